@@ -6,7 +6,7 @@ COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
 COPY crates/wire/Cargo.toml crates/wire/
-# The dependencies have a layer of their own: a change of the sources does not build them again.
+# The dependencies are a layer of their own, so a change of the sources does not rebuild them.
 RUN mkdir src benches crates/wire/src && touch src/lib.rs crates/wire/src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY crates crates
@@ -18,7 +18,7 @@ LABEL org.opencontainers.image.title="delayd" \
       org.opencontainers.image.description="A standalone HTTP service for delay tasks: accept now, call back at the due moment" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-# Certificates for https callbacks; a user without a shell, who owns the folder of the embedded store.
+# Certificates for https callbacks, and a user without a shell that owns the folder of the store.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
@@ -27,15 +27,15 @@ RUN apt-get update \
  && install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/delayd/
 COPY --from=build /dist/delayd /usr/local/bin/delayd
-# Numbers: Kubernetes cannot tell from a name that it is not root (runAsNonRoot).
+# Numbers, because Kubernetes (runAsNonRoot) cannot tell whether a name is root.
 USER 10001:10001
 WORKDIR /var/lib/delayd
-# The only place that is written to, so the root file system may be read-only.
+# delayd writes nowhere else, so the root file system may be read-only.
 VOLUME /var/lib/delayd
-# The environment wins over --config files: change these two with -e or --set.
+# The environment overrides --config files: change these two with -e or --set.
 ENV DELAYD__HTTP__BIND=0.0.0.0:7799 DELAYD__STORE__EMBEDDED__PATH=/var/lib/delayd/delayd.db
 EXPOSE 7799
-# SIGTERM drains; give it longer than shutdown.grace (20 s) before the kill.
+# SIGTERM drains: wait longer than shutdown.grace (20 s) before the kill.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["delayd", "healthcheck"]
 ENTRYPOINT ["delayd"]

@@ -1,32 +1,31 @@
-//! Micro-benchmarks of what every task passes through: its request, its record, what an answer
-//! means, the breaker, the slots.
+//! Micro-benchmarks of the parts that every task passes through: its request, its record, the
+//! outcome of an answer, the circuit breaker, the slots.
 //!
 //! ```sh
 //! cargo bench --bench parts --features benching
 //! ```
 //!
-//! They show what a change of one of these costs or pays. What delayd does as a whole is measured
-//! by `delayd bench`.
+//! They show the effect of a change of one part. `delayd bench` measures delayd as a whole.
 
-#![allow(missing_docs, reason = "divan's macros write items without")]
+#![allow(missing_docs, reason = "divan's macros generate items without documentation")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayd::api::measured::Requests;
-use delayd::breaker::{self, Breaker, Verdict};
 use delayd::callback::{Answer, Fault, LONGEST_RETRY_AFTER};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
+use delayd::model::breaker::{self, Breaker, Verdict};
+use delayd::model::task::{Destination, Options};
 use delayd::outcome::{self, Policy};
-use delayd::retry::Backoff;
-use delayd::span::Span;
 use delayd::store::redis::measured as record;
-use delayd::task::{Destination, Options};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tokio::time::Instant;
 
-/// The program's own.
+/// The same allocator as the program's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,7 +37,8 @@ fn main() {
 fn task() -> String {
     let pad = "x".repeat(160);
     format!(
-        r#"{{"topic":"orders","timing_moment":1795236367.042,"content":{{"sn":"message.call","url":"/cancel","pad":"{pad}"}}}}"#
+        "{{\"topic\":\"orders\",\"timing_moment\":1795236367.042,\
+         \"content\":{{\"sn\":\"message.call\",\"url\":\"/cancel\",\"pad\":\"{pad}\"}}}}"
     )
 }
 
@@ -86,7 +86,7 @@ fn options() -> Options {
     }
 }
 
-/// What answers there are.
+/// An answer of one kind.
 fn answer(kind: &str) -> Answer {
     match kind {
         "delivered" => Answer::Delivered { outcome: "200 OK".into() },
@@ -114,29 +114,29 @@ fn outcome_of_an_answer(bencher: Bencher<'_, '_>, kind: &str) {
 }
 
 #[divan::bench]
-fn breaker_lets_a_call_through(bencher: Bencher<'_, '_>) {
+fn breaker_permits_a_call(bencher: Bencher<'_, '_>) {
     let now = Instant::now();
     let mut breaker = Breaker::new(breaker::Params::default(), now);
     bencher.bench_local(|| {
-        let mut ticket = breaker.reserve(now).expect("a closed breaker lets calls through");
+        let mut ticket = breaker.reserve(now).expect("a closed breaker permits calls");
         breaker.begin(&mut ticket, now, Duration::from_secs(15));
         breaker.end(ticket, Some(Verdict::Success), now);
     });
 }
 
-/// How many slots a lane may have, which its worker asks before each claim: beside other
-/// destinations.
+/// The number of free slots of a destination, beside others. A worker asks for it before each
+/// claim.
 #[divan::bench(args = [1, 100, 10_000])]
-fn slots_are_looked_for(bencher: Bencher<'_, '_>, destinations: usize) {
-    let (limits, names) = house(destinations);
+fn free_slots_are_counted(bencher: Bencher<'_, '_>, destinations: usize) {
+    let (limits, names) = limits_with(destinations);
     let mut turn = names.iter().cycle();
     bencher.bench_local(|| limits.free(turn.next().expect("a cycle"), Allowance::default()));
 }
 
-/// A claim's slots, taken and given back by their calls one after the other.
+/// A claim reserves slots, and its calls release them one after the other.
 #[divan::bench(args = [1, 100, 10_000])]
-fn slots_are_taken_and_given_back(bencher: Bencher<'_, '_>, destinations: usize) {
-    let (limits, names) = house(destinations);
+fn slots_are_reserved_and_released(bencher: Bencher<'_, '_>, destinations: usize) {
+    let (limits, names) = limits_with(destinations);
     let mut turn = names.iter().cycle();
     bencher.counter(ItemsCount::new(8_usize)).bench_local(|| {
         let mut permits = limits.reserve(turn.next().expect("a cycle"), Allowance::default(), 8);
@@ -147,8 +147,8 @@ fn slots_are_taken_and_given_back(bencher: Bencher<'_, '_>, destinations: usize)
     });
 }
 
-/// Limits that know so many destinations, each with a call in the past.
-fn house(destinations: usize) -> (DestinationLimits, Vec<Destination>) {
+/// Limits that know this many destinations, each with a call in the past.
+fn limits_with(destinations: usize) -> (DestinationLimits, Vec<Destination>) {
     let params = LimitParams {
         concurrency: 16_384,
         concurrency_per_service: 256,

@@ -7,28 +7,21 @@
 pub mod api;
 pub mod app;
 pub mod bench;
-pub mod breaker;
 pub mod callback;
 pub mod cli;
-pub mod clock;
-pub mod glob;
 pub mod limits;
 pub mod maintenance;
+pub mod metrics;
+pub mod model;
 pub mod open_files;
 pub mod outcome;
-pub mod rate;
-pub mod retry;
-#[cfg(test)]
-mod seeds;
 pub mod settings;
-pub mod span;
 pub mod store;
-pub mod task;
 pub mod telemetry;
 pub mod temporary;
-pub mod token;
+#[cfg(test)]
+mod testing;
 pub mod topic;
-pub mod word;
 pub mod worker;
 
 /// Makes ring the process's provider of cryptography. To be called before the first HTTP client is

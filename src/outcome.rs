@@ -14,9 +14,9 @@
 use std::time::Duration;
 
 use crate::callback::Answer;
-use crate::retry::Backoff;
+use crate::model::task::{Options, TopicPolicy};
 use crate::store::Transition;
-use crate::task::{Options, TopicPolicy};
+use delayd_wire::Backoff;
 
 /// How often a task is attempted, and how long it waits in between.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,8 +94,8 @@ pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f6
 mod tests {
     use super::*;
     use crate::callback::Fault;
-    use crate::span::Span;
-    use crate::task::TopicRetry;
+    use crate::model::task::TopicRetry;
+    use delayd_wire::Span;
 
     fn policy() -> Policy {
         Policy { max_attempts: 3, backoff: Backoff::Fixed { every: Span::seconds(30) } }

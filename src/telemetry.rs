@@ -11,6 +11,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
+use crate::metrics::CountLines;
+
 /// The settings of the logs.
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -62,6 +64,7 @@ pub fn init(params: &Params) -> Result<Level, Error> {
     tracing_subscriber::registry()
         .with(filter)
         .with(filter_fn(is_ours_to_tell))
+        .with(CountLines)
         .with(lines)
         .try_init()?;
     Ok(Level(handle))

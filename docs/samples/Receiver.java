@@ -1,4 +1,4 @@
-// A receiver of callbacks in Java 17 or later: DELAYD_SECRETS=whsec_… PORT=9000 java Receiver.java
+// Receives callbacks (Java 17 or later): DELAYD_SECRETS=whsec_… PORT=9000 java Receiver.java
 import com.sun.net.httpserver.Headers;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
@@ -19,33 +19,39 @@ public class Receiver {
     static final long TOLERANCE = 300; // seconds
     static final int MAX_BODY = 1 << 20;
 
-    // Several while a secret is rotated, with spaces between them.
+    // One secret; several, separated by spaces, while a secret is rotated.
     static final List<byte[]> KEYS = Stream.of(System.getenv("DELAYD_SECRETS").split(" "))
         .map(secret -> Base64.getDecoder().decode(secret.replaceFirst("^whsec_", "")))
         .toList();
 
-    // Stands for a table of your database: this one forgets with the process, and several processes would not share it.
+    // Replace this by a table of your database. A set in memory is lost with the process, and
+    // several processes do not share it.
     static final Set<String> DONE = new HashSet<>();
 
     static boolean isSigned(Headers headers, byte[] body) throws GeneralSecurityException {
         String id = headers.getFirst("webhook-id");
         String moment = headers.getFirst("webhook-timestamp");
         String words = headers.getFirst("webhook-signature");
-        if (id == null || words == null || moment == null || !moment.matches("[0-9]{1,12}")) return false;
-        if (Math.abs(System.currentTimeMillis() / 1000 - Long.parseLong(moment)) > TOLERANCE) return false;
+        if (id == null || words == null || moment == null) return false;
+        if (!moment.matches("[0-9]{1,12}")) return false;
+        long age = System.currentTimeMillis() / 1000 - Long.parseLong(moment);
+        if (Math.abs(age) > TOLERANCE) return false;
         for (byte[] key : KEYS) {
             Mac mac = Mac.getInstance("HmacSHA256");
             mac.init(new SecretKeySpec(key, "HmacSHA256"));
             mac.update((id + "." + moment + ".").getBytes());
-            byte[] right = ("v1," + Base64.getEncoder().encodeToString(mac.doFinal(body))).getBytes(); // the bytes as they came
+            byte[] digest = mac.doFinal(body); // the received bytes
+            byte[] right = ("v1," + Base64.getEncoder().encodeToString(digest)).getBytes();
             for (String given : words.split(" ")) {
-                if (MessageDigest.isEqual(given.getBytes(), right)) return true; // in constant time
+                // In constant time.
+                if (MessageDigest.isEqual(given.getBytes(), right)) return true;
             }
         }
         return false;
     }
 
-    // Does the work once; false if it was done before. With a database the work and the id belong into one transaction.
+    // Does the work. Returns false if it was done before. With a database, commit the work and the
+    // id in one transaction.
     static synchronized boolean take(String id, byte[] body) {
         if (DONE.contains(id)) return false;
         System.out.println("did " + id); // your work; if it throws, the id is not kept
@@ -62,11 +68,12 @@ public class Receiver {
                 answer(exchange, 401, "{\"dm_error\":401}");
             } else {
                 boolean isNew = take(exchange.getRequestHeaders().getFirst("webhook-id"), body);
-                answer(exchange, 200, isNew ? "{\"dm_error\":0}" : "{\"dm_error\":0,\"duplicate\":true}");
+                String duplicate = "{\"dm_error\":0,\"duplicate\":true}";
+                answer(exchange, 200, isNew ? "{\"dm_error\":0}" : duplicate);
             }
         } catch (RuntimeException | GeneralSecurityException error) {
             error.printStackTrace();
-            answer(exchange, 500, "{\"dm_error\":500}"); // not done: it comes again
+            answer(exchange, 500, "{\"dm_error\":500}"); // not done: delayd calls again
         }
     }
 

@@ -1,4 +1,4 @@
-// A receiver of callbacks in Go 1.19 or later: DELAYD_SECRETS=whsec_… PORT=9000 go run receiver.go
+// Receives callbacks (Go 1.19 or later): DELAYD_SECRETS=whsec_… PORT=9000 go run receiver.go
 package main
 
 import (
@@ -22,12 +22,12 @@ const (
 	maxBody   = 1 << 20
 )
 
-// Several while a secret is rotated, with spaces between them.
+// One secret; several, separated by spaces, while a secret is rotated.
 func keys() (keys [][]byte) {
 	for _, secret := range strings.Fields(os.Getenv("DELAYD_SECRETS")) {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 		if err != nil || len(key) == 0 {
-			log.Fatal("DELAYD_SECRETS holds something that is no key; with an empty one everybody could sign")
+			log.Fatal("DELAYD_SECRETS: expected secrets; anybody could sign with an empty key")
 		}
 		keys = append(keys, key)
 	}
@@ -42,7 +42,8 @@ func isSigned(headers http.Header, body []byte, keys [][]byte) bool {
 	}
 	for _, key := range keys {
 		mac := hmac.New(sha256.New, key)
-		fmt.Fprintf(mac, "%s.%s.%s", headers.Get("webhook-id"), moment, body) // the bytes as they came
+		// body holds the received bytes, not JSON written anew.
+		fmt.Fprintf(mac, "%s.%s.%s", headers.Get("webhook-id"), moment, body)
 		right := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 		for _, given := range strings.Fields(headers.Get("webhook-signature")) {
 			if hmac.Equal([]byte(given), []byte(right)) {
@@ -53,13 +54,15 @@ func isSigned(headers http.Header, body []byte, keys [][]byte) bool {
 	return false
 }
 
-// Stands for a table of your database: this one forgets with the process, and several processes would not share it.
+// Replace this by a table of your database. A map in memory is lost with the process, and several
+// processes do not share it.
 var (
 	lock sync.Mutex
 	done = map[string]bool{}
 )
 
-// Does the work once; false if it was done before. With a database the work and the id belong into one transaction.
+// Does the work. Returns false if it was done before. With a database, commit the work and the id
+// in one transaction.
 func take(id string, body []byte) (isNew bool, err error) {
 	lock.Lock()
 	defer lock.Unlock()
@@ -91,7 +94,7 @@ func main() {
 		switch isNew, err := take(r.Header.Get("webhook-id"), body); {
 		case err != nil:
 			log.Print(err)
-			answer(500, `{"dm_error":500}`) // not done: it comes again
+			answer(500, `{"dm_error":500}`) // not done: delayd calls again
 		case isNew:
 			answer(200, `{"dm_error":0}`)
 		default:

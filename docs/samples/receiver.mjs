@@ -1,33 +1,41 @@
-// A receiver of callbacks in Node 18 or later: DELAYD_SECRETS=whsec_… PORT=9000 node receiver.mjs
+// Receives callbacks (Node 18 or later): DELAYD_SECRETS=whsec_… PORT=9000 node receiver.mjs
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 
-// Several while a secret is rotated, with spaces between them.
-const keys = process.env.DELAYD_SECRETS.split(" ").map((secret) => Buffer.from(secret.replace(/^whsec_/, ""), "base64"));
-if (!keys.every((key) => key.length)) throw new Error("DELAYD_SECRETS holds no key, and with an empty one everybody could sign");
+// One secret; several, separated by spaces, while a secret is rotated.
+const secrets = process.env.DELAYD_SECRETS.split(" ");
+const keys = secrets.map((secret) => Buffer.from(secret.replace(/^whsec_/, ""), "base64"));
+if (!keys.every((key) => key.length)) {
+  throw new Error("DELAYD_SECRETS: expected secrets; anybody could sign with an empty key");
+}
 const tolerance = 300; // seconds
 const maxBody = 1 << 20;
 
 function isSigned(headers, body) {
-  const { "webhook-id": id, "webhook-timestamp": moment, "webhook-signature": words = "" } = headers;
-  // NaN is no small distance either.
+  const { "webhook-id": id, "webhook-timestamp": moment } = headers;
+  const words = headers["webhook-signature"] ?? "";
+  // Written this way round, the comparison also refuses NaN.
   if (!(Math.abs(Date.now() / 1000 - Number(moment)) <= tolerance)) return false;
   const right = keys.map((key) => {
-    const hmac = createHmac("sha256", key).update(`${id}.${moment}.`).update(body); // the bytes as they came
+    // `body` holds the received bytes, not JSON written anew.
+    const hmac = createHmac("sha256", key).update(`${id}.${moment}.`).update(body);
     return Buffer.from("v1," + hmac.digest("base64"));
   });
   const given = words.split(" ").map((word) => Buffer.from(word));
-  return given.some((one) => right.some((other) => one.length === other.length && timingSafeEqual(one, other)));
+  const equal = (one, other) => one.length === other.length && timingSafeEqual(one, other);
+  return given.some((one) => right.some((other) => equal(one, other)));
 }
 
-// Stands for a table of your database: this one forgets with the process, and several processes would not share it.
+// Replace this by a table of your database. A set in memory is lost with the process, and several
+// processes do not share it.
 const done = new Set();
 
-// Does the work once; false if it was done before. With a database the work and the id belong into one transaction.
+// Does the work. Returns false if it was done before. With a database, commit the work and the id
+// in one transaction.
 async function take(id, body) {
   if (done.has(id)) return false;
   console.log("did", id); // your work
-  done.add(id); // only now: work that failed is to come again
+  done.add(id); // after the work: delayd calls again for work that failed
   return true;
 }
 
@@ -52,8 +60,10 @@ async function answer(request) {
 const server = createServer(async (request, response) => {
   const [status, json] = await answer(request).catch((error) => {
     console.error(error);
-    return [500, { dm_error: 500 }]; // not done: it comes again
+    return [500, { dm_error: 500 }]; // not done: delayd calls again
   });
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(json));
 });
-server.listen(process.env.PORT ?? 9000, "127.0.0.1", () => console.log("listens on port", server.address().port));
+server.listen(process.env.PORT ?? 9000, "127.0.0.1", () => {
+  console.log("listens on port", server.address().port);
+});

@@ -1,5 +1,5 @@
 <?php
-// A receiver of callbacks in PHP 8 with its sqlite extension:
+// Receives callbacks (PHP 8 with its sqlite extension):
 // DELAYD_SECRETS=whsec_… DATABASE=receiver.db php -S 127.0.0.1:9000 receiver.php
 
 const TOLERANCE = 300; // seconds
@@ -11,12 +11,13 @@ function is_signed(string $body): bool
     if (!ctype_digit($moment) || abs(time() - (int) $moment) > TOLERANCE) {
         return false;
     }
-    $signed = ($_SERVER['HTTP_WEBHOOK_ID'] ?? '') . ".$moment.$body"; // the bytes as they came
-    // Several while a secret is rotated, with spaces between them.
+    $signed = ($_SERVER['HTTP_WEBHOOK_ID'] ?? '') . ".$moment.$body"; // the received bytes
+    // One secret; several, separated by spaces, while a secret is rotated.
     foreach (explode(' ', getenv('DELAYD_SECRETS')) as $secret) {
         $key = base64_decode(preg_replace('/^whsec_/', '', $secret), true);
         if (!$key) {
-            throw new RuntimeException('DELAYD_SECRETS holds no key'); // an empty one would let everybody in
+            // Anybody could sign with an empty key.
+            throw new RuntimeException('DELAYD_SECRETS: expected secrets');
         }
         $right = 'v1,' . base64_encode(hash_hmac('sha256', $signed, $key, true));
         foreach (explode(' ', $_SERVER['HTTP_WEBHOOK_SIGNATURE'] ?? '') as $given) {
@@ -28,19 +29,22 @@ function is_signed(string $body): bool
     return false;
 }
 
-// Does the work once; false if it was done before. What it changes and the id are committed together, or not at all.
+// Does the work and commits its effect together with the id. Returns false if done before.
 function take(string $id, string $body): bool
 {
-    $database = new PDO('sqlite:' . (getenv('DATABASE') ?: 'receiver.db'), null, null, [PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);
-    $database->exec('CREATE TABLE IF NOT EXISTS done (webhook_id TEXT PRIMARY KEY, at DEFAULT CURRENT_TIMESTAMP)');
+    $options = [PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION];
+    $database = new PDO('sqlite:' . (getenv('DATABASE') ?: 'receiver.db'), null, null, $options);
+    $columns = 'webhook_id TEXT PRIMARY KEY, at DEFAULT CURRENT_TIMESTAMP';
+    $database->exec("CREATE TABLE IF NOT EXISTS done ($columns)");
     $database->exec('CREATE TABLE IF NOT EXISTS effects (body)');
-    $database->beginTransaction(); // what was not committed is rolled back when $database goes
+    $database->beginTransaction(); // rolled back when $database goes, unless it was committed
     $new = $database->prepare('INSERT INTO done (webhook_id) VALUES (?) ON CONFLICT DO NOTHING');
     $new->execute([$id]);
     if ($new->rowCount() === 0) {
         return false;
     }
-    $database->prepare('INSERT INTO effects (body) VALUES (?)')->execute([$body]); // your work, in the same transaction
+    // Your work, in the same transaction.
+    $database->prepare('INSERT INTO effects (body) VALUES (?)')->execute([$body]);
     $database->commit();
     error_log("did $id");
     return true;
@@ -65,5 +69,5 @@ try {
     }
 } catch (Throwable $error) {
     error_log((string) $error);
-    answer(500, ['dm_error' => 500]); // not done: it comes again
+    answer(500, ['dm_error' => 500]); // not done: delayd calls again
 }

@@ -1,10 +1,14 @@
-"""A receiver of callbacks in Python 3.9 or later: DELAYD_SECRETS=whsec_… PORT=9000 DATABASE=receiver.db python3 receiver.py"""
+"""Receives callbacks (Python 3.9 or later):
+
+DELAYD_SECRETS=whsec_… PORT=9000 DATABASE=receiver.db python3 receiver.py
+"""
 import base64, contextlib, hashlib, hmac, os, sqlite3, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Several while a secret is rotated, with spaces between them.
-KEYS = [base64.b64decode(secret.removeprefix("whsec_")) for secret in os.environ["DELAYD_SECRETS"].split()]
-assert KEYS and all(KEYS), "DELAYD_SECRETS holds no key, and with an empty one everybody could sign"
+# One secret; several, separated by spaces, while a secret is rotated.
+SECRETS = os.environ["DELAYD_SECRETS"].split()
+KEYS = [base64.b64decode(secret.removeprefix("whsec_")) for secret in SECRETS]
+assert KEYS and all(KEYS), "DELAYD_SECRETS: expected secrets; anybody could sign with an empty key"
 DATABASE = os.environ.get("DATABASE", "receiver.db")
 TOLERANCE = 300  # seconds
 MAX_BODY = 1 << 20
@@ -14,25 +18,27 @@ def is_signed(headers, body):
     moment = headers.get("webhook-timestamp", "")
     if not moment.isdecimal() or len(moment) > 12 or abs(time.time() - int(moment)) > TOLERANCE:
         return False
-    signed = f'{headers.get("webhook-id")}.{moment}.'.encode() + body  # the bytes as they came
-    right = [b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()) for key in KEYS]
+    signed = f'{headers.get("webhook-id")}.{moment}.'.encode() + body  # the received bytes
+    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in KEYS]
+    right = [b"v1," + base64.b64encode(digest) for digest in digests]
     given = [word.encode() for word in headers.get("webhook-signature", "").split()]
     return any(hmac.compare_digest(one, other) for one in given for other in right)
 
 
 def take(webhook_id, body):
-    """Does the work once; False if it was done before. What it changes and the id are committed together, or not at all."""
+    """Does the work and commits its effect together with the id. Returns False if done before."""
     with contextlib.closing(sqlite3.connect(DATABASE)) as database, database:
-        new = database.execute("INSERT INTO done (webhook_id) VALUES (?) ON CONFLICT DO NOTHING", [webhook_id])
-        if new.rowcount == 0:
+        insert = "INSERT INTO done (webhook_id) VALUES (?) ON CONFLICT DO NOTHING"
+        if database.execute(insert, [webhook_id]).rowcount == 0:
             return False
-        database.execute("INSERT INTO effects (body) VALUES (?)", [body])  # your work, in the same transaction
+        # Your work, in the same transaction.
+        database.execute("INSERT INTO effects (body) VALUES (?)", [body])
     print("did", webhook_id, flush=True)
     return True
 
 
 class Receiver(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # keeps connections open
+    protocol_version = "HTTP/1.1"  # keeps connections open for further calls
 
     def do_POST(self):
         length = int(self.headers.get("content-length", 0))
@@ -44,7 +50,7 @@ class Receiver(BaseHTTPRequestHandler):
             return self.answer(401, b'{"dm_error":401}')
         try:
             done = take(self.headers["webhook-id"], body)
-        except Exception as error:  # not done: it comes again
+        except Exception as error:  # not done: delayd calls again
             self.log_error("failed: %r", error)
             return self.answer(500, b'{"dm_error":500}')
         self.answer(200, b'{"dm_error":0}' if done else b'{"dm_error":0,"duplicate":true}')
@@ -58,7 +64,8 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 with contextlib.closing(sqlite3.connect(DATABASE)) as database, database:
-    database.execute("CREATE TABLE IF NOT EXISTS done (webhook_id TEXT PRIMARY KEY, at DEFAULT CURRENT_TIMESTAMP)")
+    columns = "webhook_id TEXT PRIMARY KEY, at DEFAULT CURRENT_TIMESTAMP"
+    database.execute(f"CREATE TABLE IF NOT EXISTS done ({columns})")
     database.execute("CREATE TABLE IF NOT EXISTS effects (body)")
 server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 9000))), Receiver)
 print("listens on port", server.server_port, flush=True)

@@ -1,4 +1,4 @@
-//! The body stands beside what it tries, and a plain test runs it over `seeds/bounds` as well.
+//! The body is beside the code that it tests. A plain test also runs it over `seeds/bounds`.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-// Adds jobs that are all due at one moment, 64 at a time, then works them, and prints what that took as JSON.
+// Adds jobs that are all due at one moment, 64 at a time, then works them. Prints the figures as
+// JSON.
 import { Queue, Worker } from 'bullmq'
 
 const [url, tasks] = [new URL(process.argv[2]), Number(process.argv[3])]
@@ -12,7 +13,10 @@ const due = Date.now() + lead
 let next = 0
 const addBegan = performance.now()
 await Promise.all(Array.from({ length: 64 }, async () => {
-  while (next++ < tasks) await queue.add('t', data, { delay: Math.max(1, due - Date.now()), removeOnComplete: true })
+  while (next++ < tasks) {
+    const delay = Math.max(1, due - Date.now())
+    await queue.add('t', data, { delay, removeOnComplete: true })
+  }
 }))
 const addSeconds = (performance.now() - addBegan) / 1000
 
@@ -24,13 +28,17 @@ await new Promise((resolve, reject) => {
     const now = Date.now()
     if (seen.has(job.id)) reject(new Error(`job ${job.id} came twice`))
     seen.add(job.id)
-    // Its own due moment: of its adding and its delay.
+    // Its own due moment: the time of its add plus its delay.
     earliest = Math.min(earliest, now - (job.timestamp + job.opts.delay))
     last = now
     if (seen.size === tasks) resolve(worker)
   }, { connection, concurrency: 256 })
   worker.on('error', reject)
 })
-const result = { adds_per_s: tasks / addSeconds, delivered_per_s: tasks / ((last - due) / 1000), earliest_ms: earliest }
+const result = {
+  adds_per_s: tasks / addSeconds,
+  delivered_per_s: tasks / ((last - due) / 1000),
+  earliest_ms: earliest
+}
 console.log(JSON.stringify(result))
 process.exit(0)

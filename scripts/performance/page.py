@@ -1,5 +1,6 @@
-"""What was measured, as a table for the terminal and as docs/PERFORMANCE.md."""
+"""Shows the measured figures as a table in the terminal and as docs/PERFORMANCE.md."""
 
+import textwrap
 from statistics import median
 
 import plot
@@ -15,13 +16,13 @@ class Told:
         self.results = told["results"]
 
     def figure(self, key, name):
-        """The median of a figure over its rounds; nothing if it was not measured."""
+        """The median of a figure over its rounds; None if it was not measured."""
         rounds = [one["figures"].get(name) for one in self.results.get(key, [])]
         rounds = [value for value in rounds if value is not None]
         return median(rounds) if rounds else None
 
     def ratio(self, key, name, part, part_name):
-        """The median ratio to a part, each round by the part's figure of the same round."""
+        """The median of the ratios to a part; each ratio is of one round."""
         pairs = zip(self.results.get(key, []), self.results.get(part, []))
         ratios = [one["figures"][name] / other["figures"][part_name] for one, other in pairs]
         return median(ratios) if ratios else None
@@ -38,7 +39,7 @@ class Told:
         return last
 
     def sizes(self, group):
-        """The sizes that a group was measured at, such as `pending 10000 redis`."""
+        """The sizes at which a group was measured, such as `pending 10000 redis`."""
         return sorted({int(key.split()[1]) for key in self.results if key.startswith(group + " ")})
 
 
@@ -59,7 +60,7 @@ def met(is_met):
 
 
 class Row:
-    """A measure: its target, and for each store what came of it."""
+    """A measure: its target, and the result for each store."""
 
     def __init__(self, measure, target, command):
         self.measure, self.target, self.command = measure, target, command
@@ -70,8 +71,8 @@ class Row:
 
     def line(self):
         cells = [self.cells.get(store, "–") for store in STORES]
-        ratio = "; ".join(self.ratios)
-        return f"| {self.measure} | {self.target} | {cells[0]} | {cells[1]} | {ratio} | {self.command} |"
+        columns = [self.measure, self.target, *cells, "; ".join(self.ratios), self.command]
+        return f"| {' | '.join(columns)} |"
 
 
 def rows(told):
@@ -92,10 +93,12 @@ def rows(told):
 
 
 def _adds(told, connections, target, judge):
-    row = Row(f"add, one per request, {_connections(connections)}", target, told.command(f"add {connections} embedded"))
+    measure = f"add, one per request, {_connections(connections)}"
+    row = Row(measure, target, told.command(f"add {connections} embedded"))
     for store in STORES:
         key = f"add {connections} {store}"
-        rate, ratio = told.figure(key, "adds_per_s"), told.ratio(key, "adds_per_s", f"bare {connections}", "requests_per_s")
+        rate = told.figure(key, "adds_per_s")
+        ratio = told.ratio(key, "adds_per_s", f"bare {connections}", "requests_per_s")
         if rate is not None and ratio is not None:
             row.cell(store, f"{number(rate)}/s", judge(store, rate, ratio))
             row.ratios.append(f"{percent(ratio)} of bare axum ({store})")
@@ -112,7 +115,8 @@ def _batch(told):
         rate = told.figure(f"batch {store}", "adds_per_s")
         if rate is not None:
             row.cell(store, f"{number(rate)}/s", rate >= 150_000)
-    raw, rate = told.figure("raw redis", "batch_256_tasks_per_s"), told.figure("batch redis", "adds_per_s")
+    raw = told.figure("raw redis", "batch_256_tasks_per_s")
+    rate = told.figure("batch redis", "adds_per_s")
     if raw and rate:
         row.ratios.append(f"{percent(rate / raw)} of raw Redis in pipelines of 256 (redis)")
     return row
@@ -120,10 +124,12 @@ def _batch(told):
 
 def _burst(told):
     tasks = told.figure("burst embedded", "tasks") or told.figure("burst redis", "tasks")
-    row = Row(f"{number(tasks)} tasks due in one second, callbacks, one topic, to settled", "≥ 35,000/s", told.command("burst embedded"))
+    measure = f"{number(tasks)} tasks due in one second, callbacks, one topic, to settled"
+    row = Row(measure, "≥ 35,000/s", told.command("burst embedded"))
     calls = told.figure("calls", "calls_per_s")
     for store in STORES:
-        rate, took = told.figure(f"burst {store}", "settled_per_s"), told.figure(f"burst {store}", "settled_s")
+        rate = told.figure(f"burst {store}", "settled_per_s")
+        took = told.figure(f"burst {store}", "settled_s")
         if rate is not None:
             row.cell(store, f"{number(rate)}/s, drained in {number(took, 2)} s", rate >= 35_000)
             if calls:
@@ -132,14 +138,17 @@ def _burst(told):
 
 
 def _lateness(told, rate, target, p50_ms, p99_ms):
-    row = Row(f"lateness at {rate:,}/s on one topic, spread over the ms", target, told.command(f"lateness {rate} embedded"))
+    measure = f"lateness at {rate:,}/s on one topic, spread over the ms"
+    row = Row(measure, target, told.command(f"lateness {rate} embedded"))
     for store in STORES:
         key = f"lateness {rate} {store}"
-        p50, p99 = told.figure(key, "lateness_p50_ms"), told.figure(key, "lateness_p99_ms")
+        p50 = told.figure(key, "lateness_p50_ms")
+        p99 = told.figure(key, "lateness_p99_ms")
         if p50 is not None:
             good = p99 <= p99_ms and (p50_ms is None or p50 <= p50_ms)
             earliest = told.figure(key, "earliest_ms")
-            row.cell(store, f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms, earliest +{number(earliest, 1)} ms", good)
+            late = f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms"
+            row.cell(store, f"{late}, earliest +{number(earliest, 1)} ms", good)
     return row
 
 
@@ -151,23 +160,29 @@ def _pending(told):
     measures = [("adds_per_s", "add", "/s", 0, lambda now, then: now >= 0.8 * then),
                 ("lateness_p99_ms", "lateness p99", " ms", 1, lambda now, then: now <= 1.2 * then)]
     for name, what, unit, digits, judge in measures:
-        row = Row(f"{what} with {most:,} pending", f"within 20 % of that with {least:,}", told.command(f"pending {most} embedded"))
+        target = f"within 20 % of that with {least:,}"
+        command = told.command(f"pending {most} embedded")
+        row = Row(f"{what} with {most:,} pending", target, command)
         for store in STORES:
             then, now = (told.figure(f"pending {size} {store}", name) for size in (least, most))
             if then is not None and now is not None:
-                row.cell(store, f"{number(now, digits)}{unit} against {number(then, digits)}{unit}", judge(now, then))
+                text = f"{number(now, digits)}{unit} against {number(then, digits)}{unit}"
+                row.cell(store, text, judge(now, then))
         yield row
 
 
 def _flood(told):
-    tasks = told.figure("flood embedded", "flood_tasks") or told.figure("flood redis", "flood_tasks")
+    tasks = [told.figure(f"flood {store}", "flood_tasks") for store in STORES]
+    tasks = tasks[0] or tasks[1]
     command = told.command("flood embedded")
-    quiet = Row(f"one topic, {number(tasks)} due at once: quiet topics' p99 meanwhile", "≤ 50 ms", command)
+    measure = f"one topic, {number(tasks)} due at once: quiet topics' p99 meanwhile"
+    quiet = Row(measure, "≤ 50 ms", command)
     memory = Row("… resident memory of delayd, at most", "≤ 300 MB", command)
     script = Row("… the slowest command of Redis; 99.9 % of the scripts", "≤ 5 ms", command)
     for store in STORES:
         key = f"flood {store}"
-        p99, most = told.figure(key, "lateness_p99_ms"), told.figure(key, "server_resident_most_mib")
+        p99 = told.figure(key, "lateness_p99_ms")
+        most = told.figure(key, "server_resident_most_mib")
         if p99 is not None:
             quiet.cell(store, f"{number(p99, 1)} ms", p99 <= 50)
         if most is not None:
@@ -181,7 +196,7 @@ def _flood(told):
             script.ratios.append(f"the machine's own stalls: up to {number(stall, 1)} ms")
     once = Row("… duplicates, of all tasks", "0", command)
     for store in STORES:
-        # There is no figure of a run in which one came twice.
+        # A run with a duplicate has no figures.
         if told.figure(f"flood {store}", "flood_tasks") is not None:
             once.cell(store, "0", True)
     yield from (quiet, memory, script, once)
@@ -189,24 +204,30 @@ def _flood(told):
 
 def _idle(told):
     topics = told.figure("idle embedded", "topics") or told.figure("idle redis", "topics")
-    row = Row(f"{number(topics)} idle topics (three instances on Redis), each instance", "≤ 1 % of a core, ≤ 20 round trips/s", told.command("idle redis"))
+    measure = f"{number(topics)} idle topics (three instances on Redis), each instance"
+    target = "≤ 1 % of a core, ≤ 20 round trips/s"
+    row = Row(measure, target, told.command("idle redis"))
     cpu = told.figure("idle embedded", "cpu_percent")
     if cpu is not None:
         row.cell("embedded", f"{number(cpu, 2)} %", cpu <= 1)
-    cpu, reads = told.figure("idle redis", "cpu_percent"), told.figure("idle redis", "redis_reads_per_s")
+    cpu = told.figure("idle redis", "cpu_percent")
+    reads = told.figure("idle redis", "redis_reads_per_s")
     if cpu is not None:
-        row.cell("redis", f"{number(cpu, 2)} %, {number(reads, 1)} round trips/s", cpu <= 1 and reads <= 20)
+        text = f"{number(cpu, 2)} %, {number(reads, 1)} round trips/s"
+        row.cell("redis", text, cpu <= 1 and reads <= 20)
     yield row
 
 
 def _memory(told):
     sizes = [size for size in told.sizes("pending") if size <= 1_000_000]
-    row = Row("what a pending task takes, 200-byte content", "≤ 450 bytes of Redis' memory", told.command(f"pending {sizes[-1]} redis") if sizes else "")
+    command = told.command(f"pending {sizes[-1]} redis") if sizes else ""
+    row = Row("size of a pending task, 200-byte content", "≤ 450 bytes of Redis' memory", command)
     for store in STORES:
         taken = told.figure(f"pending {sizes[-1]} {store}", "bytes_per_task") if sizes else None
         if taken is not None:
             where = "on disk" if store == "embedded" else "in memory"
-            row.cell(store, f"{number(taken)} bytes {where}", taken <= 450 if store == "redis" else None)
+            good = taken <= 450 if store == "redis" else None
+            row.cell(store, f"{number(taken)} bytes {where}", good)
     return row
 
 
@@ -223,9 +244,13 @@ MANY = 100_000
 
 
 def _slope(told, store):
-    """The bytes that one more call in flight takes: from the fewest that were measured to the most. Then these two numbers, and the MiB with the most."""
-    measured = [(calls, told.figure(f"in-flight {calls} {store}", "resident_with_mib")) for calls in told.sizes("in-flight")]
-    measured = [(calls, resident) for calls, resident in measured if resident is not None]
+    """The bytes that one more call in flight takes, the fewest and the most calls that were
+    measured, and the MiB with the most."""
+    measured = []
+    for calls in told.sizes("in-flight"):
+        resident = told.figure(f"in-flight {calls} {store}", "resident_with_mib")
+        if resident is not None:
+            measured.append((calls, resident))
     if len(measured) < 2:
         return None
     (few, with_few), (most, with_most) = measured[0], measured[-1]
@@ -234,14 +259,17 @@ def _slope(told, store):
 
 def _in_flight(told):
     sizes = told.sizes("in-flight")
-    row = Row(f"resident memory, {MANY:,} calls in flight", "≤ 250 MB", told.command(f"in-flight {sizes[-1]} embedded") if sizes else "")
+    command = told.command(f"in-flight {sizes[-1]} embedded") if sizes else ""
+    row = Row(f"resident memory, {MANY:,} calls in flight", "≤ 250 MB", command)
     for store in STORES:
         slope = _slope(told, store)
         if slope:
             taken, few, most, resident = slope
-            reckoned = "" if most == MANY else f"reckoned, {number(taken)} bytes for each more as from {few:,} to {most:,}: "
+            text = ""
+            if most != MANY:
+                text = f"extrapolated, {number(taken)} bytes per call from {few:,} to {most:,}: "
             resident += taken * (MANY - most) / 2**20
-            row.cell(store, f"{reckoned}{number(resident)} MiB", resident * 1.048576 <= 250)
+            row.cell(store, f"{text}{number(resident)} MiB", resident * 1.048576 <= 250)
     return row
 
 
@@ -255,23 +283,42 @@ def _pull(told):
 
 
 def in_flight(told):
-    """What was measured of calls in flight, store beside store."""
+    """The figures of calls in flight, both stores side by side."""
     sizes = told.sizes("in-flight")
     if not sizes:
         return ""
-    lines = ["| calls in flight | embedded: resident before, with them, bytes a call | Redis |", "|---|---|---|"]
+    lines = [
+        "| calls in flight | embedded: resident before, with them, bytes per call | Redis |",
+        "|---|---|---|",
+    ]
+    names = ("resident_before_mib", "resident_with_mib", "bytes_per_call")
     for calls in sizes:
         cells = []
         for store in STORES:
-            before, resident, taken = (told.figure(f"in-flight {calls} {store}", name) for name in ("resident_before_mib", "resident_with_mib", "bytes_per_call"))
-            cells.append("–" if taken is None else f"{number(before, 1)} MiB, {number(resident)} MiB, {number(taken)}")
+            key = f"in-flight {calls} {store}"
+            before, resident, taken = (told.figure(key, name) for name in names)
+            text = f"{number(before, 1)} MiB, {number(resident)} MiB, {number(taken)}"
+            cells.append("–" if taken is None else text)
         lines.append(f"| {calls:,} | {cells[0]} | {cells[1]} |")
-    return "## Calls in flight\n\n" + "\n".join(lines) + "\n\nBytes a call are what the resident memory grew by. What they are made of is [here](performance/limits.md#what-a-call-in-flight-takes).\n\n"
+    note = paragraph("""
+        Bytes per call are the growth of the resident memory.
+        [Limits](performance/limits.md#what-a-call-in-flight-takes) lists what they consist of.
+    """)
+    return "\n".join(["## Calls in flight", "", *lines, "", note])
 
 
 def table(told):
-    head = "| measure | target | embedded | Redis everysec | to the part | again by |\n|---|---|---|---|---|---|"
-    return "\n".join([head, *(row.line() for row in rows(Told(told)))])
+    head = [
+        "| measure | target | embedded | Redis everysec | ratio to a part | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *(row.line() for row in rows(Told(told)))])
+
+
+PEERS = [
+    ("BullMQ", "BullMQ 5 (Node library, no HTTP), Redis everysec"),
+    ("beanstalkd", "beanstalkd (raw TCP, pipelined, with its log)"),
+]
 
 
 def parts(told):
@@ -279,31 +326,46 @@ def parts(told):
     for connections in (64, 1):
         rate = told.figure(f"bare {connections}", "requests_per_s")
         if rate is not None:
-            lines.append(f"| axum, the same JSON in and out, no store, {_connections(connections)} | {number(rate)} requests/s |")
+            what = f"axum, the same JSON in and out, no store, {_connections(connections)}"
+            lines.append(f"| {what} | {number(rate)} requests/s |")
     calls = told.figure("calls", "calls_per_s")
     if calls is not None:
         lines.append(f"| reqwest → axum, 256 at a time | {number(calls)} calls/s |")
     raw = [told.figure("raw redis", f"batch_{size}_tasks_per_s") for size in (1, 16, 64, 256)]
     if all(raw):
-        lines.append(f"| Redis `HSET` + `ZADD`, one connection, pipelines of 1 / 16 / 64 / 256 | {' / '.join(map(number, raw))} tasks/s |")
-    stall, often = told.figure("stalls", "longest_ms"), told.figure("stalls", "over_1_ms_per_s")
+        what = "Redis `HSET` + `ZADD`, one connection, pipelines of 1 / 16 / 64 / 256"
+        lines.append(f"| {what} | {' / '.join(map(number, raw))} tasks/s |")
+    stall = told.figure("stalls", "longest_ms")
+    often = told.figure("stalls", "over_1_ms_per_s")
     if stall is not None:
-        text = f"{number(stall, 1)} ms; {number(often, 1)} of 1 ms or more a second"
-        lines.append(f"| the longest stall of a program that only reads the clock, one for each processor, with nothing else to do | {text} |")
-    for name, what in [("BullMQ", "BullMQ 5 (Node library, no HTTP), Redis everysec"), ("beanstalkd", "beanstalkd (raw TCP, pipelined, with its log)")]:
+        what = "the longest stall of an idle machine, measured by a program on each processor"
+        text = f"{number(stall, 1)} ms; {number(often, 1)} per second of 1 ms or more"
+        lines.append(f"| {what} | {text} |")
+    for name, what in PEERS:
         adds = told.figure(name, "adds_per_s")
         if adds is not None:
-            delivered, earliest = told.figure(name, "delivered_per_s"), told.figure(name, "earliest_ms")
-            text = f"{number(adds)} adds/s; {number(delivered)} delivered/s; earliest {earliest:+.0f} ms"
-            lines.append(f"| {what} | {text} |")
+            delivered = told.figure(name, "delivered_per_s")
+            earliest = told.figure(name, "earliest_ms")
+            rates = f"{number(adds)} adds/s; {number(delivered)} delivered/s"
+            lines.append(f"| {what} | {rates}; earliest {earliest:+.0f} ms |")
     return "\n".join(lines)
 
 
 def brief(figures):
-    """Those that a scenario is played for, in a line."""
-    telling = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "bytes_per_task", "bytes_per_call", "cpu_percent", "slowest_command_ms",
-               "scripts_p999_ms", "longest_ms", "resident_most_mib")
-    return ", ".join(f"{name} {number(value, 2)}" for name, value in figures.items() if name.endswith(telling))
+    """The most important figures of a scenario, in one line."""
+    important = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "bytes_per_task", "bytes_per_call",
+                 "cpu_percent", "slowest_command_ms", "scripts_p999_ms", "longest_ms",
+                 "resident_most_mib")
+    shown = [(name, value) for name, value in figures.items() if name.endswith(important)]
+    return ", ".join(f"{name} {number(value, 2)}" for name, value in shown)
+
+
+def paragraph(text, indent=""):
+    """A paragraph of Markdown with lines of at most 100 columns."""
+    return textwrap.fill(
+        " ".join(text.split()), 100, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )
 
 
 def write(root, told):
@@ -311,42 +373,77 @@ def write(root, told):
     shown = Told(told)
     folder = root / "docs" / "performance"
     plots = []
-    for name, title, alt in [("pending", "More that waits", "cost against tasks pending"), ("topics", "More topics", "cost against topics")]:
+    for name, title, alt in [
+        ("pending", "More pending tasks", "cost against pending tasks"),
+        ("topics", "More topics", "cost against topics"),
+    ]:
         svg = plot.draw(shown, name)
         if svg:
             (folder / f"{name}.svg").write_text(svg)
-            plots.append(f"## {title}\n\n![{alt}](performance/{name}.svg)\n")
-    machine = told["machine"]
-    short = "\n**These figures are of a short run, which only shows that the measuring works.**\n" if told["short"] else ""
-    defects = "".join(f"- {defect}\n" for defect in told["defects"])
-    broken = f"\nNot as promised:\n\n{defects}" if defects else ""
-    absent = "".join(f"- {key}: {why}\n" for key, why in sorted(told.get("absent", {}).items()))
-    absent = f"\nNot measured:\n\n{absent}" if absent else ""
+            plots.append(f"## {title}\n\n![{alt}](performance/{name}.svg)")
+    sections = [
+        "# Performance",
+        paragraph("""
+            The performance of delayd on one machine, which it shares with the load generator, the
+            receiver and Redis, and the performance of the parts that it is made of.
+            `scripts/bench --write` measures and writes this page, whole or in groups
+            ([when](#machine)). [`delayd bench`](OPERATIONS.md#measuring-it) runs each scenario
+            alone. For targets that are missed, see [limits](performance/limits.md).
+        """),
+    ]
+    if told["short"]:
+        text = "These figures are of a short run, which only shows that the measurement works."
+        sections.append(f"**{text}**")
+    sections += [
+        paragraph("""
+            Every figure counts verified work only: each task was accepted, arrived exactly once,
+            and not before its due millisecond. Throughput is measured in a closed loop: each
+            connection sends its next request after the answer to the one before. Lateness is
+            measured in an open loop: all due times are planned in advance, and lateness counts from
+            them. A figure that was measured in several rounds is the median.
+        """),
+        paragraph("""
+            ✓ and ✗ say whether the target was met, and – that nothing was measured. The ratio to
+            bare axum compares figures of the same round, seconds apart. Ratios to other parts
+            compare two medians.
+        """),
+        table(told),
+        "## Parts and peers",
+        parts(shown),
+        "[RELIABILITY.md](RELIABILITY.md) has the figures under faults.",
+        paragraph("""
+            The two peers do less for each task: BullMQ calls a function in its own process, and
+            beanstalkd answers on an open socket. delayd sends an HTTP request to a receiver, which
+            answers 200.
+        """),
+    ]
+    if told["defects"]:
+        sections += ["Broken promises:", items(told["defects"])]
+    absent = sorted(told.get("absent", {}).items())
+    if absent:
+        sections += ["Not measured:", items(f"{key}: {why}" for key, why in absent)]
+    sections += [*plots, in_flight(shown), "## Machine", *machine(told, shown)]
+    text = "\n\n".join(section for section in sections if section)
+    (root / "docs" / "PERFORMANCE.md").write_text(text + "\n")
+
+
+def items(lines):
+    """A list of Markdown."""
+    return "\n".join(paragraph(f"- {line}", indent="  ") for line in lines)
+
+
+def machine(told, shown):
+    """Paragraphs on the machine, and on when each group was measured."""
+    had = told["machine"]
     moments = ", ".join(f"{group} {at}" for group, at in sorted(shown.moments().items()))
-    page = f"""# Performance
-
-What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there.
-Written by `scripts/bench --write`, which measures all groups or some of them ([when](#machine)); [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
-What is short of its target, and why: [limits](performance/limits.md).
-{short}
-Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
-an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met. Where a measure was taken in several rounds,
-the median is shown. The ratio to bare axum is that of the same round, within seconds; to other parts it is that of the two medians; – was not measured.
-
-{table(told)}
-
-## Parts and peers
-
-{parts(shown)}
-
-What happens under faults (nothing lost, redelivery within lease + 1 s) is in [RELIABILITY.md](RELIABILITY.md).
-
-A peer's callback is a function in its own process, or an answer on a socket; delayd's is an HTTP request to a receiver that answers 200.
-{broken}{absent}
-{"".join(plot_ + chr(10) for plot_ in plots)}{in_flight(shown)}## Machine
-
-{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}.
-Measured last (UTC): {moments}.
-Contents of 200 bytes. Such machines are noisy: ratios of one run say more than its figures. The raw ones are in [figures.json](performance/figures.json).
-"""
-    (root / "docs" / "PERFORMANCE.md").write_text(page)
+    return map(paragraph, [
+        f"""
+        {had['cpus']} processors ({had['model']}), {had['memory_gib']} GiB, {had['system']}; Redis
+        {had['redis']}, AOF everysec; {had['delayd']}. Each content has 200 bytes.
+        """,
+        f"Last measured (UTC): {moments}.",
+        """
+        Such machines are noisy: ratios within one run are more reliable than single figures.
+        [figures.json](performance/figures.json) has the raw figures.
+        """,
+    ])

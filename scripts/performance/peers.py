@@ -1,4 +1,5 @@
-"""Other queues beside delayd, in the same run: each adds tasks that are all due at the same second, then takes every one, once."""
+"""Measures other queues in the same run as delayd. Each adds tasks that are all due in the same
+second, and then takes each of them once."""
 
 import json
 import os
@@ -15,36 +16,39 @@ CONTENT = b'{"sn":"bench.receiver","url":"/bench","pad":"' + b"x" * 153 + b'"}'
 
 
 class Absent(Exception):
-    """A peer that is not there, and why."""
+    """A peer that cannot be measured on this machine, and why."""
 
 
 def bullmq(redis, tasks):
-    """BullMQ, a library for Node: one process adds and works, over the given Redis."""
+    """BullMQ, a library for Node: one process adds and works, on the given Redis."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))
     place = target / "bullmq"
     if not shutil.which("npm"):
         raise Absent("npm is not installed")
     if not (place / "node_modules" / "bullmq").exists():
         place.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), f"bullmq@{BULLMQ}"]
+        command = ["npm", "install", "--no-audit", "--no-fund"]
+        command += ["--prefix", str(place), f"bullmq@{BULLMQ}"]
         installed = subprocess.run(command, capture_output=True, text=True)
         if installed.returncode != 0:
             raise Absent("npm could not install bullmq")
     shutil.copy(HERE / "bullmq.mjs", place / "bullmq.mjs")
-    ran = subprocess.run(["node", str(place / "bullmq.mjs"), redis, str(tasks)], capture_output=True, text=True, timeout=300)
+    command = ["node", str(place / "bullmq.mjs"), redis, str(tasks)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if ran.returncode != 0:
         raise Absent((ran.stderr.strip().splitlines() or ["it failed"])[-1])
     return json.loads(ran.stdout)
 
 
 def beanstalkd(tasks):
-    """beanstalkd over its own protocol, pipelined, with its log on disk (synced every 50 ms, its default)."""
+    """beanstalkd over its own protocol, pipelined, with its log on disk (synced every 50 ms, its
+    default)."""
     if not shutil.which("beanstalkd"):
         raise Absent("beanstalkd is not installed")
-    with tempfile.TemporaryDirectory(prefix="delayd-bench-beanstalkd-") as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with tempfile.TemporaryDirectory(prefix="delayd-bench-beanstalkd-") as folder:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
         server = subprocess.Popen(["beanstalkd", "-l", "127.0.0.1", "-p", str(port), "-b", folder])
         try:
             return _beanstalkd(port, tasks)
@@ -55,14 +59,15 @@ def beanstalkd(tasks):
 
 def _beanstalkd(port, tasks):
     stream = _connect(port)
-    # Its delays are whole seconds from the put: with room for all puts, those of one second fall due in one second.
+    # Its delays are whole seconds from the put. The tasks put in one second fall due in one second,
+    # and all puts have time until the first is due.
     begin = int(time.time()) + 4
     due, sent, began = {}, 0, time.monotonic()
     while sent < tasks:
         some = min(500, tasks - sent)
         delay = begin - int(time.time())
         put = b"put 1 %d 60 %d\r\n%s\r\n" % (delay, len(CONTENT), CONTENT)
-        # The moment until which none of these can be due.
+        # None of these tasks can be due before this moment.
         at = time.time() + delay
         stream.sendall(put * some)
         for _ in range(some):
@@ -86,7 +91,11 @@ def _beanstalkd(port, tasks):
         for number in ids:
             assert stream.lines.readline() == b"DELETED\r\n" and number not in got
             got.add(number)
-    return {"adds_per_s": tasks / add_s, "delivered_per_s": tasks / (last - first), "earliest_ms": earliest * 1000}
+    return {
+        "adds_per_s": tasks / add_s,
+        "delivered_per_s": tasks / (last - first),
+        "earliest_ms": earliest * 1000,
+    }
 
 
 class _Stream:

@@ -1,4 +1,4 @@
-"""Plots as SVG by hand: small panels beside each other, one line per store, readable on light and on dark pages."""
+"""Draws plots as SVG: small panels side by side, one line per store, for light and dark pages."""
 
 from math import ceil, floor, log10
 
@@ -42,13 +42,15 @@ PLOTS = {
 
 
 def draw(told, name):
-    """The plot of a group; nothing if it was measured at one size only."""
+    """The plot of a group; None if it was measured at one size only."""
     title, across, panels = PLOTS[name]
     sizes = told.sizes(name)
     if len(sizes) < 2:
         return None
     width, height = WIDTH * len(panels), HEIGHT + TOP - 14
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">']
+    size = f'viewBox="0 0 {width} {height}"'
+    name_ = f'role="img" aria-label="{title}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {name_}>']
     parts.append(f"<style>{STYLE}</style>")
     parts.append(f'<text class="title" x="{LEFT - 40}" y="22">{title}</text>')
     parts.append(_legend(width))
@@ -93,13 +95,14 @@ def _panel(offset, sizes, series, label, unit, across):
     parts = [f'<text class="name" x="{left - 40}" y="{top - 31}">{label}</text>']
     for tick in ticks:
         kind = "axis" if tick == 0 else "grid"
-        parts.append(f'<line class="{kind}" x1="{left}" x2="{right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text class="text" x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>')
+        at = f"{y(tick):.1f}"
+        parts.append(f'<line class="{kind}" x1="{left}" x2="{right}" y1="{at}" y2="{at}"/>')
+        parts.append(_text(left - 6, f"{y(tick) + 4:.1f}", _short(tick), "end"))
     for size in sizes:
-        parts.append(f'<line class="axis" x1="{x(size):.1f}" x2="{x(size):.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
-        parts.append(f'<text class="text" x="{x(size):.1f}" y="{bottom + 17}" text-anchor="middle">{_short(size)}</text>')
-    middle = (left + right) / 2
-    parts.append(f'<text class="text" x="{middle}" y="{bottom + 34}" text-anchor="middle">{across}</text>')
+        at = f"{x(size):.1f}"
+        parts.append(f'<line class="axis" x1="{at}" x2="{at}" y1="{bottom}" y2="{bottom + 4}"/>')
+        parts.append(_text(at, bottom + 17, _short(size), "middle"))
+    parts.append(_text((left + right) / 2, bottom + 34, across, "middle"))
     parts.append(f'<text class="text" x="{left - 40}" y="{top - 16}">{unit}</text>')
     for store, _, mark in STORES:
         points = [(x(size), y(value)) for size, value in series[store]]
@@ -110,8 +113,13 @@ def _panel(offset, sizes, series, label, unit, across):
     return "\n".join(parts)
 
 
+def _text(x, y, text, anchor):
+    return f'<text class="text" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>'
+
+
 def _ticks(most):
-    """From 0 on, in steps of 1, 2 or 5 times a power of ten, four or five of them, past the most."""
+    """Four or five ticks from 0 to at least the largest value, in steps of 1, 2 or 5 times a power
+    of ten."""
     rough = max(most, 1e-9) / 4
     power = 10 ** floor(log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)

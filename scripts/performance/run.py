@@ -1,4 +1,5 @@
-"""Runs the scenarios of `delayd bench` in groups, each on both stores, and the parts and peers beside them. See scripts/bench."""
+"""Runs the scenarios of `delayd bench` in groups, each on both stores, and measures the parts and
+peers beside them. See scripts/bench."""
 
 import argparse
 import json
@@ -25,7 +26,7 @@ LONGEST_S = 1200
 
 
 class Redis:
-    """A server with nothing in it, that syncs every second; it and its folder end with the block."""
+    """An empty server that syncs every second. It and its folder are removed after the block."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="delayd-bench-redis-")
@@ -36,7 +37,8 @@ class Redis:
         options += " --slowlog-log-slower-than 4000 --slowlog-max-len 20000"
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
-            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -58,39 +60,40 @@ class Redis:
 
 
 class Run:
-    """What has been measured so far: a list per key, such as `add 64 redis`."""
+    """The results so far: a list per key, such as `add 64 redis`."""
 
     def __init__(self, short):
         self.short = short
         self.group = None
         self.results = {}
         self.defects = []
-        # What could not be measured here, and why.
+        # What could not be measured on this machine, and why.
         self.absent = {}
 
     def size(self, long, short):
         return short if self.short else long
 
     def bench(self, key, words, store=None):
-        """Plays a scenario; on a Redis of its own, if that is the store."""
+        """Runs a scenario, on a Redis of its own if that is the store."""
         if store == "redis":
             with Redis() as redis:
-                return self._play(key, words, ["--store", "redis", "--redis", redis.url])
-        return self._play(key, words, [])
+                return self._run(key, words, ["--store", "redis", "--redis", redis.url])
+        return self._run(key, words, [])
 
-    def _play(self, key, words, store):
+    def _run(self, key, words, store):
         print(f"{key:<28}", end="", flush=True)
         command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
         bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             output, error = bench.communicate(timeout=LONGEST_S)
         except BaseException:
-            # It ends its service and removes what it made.
+            # The bench then ends its service and removes its data.
             bench.send_signal(signal.SIGINT)
             bench.communicate()
             raise
         if bench.returncode != 0:
-            said = error.strip().splitlines()[-1] if error.strip() else f"ended with {bench.returncode}"
+            lines = error.strip().splitlines()
+            said = lines[-1] if lines else f"ended with {bench.returncode}"
             if "open files" in said:
                 self._lacks(key, said.removeprefix("delayd: "))
                 return None
@@ -123,7 +126,7 @@ class Run:
 
 
 def add(run):
-    """Rounds, so that each figure has its bare server within seconds of it."""
+    """In rounds, so that each figure is measured within seconds of the bare server's."""
     span = run.size("5s", "500ms")
     for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
@@ -148,7 +151,7 @@ def batch(run):
 
 
 def burst(run):
-    """More rounds than elsewhere: half a second is soon over, and what a machine does beside it counts."""
+    """More rounds than elsewhere: a burst is short, so other work of the machine counts."""
     for _ in range(run.size(7, 1)):
         for store in STORES:
             run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
@@ -157,7 +160,8 @@ def burst(run):
 def lateness(run):
     for rate in [1000, 3500]:
         for store in STORES:
-            run.bench(f"lateness {rate} {store}", f"lateness --rate {rate} --for {run.size('10s', '1s')}", store)
+            words = f"lateness --rate {rate} --for {run.size('10s', '1s')}"
+            run.bench(f"lateness {rate} {store}", words, store)
 
 
 def pull(run):
@@ -188,7 +192,8 @@ def flood(run):
 def pending(run):
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
         for store in STORES:
-            words = f"pending --tasks {tasks} --for {run.size('10s', '500ms')} --rate {run.size(1000, 200)}"
+            span, rate = run.size("10s", "500ms"), run.size(1000, 200)
+            words = f"pending --tasks {tasks} --for {span} --rate {rate}"
             run.bench(f"pending {tasks} {store}", words, store)
 
 
@@ -214,17 +219,20 @@ GROUPS = {
 
 
 def machine():
-    """Where it was measured."""
+    """The machine on which the figures were measured."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+        models = [line.split(":", 1)[1] for line in lines if line.startswith("model name")]
+        model = models[0].strip() if models else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout
     version = next((word[2:] for word in redis.split() if word.startswith("v=")), "?")
+    delayd = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout
     return {
-        "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory), "system": f"{platform.system()} {platform.release()}",
-        "redis": version, "delayd": subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout.strip(),
+        "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory),
+        "system": f"{platform.system()} {platform.release()}",
+        "redis": version, "delayd": delayd.strip(),
     }
 
 
@@ -238,7 +246,7 @@ def main():
     wanted = options.only.split(",")
     unknown = [name for name in wanted if name not in GROUPS]
     if unknown:
-        parser.error(f"there is no group {unknown[0]}; there are {', '.join(GROUPS)}")
+        parser.error(f"--only: expected groups of {', '.join(GROUPS)}, got {unknown[0]}")
     if options.page:
         told = json.loads(FIGURES.read_text())
         page.write(ROOT, told)
@@ -247,13 +255,18 @@ def main():
     for run.group in wanted:
         GROUPS[run.group](run)
     if options.write and len(wanted) < len(GROUPS) and FIGURES.exists():
-        # The other groups' figures stay, each with the command that it was taken by.
+        # The figures of other groups stay, each with its command.
         before = json.loads(FIGURES.read_text())
         if before["short"] == run.short:
             run.results = before["results"] | run.results
-            run.absent = {key: why for key, why in before.get("absent", {}).items() if key not in run.results} | run.absent
+            absent = before.get("absent", {}).items()
+            absent = {key: why for key, why in absent if key not in run.results}
+            run.absent = absent | run.absent
     took_s = round(time.monotonic() - began)
-    told = {"short": run.short, "machine": machine(), "results": run.results, "defects": run.defects, "absent": run.absent}
+    told = {
+        "short": run.short, "machine": machine(), "results": run.results,
+        "defects": run.defects, "absent": run.absent,
+    }
     print("\n" + page.table(told))
     if options.write:
         FIGURES.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""How long this machine stops a program that only reads the clock: no command of a server can be promised to be faster than that."""
+"""Measures how long this machine stops a program that only reads the clock. No server can promise
+that a command takes less."""
 
 import multiprocessing
 import time
@@ -18,7 +19,7 @@ def _gaps(seconds):
 
 
 def measure(seconds):
-    """One such program for each processor, with nothing else to do."""
+    """Runs one such program on each processor, with no other load."""
     programs = multiprocessing.cpu_count()
     with multiprocessing.Pool(programs) as pool:
         gaps = [gap for found in pool.map(_gaps, [seconds] * programs) for gap in found]

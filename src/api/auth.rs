@@ -27,10 +27,11 @@ use tokio::time::Instant;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
-use crate::glob::Glob;
-use crate::rate::{Bucket, Rate};
-use crate::task::Topic;
-use crate::token::{Scope, TokenHash};
+use crate::limits::TokenBucket;
+use crate::model::glob::Glob;
+use crate::model::task::Topic;
+use crate::model::token::{Scope, TokenHash};
+use delayd_wire::Rate;
 
 /// So much of its rate a token may save up: callers come in bursts.
 const BURST: Duration = Duration::from_secs(1);
@@ -79,7 +80,7 @@ pub struct Tokens(RwLock<Arc<[Arc<Token>]>>);
 #[derive(Debug)]
 struct Token {
     params: TokenParams,
-    bucket: Option<Mutex<Bucket>>,
+    bucket: Option<Mutex<TokenBucket>>,
 }
 
 impl Tokens {
@@ -94,7 +95,7 @@ impl Tokens {
     pub fn replace(&self, list: Vec<TokenParams>) {
         let now = Instant::now();
         let token = |params: TokenParams| {
-            let bucket = params.rate.map(|rate| Mutex::new(Bucket::saving(rate, BURST, now)));
+            let bucket = params.rate.map(|rate| Mutex::new(TokenBucket::saving(rate, BURST, now)));
             Arc::new(Token { params, bucket })
         };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =

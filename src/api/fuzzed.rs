@@ -14,8 +14,8 @@ use crate::api::handlers::{dead, destination};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
-use crate::clock::UnixMillis;
-use crate::task::Options;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Options;
 
 /// The longest content that the rules allow here.
 const CONTENT: usize = 4096;
@@ -147,12 +147,12 @@ fn services() -> Services {
 mod tests {
     #[test]
     fn any_bytes_are_read_or_refused_in_a_sentence() {
-        crate::seeds::run("request", super::request);
+        crate::testing::seeds::run("request", super::request);
     }
 
     #[test]
     fn reading_any_bytes_stays_within_its_bounds() {
-        crate::seeds::run("bounds", |bytes| {
+        crate::testing::seeds::run("bounds", |bytes| {
             super::bounds(bytes, |does| allocation_counter::measure(does).bytes_max)
         });
     }

@@ -7,7 +7,7 @@ use crate::api::handlers::task::new_task::{self, Rules};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
 
 /// A reader that knows the service `message.call`.
 #[derive(Debug)]

@@ -61,7 +61,10 @@ use middleware::body::Bodies;
 use middleware::concurrency_limit::Line;
 use middleware::memory_budget::Budget;
 use middleware::pipeline::Pipeline;
+use middleware::route::OTHER;
 use routes::ROUTES;
+
+use crate::metrics::Rejection;
 
 pub use auth::{TokenParams, Tokens};
 pub use params::Params;
@@ -77,17 +80,24 @@ pub fn edge(
 + Sync
 + 'static {
     let slots = Line::before(api.params.concurrency);
-    let budget = Budget::new(api.params.bodies);
+    let budget =
+        Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
     let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots);
     let admission = Admission {
         routes: &ROUTES,
         tokens: api.tokens.clone(),
         slots,
         timeout: api.params.timeout,
+        metrics: api.metrics.clone(),
         pages: ROUTES.router(api.clone()),
     };
     let draining = api.draining.clone();
     Pipeline { api, admission, bodies, draining }.shared()
+}
+
+/// The paths of all routes, and what stands for all others in metrics.
+pub fn routes() -> impl Iterator<Item = &'static str> {
+    ROUTES.all().iter().map(|route| route.path).chain([OTHER])
 }
 
 /// The OpenAPI document.

@@ -25,7 +25,8 @@ pub struct Params {
     pub policy: Policy,
     /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
     pub bodies: usize,
-    /// The most requests that are worked on at a time; one more is answered 503 at once.
+    /// The most requests that are worked on at a time; one more waits for a slot for 150 ms and is
+    /// then answered 503.
     pub concurrency: usize,
     /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
     pub waiters: usize,

@@ -21,8 +21,8 @@ use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
 use crate::api::{docs, openapi};
-use crate::task::{Options, TopicPolicy};
-use crate::token::Scope::{Admin, Consume, Produce};
+use crate::model::task::{Options, TopicPolicy};
+use crate::model::token::Scope::{Admin, Consume, Produce};
 
 /// The errors of calls that name something which may not be there, or may not be in the state for
 /// it.
@@ -227,7 +227,7 @@ fn pages() -> Vec<Route> {
         Route::page(
             "/metrics",
             "What is counted, for Prometheus",
-            Answer::Text("text/plain"),
+            Answer::Text("application/openmetrics-text"),
             || get(metrics::serve),
         )
         .access(&[Admin], NoTopic)

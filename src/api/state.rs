@@ -1,6 +1,5 @@
 //! What the handlers share: the store, the topics, the services, and what may change while serving.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use crate::api::long_poll::delivery::GivingBack;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
 use crate::callback::Services;
-use crate::clock::Clock;
 use crate::limits::DestinationLimits;
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
+use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{AnyStore, Registered};
-use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 
 /// How long [`Api::finish`] waits.
@@ -37,6 +37,8 @@ pub struct Parts {
     pub tokens: Arc<Tokens>,
     /// The machine's time.
     pub clock: Clock,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// True from the moment on at which no more work is taken in.
     pub draining: watch::Receiver<bool>,
 }
@@ -58,13 +60,13 @@ pub struct Api {
     pub(crate) pulls: Arc<Pulls>,
     /// Claims and settles that outlive their request.
     pub(crate) pending: TaskTracker,
-    pub(crate) reloads: Reloads,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Api {
     /// Puts the parts together. To be called within a runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, limits, tokens, clock, draining } = parts;
+        let Parts { store, topics, services, limits, tokens, clock, metrics, draining } = parts;
         let pending = TaskTracker::new();
         let giving_back = GivingBack { store: store.clone(), pending: pending.clone() };
         let pulls =
@@ -86,7 +88,7 @@ impl Api {
             draining,
             pulls,
             pending,
-            reloads: Reloads::default(),
+            metrics,
         }
     }
 
@@ -111,11 +113,6 @@ impl Api {
         self.body_limit.set(params.body_limit);
         self.batch_body_limit.set(params.batch_body_limit);
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
-    }
-
-    /// The configuration was read again, and taken or refused: for `/metrics`.
-    pub fn count_reload(&self, is_taken: bool) {
-        self.reloads.count(is_taken);
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -168,21 +165,6 @@ impl Api {
             Some(now) if now != lane => act(now).await,
             _ => Err(missing),
         }
-    }
-}
-
-/// How often the configuration was read again.
-#[derive(Debug, Default)]
-pub(crate) struct Reloads {
-    pub(crate) taken: AtomicU64,
-    pub(crate) refused: AtomicU64,
-}
-
-impl Reloads {
-    /// Counts one.
-    pub(crate) fn count(&self, is_taken: bool) {
-        let counter = if is_taken { &self.taken } else { &self.refused };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -12,14 +12,15 @@ use tower::Service;
 
 use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
-use crate::clock::Clock;
 use crate::limits::{DestinationLimits, LimitParams};
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
 use crate::outcome::Policy;
-use crate::retry::Backoff;
 use crate::store::AnyStore;
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::{self, Redis};
 use crate::topic::{self, Registry};
+use delayd_wire::Backoff;
 
 /// Asks a service.
 pub(crate) trait Ask {
@@ -94,7 +95,7 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
     let store = Arc::new(store);
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);
-    let breaker = crate::breaker::Params::default();
+    let breaker = crate::model::breaker::Params::default();
     let limits = DestinationLimits::new(LimitParams {
         concurrency: 64,
         concurrency_per_service: 64,
@@ -110,6 +111,7 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         limits,
         tokens,
         clock,
+        metrics: Metrics::new([]),
         draining: draining_seen,
     };
     let params = Params {

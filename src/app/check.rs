@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use super::{StartError, params};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 use crate::settings::{Settings, StoreKind};
 use crate::store::embedded::Embedded;
 use crate::store::redis::Redis;

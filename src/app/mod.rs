@@ -22,15 +22,16 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Services};
-use crate::clock::Clock;
 use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Formats, Store};
-use crate::task::StoreId;
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
@@ -120,6 +121,7 @@ impl App {
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let limits = DestinationLimits::new(limits);
 
+        let metrics = Metrics::new(api::routes());
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
@@ -128,6 +130,7 @@ impl App {
             limits: limits.clone(),
             tokens: tokens.clone(),
             clock: clock.clone(),
+            metrics: metrics.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
@@ -147,13 +150,22 @@ impl App {
             limits: limits.clone(),
             topics: topics.clone(),
             api: api.clone(),
+            metrics,
             open_files,
             connections: server.max_connections,
             started: settings,
         };
         let settings = &changing.started;
         let janitor = Janitor::start(store.clone(), topics.clone(), params::maintenance(settings));
-        let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
+        let parts = worker::Parts {
+            store: store.clone(),
+            topics,
+            client,
+            services,
+            limits,
+            metrics: changing.metrics.clone(),
+            clock,
+        };
         let worker = Worker::start(parts, params::worker(settings));
         let grace = settings.shutdown.grace.0;
         let reloading = None;

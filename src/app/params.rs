@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::limits::{Allowance, LimitParams};
+use crate::model::clock::Clock;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};

@@ -36,6 +36,7 @@ use super::params;
 use crate::api::{Api, Tokens};
 use crate::callback::Services;
 use crate::limits::DestinationLimits;
+use crate::metrics::Metrics;
 use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
@@ -75,6 +76,7 @@ pub(super) struct Parts {
     pub(super) limits: DestinationLimits,
     pub(super) topics: Arc<Registry>,
     pub(super) api: Arc<Api>,
+    pub(super) metrics: Arc<Metrics>,
     /// The limit of open files, by which calls are capped.
     pub(super) open_files: Option<u64>,
     /// The most connections.
@@ -123,7 +125,7 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
             }
             None => Err(one_line(&settings::Error::Unsettled { calm: CALM, patience: PATIENCE })),
         };
-        parts.api.count_reload(reloaded.is_ok());
+        parts.metrics.config.reloaded(reloaded.is_ok());
         match reloaded {
             Ok(now) => taken = now,
             Err(why) => {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 
 #[derive(Deserialize)]
 struct Add<'a> {

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::account::Arrival;
 use super::wire::{Frame, header};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const BACKLOG: u32 = 4096;

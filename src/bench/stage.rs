@@ -25,7 +25,7 @@ use super::server::Instance;
 use super::task::batch;
 use super::wire::{Peer, json};
 use super::{Store, Target};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 use crate::temporary::Folder;
 
 /// The service that tasks name, on a server that the bench starts, and another one for those that

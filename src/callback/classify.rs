@@ -18,8 +18,8 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::trouble::Trouble;
-use crate::clock::UnixMillis;
-use crate::span::Span;
+use crate::model::clock::UnixMillis;
+use delayd_wire::Span;
 
 /// The maximum of `callback.retry_after_max`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);

@@ -47,8 +47,8 @@ use super::services::Aim;
 use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
-use crate::clock::{Clock, UnixMillis};
-use crate::task::{Headers, Receipt, TaskId, Topic};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::{Headers, Receipt, TaskId, Topic};
 
 /// How much of a response is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;

@@ -61,6 +61,6 @@ fn absolute(text: &str) {
 mod tests {
     #[test]
     fn no_url_leaves_the_host_it_is_meant_for() {
-        crate::seeds::run("url", super::url);
+        crate::testing::seeds::run("url", super::url);
     }
 }

@@ -14,7 +14,7 @@ use super::signature::Secret;
 use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
 use crate::limits::Allowance;
-use crate::task::Destination;
+use crate::model::task::Destination;
 
 /// One service, as the configuration describes it.
 #[derive(Clone, Debug)]

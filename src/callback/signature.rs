@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
 
 /// The prefix of a secret.
 const PREFIX: &str = "whsec_";
@@ -134,7 +134,7 @@ mod tests {
 
     fn seconds_now() -> i64 {
         // The oracle uses the machine's clock.
-        crate::clock::Clock::system().now().0 / 1000
+        crate::model::clock::Clock::system().now().0 / 1000
     }
 
     /// The example of the specification's own reference implementations.

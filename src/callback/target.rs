@@ -13,7 +13,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use url::Url;
 
-use crate::task::Destination;
+use crate::model::task::Destination;
 
 /// The longest `url`, in bytes. HTTP libraries refuse request lines of 64 KiB, many servers those
 /// of 8 KiB.

@@ -8,7 +8,7 @@ use hyper_util::client::legacy;
 
 use super::connector::TooLate;
 use super::guard::Unresolved;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// "Too many open files", of the process and of the system.
 const EMFILE: i32 = 24;

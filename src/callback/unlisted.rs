@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::endpoint::Endpoint;
 use super::guard::Reach;
-use crate::glob::Glob;
-use crate::task::Destination;
+use crate::model::glob::Glob;
+use crate::model::task::Destination;
 
 /// The placeholder for the `sn` in a template.
 const PLACE: &str = "{sn}";

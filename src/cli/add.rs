@@ -13,8 +13,8 @@ use super::client::ServerArgs;
 use super::due::Due;
 use super::wishes::{self, one_of};
 use super::{Code, table};
-use crate::span::Span;
-use crate::task::{Mode, Topic};
+use crate::model::task::{Mode, Topic};
+use delayd_wire::Span;
 
 /// Add a task to a running service.
 ///

@@ -12,8 +12,8 @@ use super::cell::Cell;
 use super::client::{Client, ServerArgs};
 use super::list::{self, Page};
 use super::{Code, out, progress, table, topic};
-use crate::clock::{Clock, UnixMillis};
-use crate::task::{TaskId, Topic};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::{TaskId, Topic};
 
 /// Look at dead tasks, schedule them again, or throw them away.
 #[derive(Debug, clap::Args)]

@@ -18,7 +18,7 @@ use super::receiver::{Callback, Params, Receiver};
 use super::signals::Signals;
 use super::{Code, out, start_logs, time};
 use crate::app::App;
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 use crate::settings::{Settings, StoreKind};
 use crate::temporary;
 

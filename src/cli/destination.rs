@@ -6,7 +6,7 @@ use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held, 
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::{Code, table};
-use crate::task::Destination;
+use crate::model::task::Destination;
 
 /// Show how the services stand, hold calls back from one, or let them go again.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// The due moment: exactly one of the two.
 #[derive(Debug, clap::Args)]

@@ -16,7 +16,7 @@ use super::exported::{Exported, list_of, records_of};
 use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
-use crate::task::Topic;
+use crate::model::task::Topic;
 
 /// Tasks that are asked for at a time.
 const BATCH: usize = 200;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
 use super::{Code, table};
-use crate::task::{TaskId, Topic};
+use crate::model::task::{TaskId, Topic};
 
 /// Show a task: its state, its moments, its attempts and its content.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::client::{Client, ServerArgs};
 use super::due::seconds;
 use super::wishes::one_of;
 use super::{Code, out, table};
-use crate::task::Topic;
+use crate::model::task::Topic;
 
 /// Show the tasks of a topic in one state, in time order.
 ///

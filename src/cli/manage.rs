@@ -6,7 +6,7 @@ use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
 use super::{Code, add, table};
-use crate::task::{TaskId, Topic};
+use crate::model::task::{TaskId, Topic};
 
 /// Take a task back that is scheduled, waits for a retry, or is dead.
 ///

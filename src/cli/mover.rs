@@ -40,10 +40,10 @@ use super::moved::Tallies;
 use super::patient::Patient;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
-use crate::clock::Clock;
-use crate::rate::Rate;
-use crate::span::Span;
-use crate::task::{Receipt, Topic};
+use crate::model::clock::Clock;
+use crate::model::task::{Receipt, Topic};
+use delayd_wire::Rate;
+use delayd_wire::Span;
 
 mod history;
 mod withdrawal;

@@ -5,8 +5,8 @@ use delayd_wire::{PullRequest, Pulled, PulledMany};
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
 use super::{Code, table};
-use crate::span::{Span, lease_of};
-use crate::task::{TaskId, Topic};
+use crate::model::task::{TaskId, Topic};
+use delayd_wire::span::{Span, lease_of};
 
 /// Take due tasks that wait to be pulled, or read one by its id.
 ///

@@ -12,7 +12,7 @@ use super::hidden::Hidden;
 use super::receiver::{self, Callback, Params, Receiver};
 use super::signals::Signals;
 use super::{Code, out, time};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// How long the last answers may take beyond their own delay.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -157,7 +157,7 @@ fn ndjson(callback: &Callback) -> String {
 mod tests {
     use super::*;
     use crate::callback::Unverified;
-    use crate::clock::UnixMillis;
+    use crate::model::clock::UnixMillis;
 
     fn callback(status: StatusCode) -> Callback {
         Callback {

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::callback::{Received, Secret, Unverified};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 
 /// What a well-behaved service answers.
 pub(super) const OK: &str = r#"{"dm_error":0,"error_msg":"ok"}"#;

@@ -5,8 +5,8 @@ use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing};
 
 use super::Code;
 use super::client::ServerArgs;
-use crate::span::{Span, lease_of};
-use crate::task::{Receipt, TaskId, Topic};
+use crate::model::task::{Receipt, TaskId, Topic};
+use delayd_wire::span::{Span, lease_of};
 
 /// A task in one's hands.
 #[derive(Debug, clap::Args)]

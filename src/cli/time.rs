@@ -1,6 +1,6 @@
 //! Moments as people read them.
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
 
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T12:30:00.000Z`.
 pub(super) fn rfc3339(moment: UnixMillis) -> String {

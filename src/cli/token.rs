@@ -1,7 +1,7 @@
 //! `delayd token`: a fresh access token, and what the configuration keeps of it.
 
 use super::{Code, out};
-use crate::token::{self, TokenHash};
+use crate::model::token::{self, TokenHash};
 
 /// Make a fresh access token, and the line by which the configuration knows it.
 ///

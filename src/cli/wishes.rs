@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
-use crate::span::{InvalidSpan, Span, wait_of};
+use delayd_wire::span::{InvalidSpan, Span, wait_of};
 
 /// One of several names, as the wire writes them.
 pub(super) fn one_of<T>(

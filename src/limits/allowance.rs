@@ -1,6 +1,6 @@
 //! The limits of a topic or a destination.
 
-use crate::rate::Rate;
+use delayd_wire::Rate;
 
 /// The most calls at a time, and the rate at which calls may begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

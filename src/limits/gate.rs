@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::rate_limit::RateLimit;
 use super::slow_start::SlowStart;
-use crate::breaker::{self, Breaker, State, Ticket, Verdict};
-use crate::rate::Rate;
-use crate::task::Destination;
+use crate::model::breaker::{self, Breaker, State, Ticket, Verdict};
+use crate::model::task::Destination;
+use delayd_wire::Rate;
 
 /// What a call showed about its destination.
 #[derive(Clone, Debug)]

@@ -31,6 +31,7 @@ mod destination;
 mod gate;
 mod rate_limit;
 mod slow_start;
+mod token_bucket;
 mod topic;
 mod wait_queue;
 
@@ -38,5 +39,6 @@ pub use allowance::Allowance;
 pub use destination::{
     DestinationLimits, HoldsAsked, LimitParams, Permit, Permits, Standing, Waiter,
 };
+pub use token_bucket::TokenBucket;
 pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};
 pub use wait_queue::Availability;

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::rate::{Bucket, Rate};
+use super::token_bucket::TokenBucket;
+use delayd_wire::Rate;
 
 /// A token bucket, or no limit.
 #[derive(Debug)]
-pub(super) struct RateLimit(Option<Bucket>);
+pub(super) struct RateLimit(Option<TokenBucket>);
 
 impl RateLimit {
     pub(super) fn new(rate: Option<Rate>, now: Instant) -> Self {
-        Self(rate.map(|rate| Bucket::new(rate, now)))
+        Self(rate.map(|rate| TokenBucket::new(rate, now)))
     }
 
     /// Changes the rate. A different rate starts with a full bucket.

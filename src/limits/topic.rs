@@ -20,7 +20,7 @@ use super::allowance::Allowance;
 use super::bulkhead::Bulkhead;
 use super::rate_limit::RateLimit;
 use super::wait_queue::Availability;
-use crate::task::Topic;
+use crate::model::task::Topic;
 
 /// A topic's bulkhead is forgotten when it has not been used for so long.
 const IDLE: Duration = Duration::from_secs(60);

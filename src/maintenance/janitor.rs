@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Parts, misfires};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, Topic};
 use crate::store::{
     Counts, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry, Topics,
 };
-use crate::task::{Lane, State, Topic};
 use crate::topic;
 
 /// The time between two rounds.

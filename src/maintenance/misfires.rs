@@ -16,9 +16,9 @@
 
 use std::time::Duration;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State};
 use crate::store::{ListQuery, Maintenance, Misfire, Registered, Result, Topics};
-use crate::task::{Lane, State};
 
 /// A pause is kept for so long after its end. This is longer than the clocks of a store's servers
 /// may differ, or than a clock is set back unnoticed.
@@ -69,11 +69,11 @@ async fn has_any(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::model::clock::Clock;
+    use crate::model::task::Options;
     use crate::store::{
         Claim, Delivery, Intake, Misfired, Moment, NewTask, TopicEntry, Want, embedded,
     };
-    use crate::task::Options;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
-use crate::breaker;
-use crate::span::Span;
+use crate::model::breaker;
+use delayd_wire::Span;
 
 /// A section such as `[callback.breaker]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

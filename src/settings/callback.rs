@@ -6,8 +6,8 @@ use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::Parsed;
 use crate::callback::HostPattern;
-use crate::retry::{Backoff, InvalidBackoff};
-use crate::span::Span;
+use delayd_wire::Span;
+use delayd_wire::{Backoff, InvalidBackoff};
 
 /// The most calls that may be asked for.
 pub(super) const MOST_CALLS: usize = 1_000_000;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// A value that reads well and yet cannot be used.
 #[derive(Debug)]

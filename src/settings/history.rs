@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::check::{Wrong, within, within_spans};
 use super::value::choice;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// The section `[history]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

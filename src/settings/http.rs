@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use super::check::{self, Wrong};
 use super::error::Error;
 use super::value::{Parsed, rate};
-use crate::glob::Glob;
-use crate::rate::Rate;
-use crate::token::{Scope, TokenHash};
+use crate::model::glob::Glob;
+use crate::model::token::{Scope, TokenHash};
+use delayd_wire::Rate;
 
 /// The longest name of a token, in characters.
 const LONGEST_NAME: usize = 64;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::Size;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// The section `[limits]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

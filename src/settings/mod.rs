@@ -34,6 +34,8 @@ mod keys;
 mod layers;
 mod limits;
 mod log;
+#[cfg(test)]
+mod secret_tests;
 mod services;
 mod shutdown;
 mod store;

@@ -9,8 +9,8 @@ use super::callback::MOST_CALLS;
 use super::check::Wrong;
 use super::value::{Parsed, choice, rate, unless_empty};
 use crate::callback::{Fallback, Secret};
-use crate::rate::Rate;
-use crate::task::Destination;
+use crate::model::task::Destination;
+use delayd_wire::Rate;
 
 /// The most secrets of a service: each makes a signature of its own.
 const MOST_SECRETS: usize = 8;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::check::{Wrong, within_spans};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// The section `[shutdown]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::{Size, choice, redacted};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// The section `[store]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use config::{Value, ValueKind};
 use serde::{Deserialize, Deserializer};
 
-use crate::rate::Rate;
+use delayd_wire::Rate;
 
 /// An enum that reads from one of some names, and says which there are when it cannot.
 macro_rules! choice {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
-use crate::span::{self, Span};
 use crate::store::MAX_LEASE;
+use delayd_wire::span::{self, Span};
 
 /// The section `[worker]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -11,9 +11,9 @@ use super::{
     PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task,
     TopicEntry, Topics, Waiting, embedded, redis,
 };
-use crate::breaker;
-use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use crate::model::breaker;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 /// One of the two backends.
 #[derive(Debug)]

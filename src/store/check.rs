@@ -13,30 +13,34 @@
 //! - A check without repair writes nothing.
 //! - A repair that is repeated finds nothing more, but for what is left alone.
 
-use super::{Error, Result, embedded, redis};
-use crate::task::Lane;
+use std::any::Any;
 
-/// Where a check goes on: made by [`Cursor::start`], then handed from one [`Checked`] to the next
-/// call.
-#[derive(Debug)]
-pub struct Cursor(pub(super) Place);
+use super::{Error, Result};
+use crate::model::task::Lane;
 
+/// Where a check continues. [`Cursor::start`] makes the first one, and each [`Checked`] brings the
+/// next.
 #[derive(Debug)]
-pub(super) enum Place {
-    Start,
-    Embedded(embedded::CheckPlace),
-    Redis(redis::CheckPlace),
-}
+pub struct Cursor(Option<Box<dyn Any + Send + Sync>>);
 
 impl Cursor {
     /// The beginning of a check.
     pub fn start() -> Self {
-        Self(Place::Start)
+        Self(None)
     }
 
-    /// A cursor is good for the kind of store that gave it.
-    pub(super) fn foreign() -> Error {
-        Error::Corrupt("a check goes on with another store's cursor".into())
+    /// A cursor at a place, whose type is private to the store.
+    pub(super) fn at(place: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(place)))
+    }
+
+    /// The place where the store left off, `None` at the beginning.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if another kind of store made the cursor.
+    pub(super) fn into_place<P: Any>(self) -> Result<Option<P>> {
+        let foreign = |_| Error::Corrupt("a check goes on with another store's cursor".into());
+        self.0.map(|place| place.downcast().map(|place| *place).map_err(foreign)).transpose()
     }
 }
 
@@ -69,7 +73,7 @@ pub struct Finding {
 
 macro_rules! flaws {
     ($($(#[doc = $doc:literal])+ $flaw:ident $name:literal => $remedy:expr;)+) => {
-        /// What can be wrong. The first line says what it means.
+        /// What can be wrong; the comment of each says what it means.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Flaw {
             $($(#[doc = $doc])+ $flaw,)+
@@ -86,7 +90,7 @@ macro_rules! flaws {
 
             /// What it means, in a sentence.
             pub fn meaning(self) -> &'static str {
-                match self { $(Self::$flaw => [$($doc),+][0].trim_ascii()),+ }
+                match self { $(Self::$flaw => concat!($($doc),+).trim_ascii()),+ }
             }
 
             /// What a repair does, in a sentence; `None`: it is left alone.

@@ -90,7 +90,7 @@
 //!   nothing behind those.
 //! - A task with `options.on_dead` that dies (settled dead, by a sweep, unreadable options apart,
 //!   or by a misfire) has in the same step a new task of its lane: id
-//!   [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options but the origin
+//!   [`OnDead::task_id`](crate::model::task::OnDead), destination `sn`, due now, no options but the origin
 //!   of the dead, and as its body the JSON object
 //!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the
 //!   dead, exact; `content` its body as a string). If a task of that id is there already, nothing
@@ -136,15 +136,15 @@
 //! one. Each answers a call that is made on behalf of a caller with [`Error::Unavailable`] rather
 //! than late: the embedded store after about a second (`embedded/writes.rs`, and
 //! `embedded/reader.rs` for reads that get nowhere), Redis after `store.redis.timeout` for each
-//! request (`redis/link.rs`) and for what waits to be sent with others (`redis/add.rs`,
-//! `redis/confirming.rs`). What was asked for may still be done. A worker's own claims, settles and
+//! request (`redis/transport/link.rs`) and for what waits to be sent with others (`redis/add/`,
+//! `redis/transport/confirming.rs`). What was asked for may still be done. A worker's own claims, settles and
 //! extensions wait for the disk as long as it takes: what was called must be settled.
 //!
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a
 //!   caller's.
-//! - A lease is named by the [`Receipt`](crate::task::Receipt) of the claim that gave it, and has a
+//! - A lease is named by the [`Receipt`](crate::model::task::Receipt) of the claim that gave it, and has a
 //!   [`LeaseKind`]. An extension keeps the kind, also of a lease that was swept. *Superseded* means
 //!   that another claim took the task since; an expired lease that nobody took may still settle or
 //!   extend.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::model::task::{Lane, Topic};
 use crate::store::{Error, NextDue, Registered, Result};
-use crate::task::{Lane, Topic};
 
 /// What a look showed of a topic.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::UnixMillis;
+    use crate::model::clock::UnixMillis;
     use crate::store::TopicEntry;
 
     fn entry(topic: &Topic) -> Option<Registered> {

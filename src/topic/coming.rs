@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 
 use super::error::Error;
+use crate::model::task::Topic;
 use crate::store::Registered;
-use crate::task::Topic;
 
 /// The entry of the topic, as the store has it in the end.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = Result<Registered, Error>> + Send>>;

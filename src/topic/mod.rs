@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
 pub use self::error::Error;
+use crate::model::task::{Topic, TopicPolicy};
 use crate::store::{AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
-use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
 #[derive(Clone, Debug)]
@@ -282,7 +282,7 @@ impl<S> Registry<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::model::clock::Clock;
     use crate::store::embedded;
 
     fn registry(folder: &tempfile::TempDir, max_topics: usize) -> Registry<embedded::Embedded> {

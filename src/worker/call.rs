@@ -12,11 +12,12 @@ use super::permits::{CallPermits, Reserved};
 use super::settler::Ending;
 use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
-use crate::clock::UnixMillis;
 use crate::limits::TopicPermit;
+use crate::metrics::AttemptOutcome;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
-use crate::task::{Lane, Receipt, TopicPolicy};
 
 /// The breaker counts a call as failed when it runs for so long beyond its timeout. Usually the
 /// timeout ends the call first.
@@ -87,6 +88,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let shared = self.shared.clone();
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
+        self.observe_lateness(started);
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
@@ -108,8 +110,19 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if let Answer::Failed { hold: Some(hold), .. } = &answer {
             shared.parts.limits.hold(&self.task.destination, *hold);
         }
-        self.note(&answer, started, began.elapsed(), excerpt);
+        let took = began.elapsed();
+        let metrics = shared.parts.metrics.callbacks.service(self.task.destination.as_str());
+        metrics.attempted(counted_as(&answer), took);
+        self.note(&answer, started, took, excerpt);
         Some(self.conclude(&policy, &answer))
+    }
+
+    /// Retries are as late as their backoff says, so only first attempts are observed.
+    fn observe_lateness(&self, now: UnixMillis) {
+        if self.held.lease().attempt == 1 {
+            let lateness = u64::try_from(now.0 - self.task.due.0).unwrap_or_default();
+            self.shared.parts.metrics.lateness.observe(Duration::from_millis(lateness));
+        }
     }
 
     /// Makes the call. It takes the content out of the task, which does not need it any more.
@@ -237,5 +250,16 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         // The permits are free before the settle is sent.
         drop(permits);
         shared.settler.send(Ending::of(lane, held, transition));
+    }
+}
+
+fn counted_as(answer: &Answer) -> AttemptOutcome {
+    match answer {
+        Answer::Delivered { .. } => AttemptOutcome::Delivered,
+        Answer::Accepted { .. } => AttemptOutcome::Accepted,
+        Answer::Failed { fault: Fault::Destination, .. } => AttemptOutcome::ReceiverFailed,
+        Answer::Failed { fault: Fault::Task, .. } => AttemptOutcome::Refused,
+        Answer::Failed { fault: Fault::Here, .. } => AttemptOutcome::NotCalled,
+        Answer::Final { .. } => AttemptOutcome::Final,
     }
 }

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::permits::{Reserved, Waiters};
 use super::shared::Shared;
 use crate::callback::Caller;
-use crate::clock::UnixMillis;
 use crate::limits::Availability;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt};
 use crate::store::{
     Claim, Claimed, Delivery, Grant, LeasedTask, MAX_OUTLOOK, Outlook, Result, Want,
 };
-use crate::task::{Destination, Lane, Receipt};
 
 /// How many recent destinations a claim asks for.
 const RECENT: usize = 4;

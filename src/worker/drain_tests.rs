@@ -1,3 +1,4 @@
+use crate::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,11 +6,11 @@ use tokio::sync::{Notify, broadcast};
 
 use super::{Noted, Params, Parts, Worker};
 use crate::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
-use crate::clock::Clock;
 use crate::limits::{DestinationLimits, LimitParams};
+use crate::model::clock::Clock;
+use crate::model::task::{Lane, Receipt, StoreId, TaskId};
 use crate::outcome::Policy;
 use crate::store::*;
-use crate::task::{Lane, Receipt, StoreId, TaskId};
 use crate::topic::{self, Registry};
 
 /// A store that never answers, as on a disk that hangs.
@@ -83,6 +84,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
             breaker: Default::default(),
             retry_after_max: LONGEST_RETRY_AFTER,
         }),
+        metrics: Metrics::new([]),
         clock: Clock::system(),
     };
     let second = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::task::{Lane, Receipt, TaskId};
+use crate::model::task::{Lane, Receipt, TaskId};
 
 /// How much longer than the call's timeout a lease must last, so that it still holds at the settle.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);

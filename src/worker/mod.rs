@@ -30,8 +30,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::callback::{Caller, Client};
+use crate::model::task::Receipt;
 use crate::store::{AnyStore, Delivery, Holder};
-use crate::task::Receipt;
 
 mod call;
 mod claim;

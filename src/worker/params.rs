@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::{Client, Services};
-use crate::clock::Clock;
 use crate::limits::DestinationLimits;
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::AnyStore;
 use crate::topic::Registry;
@@ -55,6 +56,8 @@ pub struct Parts<S = AnyStore, C = Client> {
     pub services: Arc<Services>,
     /// The limits of destinations.
     pub limits: DestinationLimits,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// This instance's clock.
     pub clock: Clock,
 }

@@ -11,8 +11,8 @@ use crate::callback::Caller;
 use crate::limits::{
     Allowance, Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
 };
+use crate::model::task::{Destination, Topic, TopicPolicy};
 use crate::store::Delivery;
-use crate::task::{Destination, Topic, TopicPolicy};
 
 /// The permits of one claim: some of each destination and, if the topic has limits, as many of the
 /// topic.

@@ -12,8 +12,8 @@ use super::params::{Params, Parts};
 use super::settler::Settler;
 use super::time::StoreTime;
 use crate::limits::TopicLimits;
+use crate::model::task::{StoreId, Topic, TopicPolicy};
 use crate::store::Holder;
-use crate::task::{StoreId, Topic, TopicPolicy};
 
 /// The shared state of one instance's workers.
 #[derive(Debug)]

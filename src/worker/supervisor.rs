@@ -14,9 +14,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::lane::{self, COMING, Nudge};
 use super::shared::Shared;
 use crate::callback::Caller;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
 use crate::store::{Delivery, Hint, Look, Looked, NextDue};
-use crate::task::Lane;
 
 /// The running lanes.
 #[derive(Debug, Default)]

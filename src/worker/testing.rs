@@ -1,5 +1,6 @@
 //! Workers over an embedded store that records claims, and calls that end when the test says so.
 
+use crate::metrics::Metrics;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use super::{Noted, Params, Parts, Worker};
 use crate::callback::{
     Answer, Call, Caller, Fault, LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule,
 };
-use crate::clock::Clock;
 use crate::limits::{Allowance, DestinationLimits, LimitParams};
+use crate::model::clock::Clock;
+use crate::model::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::outcome::Policy;
 use crate::store::*;
-use crate::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::topic::{self, Registry};
 
 /// The longest wait of a test.
@@ -217,6 +218,7 @@ impl Bench {
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
             limits: DestinationLimits::new(limits),
+            metrics: Metrics::new([]),
             clock,
         };
         let second = Duration::from_secs(1);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
+use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
-use crate::task::{Destination, TopicPolicy};
 
 /// The look had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 
 /// Converts between the store's time and ours. Each answer that has the store's now corrects it.
 ///

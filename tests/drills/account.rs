@@ -1,12 +1,12 @@
 //! The account of a drill: every add that was tried, and every fault with its time.
 //!
-//! Each add carries a sequence number of its own (`n`), which comes back in the callback's body. So
-//! an add that was never confirmed and was stored anyway is recognised, and so is one that was
-//! repeated after a 503 and stored twice.
+//! Each add carries a sequence number (`n`), which comes back in the callback's body. So the drill
+//! recognises an add that was stored without being confirmed, and an add that was repeated after a
+//! 503 and stored twice.
 //!
-//! A duplicate is attributed by knowing when faults happened: its two callbacks must lie on both
-//! sides of one, the first before the fault was over, the second after it began. Two ids for one
-//! number need an add that was repeated.
+//! A duplicate is attributed to a fault by its time. Its first callback must lie before the end of
+//! the fault, and its second after the beginning. Two ids for one number need an add that was
+//! repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use crate::receiver::now_ms;
 
-/// One add, as its caller saw it.
+/// One add as its caller saw it.
 #[derive(Clone, Debug, Default)]
 pub struct Added {
     pub topic: String,
-    /// How often it was sent so that it may have been stored.
+    /// How often it was sent in such a way that it may have been stored.
     pub tries: u32,
-    /// The id and the due moment, once an answer named them.
+    /// The id and the due moment, once an answer contained them.
     pub confirmed: Option<(u64, i64)>,
-    /// Which instance answered so, and when.
+    /// Which instance confirmed it, and when.
     pub taken: Option<(SocketAddr, i64)>,
 }
 
@@ -52,7 +52,7 @@ impl Cause {
     }
 }
 
-/// Something that was done to the system, and when.
+/// A fault and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub cause: Cause,
@@ -60,7 +60,7 @@ pub struct Fault {
     pub until_ms: i64,
 }
 
-/// A fault under way; it is over when this is dropped.
+/// A current fault. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Ongoing<'a> {
     account: &'a Account,
@@ -75,14 +75,14 @@ impl Drop for Ongoing<'_> {
     }
 }
 
-/// Shared by the adders and the drill.
+/// The account, shared by the adders and the drill.
 #[derive(Debug, Default)]
 pub struct Account {
     next: AtomicU64,
     adds: Mutex<BTreeMap<u64, Added>>,
     faults: Mutex<Vec<Fault>>,
-    /// How far the store's clock is ahead of this machine's, and from when on; empty where it is
-    /// this machine's.
+    /// How far the store's clock is ahead of this machine's, and since when; empty if both clocks
+    /// are the same.
     clock: Mutex<Vec<(i64, i64)>>,
     refused: AtomicU64,
     sentences: Mutex<BTreeSet<String>>,
@@ -100,7 +100,7 @@ impl Account {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An add is about to be sent.
+    /// Records an add that is about to be sent.
     pub fn trying(&self, n: u64, topic: &str) {
         let mut adds = self.adds.lock().unwrap();
         let added = adds.entry(n).or_default();
@@ -108,7 +108,7 @@ impl Account {
         added.tries += 1;
     }
 
-    /// It surely did not reach the service.
+    /// Records that the last sending certainly did not reach the service.
     pub fn not_sent(&self, n: u64) {
         let mut adds = self.adds.lock().unwrap();
         if let Some(added) = adds.get_mut(&n) {
@@ -118,12 +118,12 @@ impl Account {
 
     pub fn confirmed(&self, n: u64, id: u64, due_ms: i64, by: SocketAddr) {
         let mut adds = self.adds.lock().unwrap();
-        let added = adds.get_mut(&n).expect("an answer to an add that was tried");
+        let added = adds.get_mut(&n).expect("only sent adds are answered");
         added.confirmed = Some((id, due_ms));
         added.taken = Some((by, now_ms()));
     }
 
-    /// The service said that it cannot, 503 or 429, and why.
+    /// Records a refusal, 503 or 429, with its message.
     pub fn refused(&self, why: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.sentences.lock().unwrap().insert(why.to_owned());
@@ -133,12 +133,12 @@ impl Account {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// What refusals said, each once.
+    /// The messages of the refusals, each once.
     pub fn sentences(&self) -> BTreeSet<String> {
         self.sentences.lock().unwrap().clone()
     }
 
-    /// A caller's connection broke before the answer was there.
+    /// Records a connection that broke before the answer arrived.
     pub fn unanswered(&self) {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
@@ -147,13 +147,13 @@ impl Account {
         self.unanswered.load(Ordering::Relaxed)
     }
 
-    /// The store's clock goes by another time from now on: so much ahead of this machine's.
+    /// From now on the store's clock is `ahead_ms` ahead of this machine's.
     pub fn clock_jumps(&self, ahead_ms: i64) {
         self.clock.lock().unwrap().push((now_ms(), ahead_ms));
     }
 
-    /// A moment of this machine by the store's clock. What arrives just after a jump may have been
-    /// sent just before it, so it is given the later of the two.
+    /// A moment of this machine by the store's clock. A call that arrives just after a jump may
+    /// have been sent just before it, so it gets the later of the two times.
     pub fn by_the_store(&self, at_ms: i64) -> i64 {
         const ON_THE_WAY: i64 = 300;
         let clock = self.clock.lock().unwrap();
@@ -163,7 +163,7 @@ impl Account {
         at_ms + ahead(at_ms).max(ahead(at_ms - ON_THE_WAY))
     }
 
-    /// How long an answer took, whatever it was.
+    /// Records how long an answer took, whatever it was.
     pub fn answered(&self, took: Duration) {
         self.slowest_us.fetch_max(took.as_micros() as u64, Ordering::Relaxed);
     }
@@ -172,7 +172,7 @@ impl Account {
         Duration::from_micros(self.slowest_us.load(Ordering::Relaxed))
     }
 
-    /// A fault begins.
+    /// Begins a fault.
     pub fn fault(&self, cause: Cause) -> Ongoing<'_> {
         Ongoing { account: self, cause, from_ms: now_ms() }
     }

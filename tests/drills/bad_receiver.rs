@@ -1,4 +1,4 @@
-//! Receivers that misbehave on the wire, each in a way of its own, until they are mended.
+//! Receivers that misbehave on the wire, each in its own way, until they are mended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,26 +9,26 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::receiver::{Seen, now_ms};
 
-/// How it misbehaves.
+/// How a receiver misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// RST instead of an answer.
     Reset,
-    /// Reads the request and says nothing.
+    /// Reads the request and does not answer.
     StallBeforeHead,
-    /// Promises a body and says nothing more.
+    /// Sends a head that announces a body, and then nothing.
     StallAfterHead,
-    /// A byte a second.
+    /// Sends one byte a second.
     Drip,
-    /// A body without an end, as fast as it is taken; every other one is a success.
+    /// Sends a body without an end, as fast as the caller reads. Every other answer is a success.
     Endless,
-    /// Sends the caller elsewhere, where a call would be a success.
+    /// Redirects the caller to another address, where the call would succeed.
     Redirect,
-    /// Answers well, and closes the connection a moment later without having said so.
+    /// Answers correctly, and closes the connection a moment later without having announced it.
     CloseIdle,
-    /// No HTTP.
+    /// Does not speak HTTP.
     Garbage,
-    /// Accepts no connection: what is sent lies in the kernel.
+    /// Accepts no connection: requests stay in the kernel's buffers.
     Deaf,
 }
 
@@ -46,7 +46,7 @@ pub const MANNERS: [Manner; 9] = [
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
-/// The running receiver. It notes only the calls that it has answered with success.
+/// The running receiver. It records only the calls that it has answered with success.
 #[derive(Clone, Debug)]
 pub struct BadReceiver {
     pub endpoint: String,
@@ -60,7 +60,7 @@ struct Notes {
 }
 
 impl BadReceiver {
-    /// Starts one; `elsewhere` is where it redirects to.
+    /// Starts a receiver. `elsewhere` is the target of its redirects.
     pub async fn start(manner: Manner, elsewhere: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let receiver = Self {
@@ -75,7 +75,7 @@ impl BadReceiver {
             while let Ok((stream, _)) = listener.accept().await {
                 let (notes, elsewhere) = (notes.clone(), elsewhere.clone());
                 tokio::spawn(async move {
-                    // However the peer ends the connection, the next one begins anew.
+                    // The next connection starts afresh, however this one ends.
                     let _ = serve(stream, manner, &elsewhere, &notes).await;
                 });
             }
@@ -83,7 +83,7 @@ impl BadReceiver {
         receiver
     }
 
-    /// From now on it takes whatever comes.
+    /// From now on it answers every call correctly.
     pub fn mend(&self) {
         self.notes.is_well.store(true, Ordering::Relaxed);
     }
@@ -122,7 +122,7 @@ async fn serve(
         notes.take(call);
         stream.write_all(OK).await?;
         if manner == Manner::CloseIdle {
-            // Just when the caller may be about to use the connection again.
+            // At a moment when the caller may be about to use the connection again.
             tokio::time::sleep(Duration::from_millis(rand::random_range(0..60))).await;
             return Ok(());
         }
@@ -133,7 +133,7 @@ async fn serve(
 async fn misbehave(mut stream: TcpStream, manner: Manner, elsewhere: &str) -> std::io::Result<()> {
     match manner {
         Manner::Reset => {
-            // Closed with data unread or without, the peer gets a RST.
+            // The peer gets a RST, whether or not data is unread.
             rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
             drop(stream);
             Ok(())
@@ -153,13 +153,14 @@ async fn misbehave(mut stream: TcpStream, manner: Manner, elsewhere: &str) -> st
         Manner::Endless => endless(stream, "500 Internal Server Error").await,
         Manner::Redirect => {
             let answer = format!(
-                "HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}/\r\ncontent-length: 0\r\n\r\n"
+                "HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}/\r\n\
+                 content-length: 0\r\n\r\n"
             );
             stream.write_all(answer.as_bytes()).await?;
             gone(stream).await
         }
         Manner::Garbage => stream.write_all(b"\x16\x03\x01 220 welcome\r\n\r\n\0\0\0\0").await,
-        Manner::CloseIdle | Manner::Deaf => unreachable!("it answers well"),
+        Manner::CloseIdle | Manner::Deaf => unreachable!("it answers correctly"),
     }
 }
 

@@ -39,16 +39,17 @@ async fn one_of_two_killed_in_turn() {
 }
 
 async fn kill_again_and_again(on: &str, store: StoreAt, instances: usize) {
-    // The long row is that of one instance; two show that the other one goes on.
+    // The long form kills one instance many times. With two instances, fewer kills show that the
+    // other goes on.
     let kills = rounds(3, if instances == 1 { 100 } else { 40 });
     let mut row = Row::new(format!("kill -9 of delayd ×{kills}, {on}"));
-    // A call takes a while, so that a kill finds some under way.
+    // A call takes a while, so that a kill happens during calls.
     let receiver =
         Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
     let mut fleet =
         Fleet::start(store, quick_settings(&receiver.endpoint(), LEASE), instances).await;
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     for round in 0..kills {
         tokio::time::sleep(Duration::from_millis(rand::random_range(100..600))).await;
         let victim = round % instances;

@@ -1,9 +1,9 @@
-//! A primary under sentinels dies: what is lost, and how soon it goes on.
+//! A primary under Sentinels dies: what is lost, and when the service goes on.
 //!
-//! Replication is asynchronous, so that a failover may lose what was confirmed just before it. Luck
-//! would hide that: the drill holds replication up first. Two services share each fault, one with
-//! `wait_replicas = 0` and one with 1. The first one's losses are counted, and there must be some,
-//! or the drill has shown nothing; the second one's must be none.
+//! Replication is asynchronous, so a failover may lose what was confirmed just before it. Usually
+//! nothing is lost by luck, so the drill delays replication first. Two services share each fault,
+//! one with `wait_replicas = 0` and one with 1. The losses of the first are counted, and there must
+//! be some, or the drill has shown nothing. The second must lose nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,36 +23,36 @@ use crate::verdict::Verdict;
 use crate::{quick_settings, rounds};
 
 const LEASE: Duration = Duration::from_secs(2);
-/// Time for a load to get going.
+/// Time for a load to start.
 pub const WHILE: Duration = Duration::from_millis(500);
-/// What a client may take from the election to its first accepted write.
+/// How long a client may take from the election to its first accepted write.
 pub const RESUME_MS: i64 = 5_000;
 
 /// How an instance is started.
 pub struct Spot {
-    /// Where it listens.
+    /// The address on which it listens.
     pub host: IpAddr,
     pub by: By,
 }
 
 impl Spot {
-    /// As any program on this machine.
+    /// Like any program on this machine.
     pub fn here() -> Self {
         Self { host: Ipv4Addr::LOCALHOST.into(), by: Box::new(|serve| serve) }
     }
 }
 
-/// What the services that share the servers have in common.
+/// What the services on the same servers have in common.
 pub struct Scene<'a> {
     pub drill: &'a str,
-    /// The sentinels' addresses.
+    /// The Sentinels' addresses.
     pub urls: Vec<String>,
     pub plan: Plan,
-    /// Where all instances find the receivers.
+    /// The address at which all instances reach the receivers.
     pub receivers: IpAddr,
 }
 
-/// A service on the servers that it may share with another.
+/// One service, on servers that it may share with another.
 pub struct Side {
     wait_replicas: usize,
     pub row: Row,
@@ -63,7 +63,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// An instance in each spot.
+    /// Starts an instance in each spot.
     pub async fn start(scene: &Scene<'_>, wait_replicas: usize, spots: Vec<Spot>) -> Self {
         let row = Row::new(format!("{}, wait_replicas = {wait_replicas}", scene.drill));
         let behaviour = |call: &Seen| Answer::After(Duration::from_millis(call.id % 60));
@@ -84,7 +84,7 @@ impl Side {
             sets.push("http.auth.anonymous=true".into());
             let fleet = Fleet::start_by(store.clone(), sets, 1, by).await;
             fleet.member(0).wait_until_ready(200).await;
-            loads.push(Load::start(&account, &fleet.doors(), scene.plan.clone()));
+            loads.push(Load::start(&account, &fleet.endpoints(), scene.plan.clone()));
             fleets.push(fleet);
         }
         Self { wait_replicas, row, account, receiver, fleets, loads }
@@ -94,8 +94,7 @@ impl Side {
         self.account.fault(Cause::Failover)
     }
 
-    /// How long after `since_ms` the last of the instances that the numbers name had an add
-    /// accepted again.
+    /// How long after `since_ms` the last of the given instances had an add accepted again.
     pub async fn resumed(&self, since_ms: i64, instances: &[usize]) -> i64 {
         let mut last = 0;
         for &instance in instances {
@@ -117,47 +116,47 @@ impl Side {
         }
     }
 
-    /// After [`Side::stop`]: answers what was lost.
+    /// After [`Side::stop`]: returns the lost adds.
     pub async fn judge(&mut self) -> Vec<Lost> {
-        let last = self.fleets.last().expect("an instance on the right side");
+        let last = self.fleets.last().expect("the majority side has an instance");
         let verdict =
             Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
         let adds = self.account.adds();
         let lost = verdict.lost_numbers.iter().map(|n| {
-            let (by, at_ms) = adds[n].taken.expect("only what was confirmed is lost");
+            let (by, at_ms) = adds[n].taken.expect("only confirmed adds count as lost");
             let instance =
                 self.fleets.iter().position(|fleet| fleet.member(0).address == by).unwrap();
             Lost { instance, at_ms }
         });
         let lost: Vec<Lost> = lost.collect();
         if self.wait_replicas == 0 {
-            self.row.promise(!lost.is_empty(), "nothing was lost: the fault came to nothing");
+            self.row.promise(!lost.is_empty(), "nothing was lost, so the fault had no effect");
         } else {
             self.row.promise(
                 lost.is_empty(),
-                format!("lost though a replica had it: {:?}", verdict.lost),
+                format!("lost although a replica had it: {:?}", verdict.lost),
             );
         }
         self.row.note(format!("lost {} of {}", lost.len(), verdict.accepted));
         self.row.note(format!("{} delivered ones forgotten", verdict.forgotten));
         self.row.note(format!("{} adds refused", self.account.refusals()));
-        nobody_read_readonly(&mut self.row, &self.account, &self.fleets);
+        no_caller_saw_readonly(&mut self.row, &self.account, &self.fleets);
         self.row.settle_counting_losses(verdict);
         lost
     }
 
-    /// Which instance confirmed adds in a span of time, and how many.
+    /// How many adds an instance confirmed in a span of time.
     pub fn accepted_by(&self, instance: usize, span_ms: std::ops::Range<i64>) -> usize {
-        let door = self.fleets[instance].member(0).address;
+        let endpoint = self.fleets[instance].member(0).address;
         let adds = self.account.adds();
         adds.values()
             .filter_map(|added| added.taken)
-            .filter(|(by, at)| *by == door && span_ms.contains(at))
+            .filter(|(by, at)| *by == endpoint && span_ms.contains(at))
             .count()
     }
 }
 
-/// An add that was confirmed and is lost.
+/// An add that was confirmed and lost.
 #[derive(Debug)]
 pub struct Lost {
     /// Which of the side's instances confirmed it.
@@ -167,13 +166,13 @@ pub struct Lost {
 
 /// How long after `since_ms` the fleet's first instance had an add accepted.
 pub async fn resumed(account: &Account, fleet: &Fleet, since_ms: i64) -> i64 {
-    let door = fleet.member(0).address;
+    let endpoint = fleet.member(0).address;
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let adds = account.adds();
         let taken = adds.values().filter_map(|added| added.taken);
         let first = taken
-            .filter(|(by, at_ms)| *by == door && *at_ms >= since_ms)
+            .filter(|(by, at_ms)| *by == endpoint && *at_ms >= since_ms)
             .map(|(_, at_ms)| at_ms)
             .min();
         if let Some(at_ms) = first {
@@ -184,8 +183,8 @@ pub async fn resumed(account: &Account, fleet: &Fleet, since_ms: i64) -> i64 {
     }
 }
 
-/// A replica's word for "ask somebody else" is for clients of Redis, not for ours.
-pub fn nobody_read_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) {
+/// READONLY, a replica's answer to clients of Redis, must not reach the callers of delayd.
+pub fn no_caller_saw_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) {
     let said = account.sentences().into_iter().find(|sentence| sentence.contains("READONLY"));
     row.promise(said.is_none(), format!("a caller was told {said:?}"));
     let logs = fleets.iter().map(|fleet| fleet.member(0).log()).collect::<String>();
@@ -193,22 +192,22 @@ pub fn nobody_read_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) 
     row.promise(logged.is_none(), format!("the log says {logged:?}"));
 }
 
-/// Holds replication up: what the primary writes from now on reaches no replica until these are
+/// Delays replication: what the primary writes from now on reaches no replica until the result is
 /// dropped.
 ///
-/// The connections are cut as well, or the replicas would find what was sent meanwhile in their
-/// sockets when they wake up.
+/// The connections are cut as well. Otherwise the replicas would find in their sockets what was
+/// sent meanwhile.
 fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
     let paused = watched.others(primary).map(|replica| Paused::now(replica.pid())).collect();
     watched.on(primary).command(&["CLIENT", "KILL", "TYPE", "replica"]);
     paused
 }
 
-/// kill -9 of a primary whose replicas have been behind for a moment, two instances to each
-/// service.
+/// kill -9 of a primary whose replicas have been behind for a moment. Each service has two
+/// instances.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_primary_is_killed() {
-    /// Longer than three batches of adds wait in vain for a replica.
+    /// Longer than three batches of adds wait for a replica that does not answer.
     const BEHIND: Duration = Duration::from_millis(1_600);
     let kills = rounds(2, 4);
     let drill = format!(
@@ -218,9 +217,9 @@ async fn the_primary_is_killed() {
     let mut watched =
         block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
     block_in_place(|| watched.may_depose(false));
-    // Most of what is confirmed in the last moments is not due yet when the primary dies: what was
-    // called is not lost. Adders that rest come one by one: most of those who wait for a replica in
-    // vain could still be answered in time, if somebody did.
+    // Most adds that are confirmed in the last moments are not due when the primary dies: a task
+    // that was called is not lost. The adders pause between adds, so their adds come one by one.
+    // Most of those that wait for a replica could then still be answered in time, if a replica did.
     let plan = Plan {
         adders: 6,
         pause: Duration::from_millis(150),
@@ -252,7 +251,7 @@ async fn the_primary_is_killed() {
         block_in_place(|| {
             let old = watched.on(primary);
             old.restart();
-            // The sentinels would do the same some ten seconds later.
+            // The Sentinels would do the same some ten seconds later.
             old.command(&["REPLICAOF", "127.0.0.1", &successor.to_string()]);
             watched.all_follow(successor);
         });
@@ -269,7 +268,7 @@ async fn the_primary_is_killed() {
     for (mut side, slowest) in sides.into_iter().zip(slowest) {
         side.row.promise(
             elections == kills,
-            format!("{elections} elections: a primary was deposed that nobody killed"),
+            format!("{elections} elections: a primary was deposed that was not killed"),
         );
         side.row.promise_in_time(
             slowest < RESUME_MS,
@@ -282,7 +281,7 @@ async fn the_primary_is_killed() {
             .filter(|lost| !faulty.iter().any(|span| span.contains(&lost.at_ms)))
             .collect();
         side.row
-            .promise(odd.is_empty(), format!("lost while replication was not held up: {odd:?}"));
+            .promise(odd.is_empty(), format!("lost while replication was not delayed: {odd:?}"));
         side.row.finish();
     }
 }

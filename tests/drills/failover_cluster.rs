@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 
 use crate::account::{Account, Cause};
-use crate::failover::{RESUME_MS, nobody_read_readonly, resumed};
+use crate::failover::{RESUME_MS, no_caller_saw_readonly, resumed};
 use crate::fleet::Fleet;
 use crate::load::{Load, Plan};
 use crate::program::StoreAt;
@@ -17,10 +17,10 @@ use crate::verdict::Verdict;
 use crate::{SERVICE, quick_settings, rounds, service};
 
 const LEASE: Duration = Duration::from_secs(2);
-/// Time for a load to get going.
+/// Time for a load to start.
 const WHILE: Duration = Duration::from_millis(700);
 
-/// The registry and the id counter lie with the first primary, whom these drills leave alone.
+/// The registry and the id counter are on the first primary, which these drills leave alone.
 fn on(cluster: &Cluster) -> StoreAt {
     StoreAt::Set(vec![
         "store.kind=redis".into(),
@@ -34,7 +34,7 @@ async fn receiver() -> Receiver {
     Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await
 }
 
-/// A topic's load with an account and a receiver of its own.
+/// The load of one topic, with its own account and receiver.
 struct Part {
     account: Arc<Account>,
     receiver: Receiver,
@@ -50,7 +50,7 @@ impl Part {
             service: service.to_owned(),
             ..Plan::default()
         };
-        let load = Load::start(&account, &fleet.doors(), plan);
+        let load = Load::start(&account, &fleet.endpoints(), plan);
         Self { account, receiver, load }
     }
 
@@ -73,8 +73,8 @@ fn successor(cluster: &Cluster, slot: u16, gone: usize) -> usize {
     owner
 }
 
-/// Other primaries' topics notice nothing; its own wait for the election, and lose what replication
-/// had not carried over.
+/// Topics of other primaries are not affected. The topics of the dead one wait for the election,
+/// and lose what replication had not copied.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_primary_is_killed() {
     let kills = rounds(1, 3);
@@ -121,7 +121,7 @@ async fn one_primary_is_killed() {
     well_row.settle(verdict);
     let (account, verdict) = hurt.judge(&fleet).await;
     let adds = account.adds();
-    let when = |n: &u64| adds[n].taken.expect("only what was confirmed is lost").1;
+    let when = |n: &u64| adds[n].taken.expect("only confirmed adds count as lost").1;
     let odd = verdict
         .lost_numbers
         .iter()
@@ -137,13 +137,14 @@ async fn one_primary_is_killed() {
     hurt_row.note(format!("resumed {slowest} ms after the election"));
     hurt_row.note(format!("lost {} of {}", verdict.lost.len(), verdict.accepted));
     hurt_row.note(format!("{} adds refused", account.refusals()));
-    nobody_read_readonly(&mut hurt_row, &account, std::slice::from_ref(&fleet));
+    no_caller_saw_readonly(&mut hurt_row, &account, std::slice::from_ref(&fleet));
     hurt_row.settle_counting_losses(verdict);
     well_row.finish();
     hurt_row.finish();
 }
 
-/// Key by key to another primary and back, with a rest while half of it is here and half there.
+/// Moves a slot key by key to another primary and back, with a pause while half of it is on each
+/// side.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_moves() {
     let moves = rounds(2, 10);
@@ -155,7 +156,7 @@ async fn a_slot_moves() {
     let account = Account::open();
     let fleet = Fleet::start(on(&cluster), quick_settings(&receiver.endpoint(), LEASE), 2).await;
     let load =
-        Load::start(&account, &fleet.doors(), Plan { topics: vec![topic], ..Plan::default() });
+        Load::start(&account, &fleet.endpoints(), Plan { topics: vec![topic], ..Plan::default() });
     let (mut from, mut to) = (1, 2);
     for _ in 0..moves {
         tokio::time::sleep(WHILE).await;

@@ -1,9 +1,8 @@
-//! Split brain: the primary is cut off from the others by the network, together with one instance
-//! and one sentinel. It lives on, and goes on taking that instance's writes after the others have
-//! elected another. When the network is whole again it becomes a replica, and what it took
-//! meanwhile and has not carried out is gone.
+//! Split brain: the network separates the primary from the others, together with one instance and
+//! one Sentinel. The old primary goes on taking that instance's writes after the others have
+//! elected another. When the network is whole again, it becomes a replica and loses these writes.
 //!
-//! As with a kill, a service with `wait_replicas = 0` shows and counts that, and one with 1
+//! As with a kill, the service with `wait_replicas = 0` shows and counts the losses. The one with 1
 //! confirms nothing that a replica lacks.
 
 use std::time::Duration;
@@ -20,17 +19,17 @@ use crate::redis_many::{Watched, until};
 const WRONG_SIDE: usize = 0;
 const RIGHT_SIDE: usize = 1;
 
-/// What may lie between an event and the note of its time, with answers that were on their way.
+/// How much later than an event its time may be recorded, including answers in flight.
 const ON_THE_WAY_MS: i64 = 500;
 
-/// When what happened, in milliseconds.
+/// The times of the events, in milliseconds.
 #[derive(Debug)]
 struct Times {
     cut: i64,
     elected: i64,
     /// The network is whole again.
     joined: i64,
-    /// Nobody uses the old primary any more.
+    /// No instance uses the old primary any more.
     left: i64,
 }
 
@@ -38,7 +37,8 @@ struct Times {
 async fn the_primary_is_cut_off() {
     let split = Duration::from_secs(if is_long() { 10 } else { 1 });
     let drill = format!(
-        "Sentinel: the primary cut off in the network, one of two delayd with it, {} s past the election",
+        "Sentinel: the primary cut off in the network, one of two delayd with it, \
+         {} s past the election",
         split.as_secs()
     );
     let mut island = block_in_place(Island::raise);
@@ -52,9 +52,10 @@ async fn the_primary_is_cut_off() {
         drill: &drill,
         urls: watched.urls(),
         plan,
-        receivers: island.outside_door().into(),
+        receivers: island.outside_bypass().into(),
     };
-    let spots = || vec![Spot { host: island.inside_door().into(), by: island.by() }, Spot::here()];
+    let spots =
+        || vec![Spot { host: island.inside_bypass().into(), by: island.by() }, Spot::here()];
     let mut sides = [Side::start(&scene, 0, spots()).await, Side::start(&scene, 1, spots()).await];
     tokio::time::sleep(WHILE).await;
 
@@ -71,7 +72,9 @@ async fn the_primary_is_cut_off() {
     block_in_place(|| island.rejoin());
     let neighbour = island.inside().host;
     block_in_place(|| {
-        until("nobody uses the old primary", || users(&mut watched, primary, &neighbour) == Some(0))
+        until("no instance uses the old primary", || {
+            users(&mut watched, primary, &neighbour) == Some(0)
+        })
     });
     let times = Times { cut, elected, joined, left: now_ms() };
     for side in &sides {
@@ -96,7 +99,7 @@ async fn the_primary_is_cut_off() {
         side.stop().await;
         side.row.promise(
             elections == 1,
-            format!("{elections} elections: a primary was deposed that nobody cut off"),
+            format!("{elections} elections: a primary was deposed that was not cut off"),
         );
     }
     let [without, mut with] = sides;
@@ -117,19 +120,19 @@ async fn the_primary_is_cut_off() {
     with.row.finish();
 }
 
-/// What the service that waits for no replica lost: it must have been written to the old primary
-/// while that was cut off, or not yet known to be deposed.
+/// Checks the losses of the service that waits for no replica. A lost add must have been written to
+/// the old primary while that was cut off, or before the instance knew that it was deposed.
 async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
     side.row.promise(
         meanwhile > 0,
-        "nobody wrote to the old primary after the election: there was no split brain",
+        "no add went to the old primary after the election, so there was no split brain",
     );
     side.row.note(format!("{meanwhile} adds confirmed by the cut-off instance after the election"));
     let lost = side.judge().await;
     let last_by = |instance| {
         lost.iter().filter(|lost| lost.instance == instance).map(|lost| lost.at_ms).max()
     };
-    // What was confirmed and called before the end is not lost, so that there may be none.
+    // An add that was confirmed and called before the end is not lost, so there may be none.
     let (wrong, right) = (
         last_by(WRONG_SIDE).map(|at| at - times.joined),
         last_by(RIGHT_SIDE).map(|at| at - times.elected),
@@ -140,7 +143,7 @@ async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
     let late = lost.iter().filter(|lost| lost.at_ms > times.left + ON_THE_WAY_MS).count();
     side.row.promise(
         late == 0,
-        format!("{late} of the lost were confirmed after everybody had left the old primary"),
+        format!("{late} of the lost were confirmed after all instances had left the old primary"),
     );
     side.row.promise_in_time(
         wrong.max(right).is_none_or(|noticed| noticed < RESUME_MS),
@@ -157,8 +160,8 @@ async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
     side.row.finish();
 }
 
-/// How many connections the server has from the instances beside it. Those of the others are
-/// ghosts: it has not heard of their end yet.
+/// How many connections the server has from the instances beside it. Connections from the other
+/// side are stale: the server has not heard of their end yet.
 fn users(watched: &mut Watched, server: u16, neighbour: &str) -> Option<usize> {
     let clients =
         watched.on(server).command_unless_cut_off(&["CLIENT", "LIST", "TYPE", "normal"])?;

@@ -1,4 +1,4 @@
-//! The instances of a drill, which come and go, and the doors that callers find them by.
+//! The instances of a drill, which start and stop, and the addresses that callers know.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,28 +8,28 @@ use std::sync::{Arc, RwLock};
 use crate::program::{self, Program, StoreAt};
 use crate::redis_server::Server;
 
-/// Where instances listen just now; an absent one is `None`. Cheap to clone.
+/// Where instances listen now; the address of an absent one is `None`. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Doors(Arc<RwLock<Vec<Option<SocketAddr>>>>);
+pub struct Endpoints(Arc<RwLock<Vec<Option<SocketAddr>>>>);
 
-impl Doors {
-    /// The `n`th of the doors that are open, counted round and round.
+impl Endpoints {
+    /// The `n`th of the known addresses, counted in rotation.
     pub fn pick(&self, n: u64) -> Option<SocketAddr> {
-        let doors = self.0.read().unwrap();
-        let open: Vec<SocketAddr> = doors.iter().flatten().copied().collect();
+        let endpoints = self.0.read().unwrap();
+        let open: Vec<SocketAddr> = endpoints.iter().flatten().copied().collect();
         open.get(usize::try_from(n).unwrap() % open.len().max(1)).copied()
     }
 
     fn set(&self, index: usize, address: Option<SocketAddr>) {
-        let mut doors = self.0.write().unwrap();
-        if doors.len() <= index {
-            doors.resize(index + 1, None);
+        let mut endpoints = self.0.write().unwrap();
+        if endpoints.len() <= index {
+            endpoints.resize(index + 1, None);
         }
-        doors[index] = address;
+        endpoints[index] = address;
     }
 }
 
-/// What makes a command run in other surroundings.
+/// Changes a command so that it runs in another environment.
 pub type By = Box<dyn Fn(Command) -> Command + Send + Sync>;
 
 /// Some instances on one store.
@@ -38,7 +38,7 @@ pub struct Fleet {
     sets: Vec<String>,
     by: By,
     members: Vec<Option<Program>>,
-    doors: Doors,
+    endpoints: Endpoints,
 }
 
 impl Fleet {
@@ -47,9 +47,10 @@ impl Fleet {
         Self::start_by(store, sets, count, Box::new(|command| command)).await
     }
 
-    /// Starts `count` instances, each by a command that ends up as it.
+    /// Starts `count` instances, each through a command that becomes it.
     pub async fn start_by(store: StoreAt, sets: Vec<String>, count: usize, by: By) -> Self {
-        let mut fleet = Self { store, sets, by, members: Vec::new(), doors: Doors::default() };
+        let mut fleet =
+            Self { store, sets, by, members: Vec::new(), endpoints: Endpoints::default() };
         for index in 0..count {
             fleet.members.push(None);
             fleet.raise(index).await;
@@ -57,42 +58,42 @@ impl Fleet {
         fleet
     }
 
-    pub fn doors(&self) -> Doors {
-        self.doors.clone()
+    pub fn endpoints(&self) -> Endpoints {
+        self.endpoints.clone()
     }
 
     /// Starts the absent member.
     pub async fn raise(&mut self, index: usize) {
         let program = Program::start_by(&self.store, &self.sets, &self.by).await;
-        self.doors.set(index, Some(program.address));
+        self.endpoints.set(index, Some(program.address));
         self.members[index] = Some(program);
     }
 
-    /// kill -9. Callers still know its door: nobody tells them of a crash.
+    /// kill -9. Callers still know its address, since a crash is not announced.
     pub fn kill(&mut self, index: usize) {
-        self.members[index].take().expect("a member that runs").kill();
+        self.members[index].take().expect("the member runs").kill();
     }
 
-    /// SIGTERM, and waits until it has ended; returns its exit code and its log. Its door is known
-    /// until the end.
+    /// SIGTERM. Waits until the member has ended, and returns its exit code and its log. Its
+    /// address is known until the end.
     pub async fn retire(&mut self, index: usize) -> (Option<i32>, String) {
-        let mut member = self.members[index].take().expect("a member that runs");
+        let mut member = self.members[index].take().expect("the member runs");
         member.signal("TERM");
         let status = member.ended().await;
-        self.doors.set(index, None);
+        self.endpoints.set(index, None);
         (status.code(), member.log())
     }
 
-    /// Waits until it has ended by itself; returns its exit code and its log. Nobody tells the
-    /// callers.
+    /// Waits until the member has ended by itself. Returns its exit code and its log. Callers still
+    /// know its address.
     pub async fn ended(&mut self, index: usize) -> (Option<i32>, String) {
-        let mut member = self.members[index].take().expect("a member that runs");
+        let mut member = self.members[index].take().expect("the member runs");
         let status = member.ended().await;
         (status.code(), member.log())
     }
 
     pub fn member(&self, index: usize) -> &Program {
-        self.members[index].as_ref().expect("a member that runs")
+        self.members[index].as_ref().expect("the member runs")
     }
 }
 

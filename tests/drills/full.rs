@@ -1,20 +1,20 @@
-//! A file system without room.
+//! A file system without free space.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A file that takes the room that there is; dropping it makes room again.
+/// A file that takes the free space. Dropping it frees the space again.
 #[derive(Debug)]
 pub struct Full(PathBuf);
 
 impl Full {
-    /// Leaves no byte in the file system of a folder.
+    /// Leaves no free byte in the file system of a folder.
     pub fn of(folder: &Path) -> Self {
         Self::but(folder, 0)
     }
 
-    /// Leaves some bytes, for somebody else to fill.
+    /// Leaves `bytes` free, for another process to fill.
     pub fn but(folder: &Path, bytes: u64) -> Self {
         let path = folder.join("filler");
         let mut filler = File::create(&path).unwrap();
@@ -28,7 +28,7 @@ impl Full {
 
 impl Drop for Full {
     fn drop(&mut self) {
-        // Its file system may have gone with whoever had it.
+        // Its file system may be gone with its process.
         let _ = fs::remove_file(&self.0);
     }
 }

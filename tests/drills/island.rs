@@ -2,18 +2,20 @@
 //! machine by a switch that can be turned off.
 //!
 //! ```text
-//!  this machine                       the wire              the island
-//!  outside ──────── veth ──────── switch (a bridge) ──── veth ──── inside    turned off in a partition
-//!  outside_door ─────────────────── veth ───────────────────── inside_door   how the drill's own callers and receivers get there
+//!  this machine               the wire                the island
+//!  outside ──── veth ──── switch (a bridge) ──── veth ──── inside
+//!  outside_bypass ─────────── veth ─────────── inside_bypass
 //! ```
 //!
-//! While the switch is off, both ends are up and packets vanish between them: nobody is told. What
-//! runs inside is known to the others by its address on the switch alone, so that the second way is
-//! none for them.
+//! The switch is turned off in a partition. The bypass is for the drill's own callers and
+//! receivers.
 //!
-//! The namespaces have no names: each lives as long as its keeper, a shell that ends when its
-//! standard input does, with this process if need be. What is linked goes with them, so that
-//! nothing is left behind, however a drill ends.
+//! While the switch is off, both ends are up and packets between them are lost without an error.
+//! Programs know what runs inside only by its address on the switch, so they do not use the bypass.
+//!
+//! The namespaces have no names: each lives as long as its keeper, a shell that ends with its
+//! standard input, at the latest with this process. Its links are removed with it, so nothing is
+//! left behind, however a drill ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -23,9 +25,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::fleet::By;
 use crate::redis_server::Place;
 
-/// What is missing where this cannot be done.
-const NEEDS: &str = "this drill draws a partition in the network: it needs the program ip (iproute2), network namespaces, veth pairs and a \
-    bridge, so it has to run as root with CAP_NET_ADMIN and CAP_SYS_ADMIN (in a container: --privileged)";
+/// The message where a partition cannot be made.
+const NEEDS: &str = "this drill makes a partition in the network: it needs the program ip \
+                     (iproute2), network namespaces, veth pairs and a bridge, so it has to run \
+                     as root with CAP_NET_ADMIN and CAP_SYS_ADMIN (in a container: --privileged)";
 
 /// Runs each line that it reads, and answers in one line.
 const KEEPER: &str = r#"
@@ -70,7 +73,7 @@ impl Namespace {
         assert!(answer.trim() == "done", "{NEEDS}; it answered {answer:?}");
     }
 
-    /// Runs `ip` in there.
+    /// Runs `ip` inside the namespace.
     fn ip(&mut self, words: &str) {
         writeln!(self.orders.as_ref().unwrap(), "ip {words}").unwrap();
         self.is_done();
@@ -93,7 +96,7 @@ fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The island. Dropping it takes everything down again.
+/// The island. Dropping it removes everything.
 #[derive(Debug)]
 pub struct Island {
     wire: Namespace,
@@ -105,13 +108,12 @@ pub struct Island {
 struct Addresses {
     outside: Ipv4Addr,
     inside: Ipv4Addr,
-    outside_door: Ipv4Addr,
-    inside_door: Ipv4Addr,
+    outside_bypass: Ipv4Addr,
+    inside_bypass: Ipv4Addr,
 }
 
 impl Addresses {
-    /// Some that nobody uses here, out of those that are set apart for tests of networks (RFC
-    /// 2544).
+    /// Addresses that this machine does not use, from the range for network tests (RFC 2544).
     fn free() -> Self {
         loop {
             let first =
@@ -121,8 +123,8 @@ impl Addresses {
                 return Self {
                     outside: at(1),
                     inside: at(2),
-                    outside_door: at(9),
-                    inside_door: at(10),
+                    outside_bypass: at(9),
+                    inside_bypass: at(10),
                 };
             }
         }
@@ -130,18 +132,19 @@ impl Addresses {
 }
 
 impl Island {
-    /// Makes it, with the switch on.
+    /// Makes the island, with the switch on.
     ///
     /// # Panics
-    /// If this machine forbids it; it says what is needed.
+    ///
+    /// If this machine forbids it, with a message that says what is needed.
     pub fn raise() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (wire, inside) = (Namespace::new(), Namespace::new());
         let mut island = Self { wire, inside, addresses: Addresses::free() };
         let Self { wire, inside, addresses } = &mut island;
-        let Addresses { outside, inside: there, outside_door, inside_door } = *addresses;
+        let Addresses { outside, inside: there, outside_bypass, inside_bypass } = *addresses;
         let (wire_pid, inside_pid) = (wire.pid(), inside.pid());
-        // Such names are unique, for no two processes have one id.
+        // Such names are unique, since no two processes have the same id.
         let name = format!("i{}n{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
 
         wire.ip("link add switch type bridge");
@@ -156,15 +159,15 @@ impl Island {
         inside.ip(&format!("address add {there}/29 dev data"));
         inside.ip("link set data up");
 
-        ip(&format!("link add {name}c type veth peer name door netns {inside_pid}"));
-        ip(&format!("address add {outside_door}/29 dev {name}c"));
+        ip(&format!("link add {name}c type veth peer name bypass netns {inside_pid}"));
+        ip(&format!("address add {outside_bypass}/29 dev {name}c"));
         ip(&format!("link set {name}c up"));
-        inside.ip(&format!("address add {inside_door}/29 dev door"));
-        inside.ip("link set door up");
+        inside.ip(&format!("address add {inside_bypass}/29 dev bypass"));
+        inside.ip("link set bypass up");
         island
     }
 
-    /// Turns the switch off: from now on, nothing gets from one side to the other.
+    /// Turns the switch off: from now on, no packet gets from one side to the other.
     pub fn cut_off(&mut self) {
         self.wire.ip("link set switch down");
     }
@@ -179,19 +182,19 @@ impl Island {
         Place { host: self.addresses.inside.to_string(), by: self.enter() }
     }
 
-    /// Where servers run that reach those inside by the switch.
+    /// Where servers run that reach those inside through the switch.
     pub fn outside(&self) -> Place {
         Place { host: self.addresses.outside.to_string(), by: Vec::new() }
     }
 
-    /// Where receivers are found by everybody, whatever the switch does.
-    pub fn outside_door(&self) -> Ipv4Addr {
-        self.addresses.outside_door
+    /// Where all instances find the receivers, whether or not the switch is on.
+    pub fn outside_bypass(&self) -> Ipv4Addr {
+        self.addresses.outside_bypass
     }
 
-    /// Where callers find what listens inside, whatever the switch does.
-    pub fn inside_door(&self) -> Ipv4Addr {
-        self.addresses.inside_door
+    /// Where callers find an instance that listens inside, whether or not the switch is on.
+    pub fn inside_bypass(&self) -> Ipv4Addr {
+        self.addresses.inside_bypass
     }
 
     fn enter(&self) -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Steady adders. They repeat an add only after a 503 or 429, which says that it is not confirmed;
-//! one whose answer was lost stays unconfirmed for good.
+//! Steady adders. They repeat an add only after a 503 or 429, which say that it is not confirmed.
+//! An add whose answer was lost stays unconfirmed.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -12,13 +12,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
-use crate::fleet::Doors;
+use crate::fleet::Endpoints;
 
 /// What is added, and how fast.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub adders: usize,
-    /// Each adder's rest between two adds, more or less: they do not keep step.
+    /// The average pause of each adder between two adds. The actual pauses are random, so that
+    /// adders do not act together.
     pub pause: Duration,
     pub delay_ms: Range<u64>,
     pub topics: Vec<String>,
@@ -37,14 +38,14 @@ impl Default for Plan {
     }
 }
 
-/// Adders at work.
+/// Running adders.
 #[derive(Debug)]
 pub struct Load {
     stop: watch::Sender<bool>,
     adders: JoinSet<()>,
 }
 
-/// The answer to one add, as far as the adder cares.
+/// The answer to one add, as the adder needs it.
 enum Reply {
     Stored {
         id: u64,
@@ -52,20 +53,20 @@ enum Reply {
         by: SocketAddr,
     },
     NotConfirmed(String),
-    /// Nobody was there.
+    /// The service was not reached.
     NotSent,
     /// It may have been stored.
     Lost,
 }
 
 impl Load {
-    pub fn start(account: &Arc<Account>, doors: &Doors, plan: Plan) -> Self {
+    pub fn start(account: &Arc<Account>, endpoints: &Endpoints, plan: Plan) -> Self {
         let stop = watch::Sender::new(false);
         let mut adders = JoinSet::new();
         for _ in 0..plan.adders {
             let adder = Adder {
                 account: account.clone(),
-                doors: doors.clone(),
+                endpoints: endpoints.clone(),
                 plan: plan.clone(),
                 client: client(),
                 stop: stop.subscribe(),
@@ -84,7 +85,7 @@ impl Load {
     }
 }
 
-/// A client that gives up on a hang long before a drill does.
+/// A client that gives up on a hanging request long before a drill does.
 pub fn client() -> reqwest::Client {
     delayd::install_crypto();
     reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap()
@@ -92,7 +93,7 @@ pub fn client() -> reqwest::Client {
 
 struct Adder {
     account: Arc<Account>,
-    doors: Doors,
+    endpoints: Endpoints,
     plan: Plan,
     client: reqwest::Client,
     stop: watch::Receiver<bool>,
@@ -132,13 +133,13 @@ impl Adder {
     }
 
     async fn send(&self, n: u64, task: &Value) -> Reply {
-        let Some(door) = self.doors.pick(n + rand::random::<u8>() as u64) else {
+        let Some(endpoint) = self.endpoints.pick(n + rand::random::<u8>() as u64) else {
             return Reply::NotSent;
         };
         let asked = Instant::now();
         let sent = self
             .client
-            .post(format!("http://{door}/delay/task/add"))
+            .post(format!("http://{endpoint}/delay/task/add"))
             .body(task.to_string())
             .send()
             .await;
@@ -156,11 +157,11 @@ impl Adder {
         let body: Value =
             text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         match (status, body["task_id"].as_u64(), body["due_ms"].as_i64()) {
-            (StatusCode::OK, Some(id), Some(due_ms)) => Reply::Stored { id, due_ms, by: door },
+            (StatusCode::OK, Some(id), Some(due_ms)) => Reply::Stored { id, due_ms, by: endpoint },
             (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS, ..) => {
                 Reply::NotConfirmed(body["error_msg"].as_str().unwrap_or_default().to_owned())
             }
-            // The head of an answer came and its end did not.
+            // The head of an answer came, and its end did not.
             (StatusCode::OK, ..) => Reply::Lost,
             _ => panic!("an add was answered {status}: {body}"),
         }

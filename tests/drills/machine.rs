@@ -19,16 +19,16 @@ pub fn resident_kib(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// CPU time that a process has used. The kernel counts it in hundredths of a second.
+/// The CPU time that a process has used. The kernel counts it in hundredths of a second.
 pub fn cpu_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // The name in brackets may hold spaces.
+    // The name in brackets may contain spaces.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
 
-/// Processor time of a process' threads, to the nanosecond; of those that live.
+/// The CPU time of a process's living threads, in nanoseconds.
 pub fn exact_cpu_time(pid: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let of_one = |thread: fs::DirEntry| -> Option<u64> {
@@ -44,8 +44,8 @@ pub fn signal(pid: u32, name: &str) {
     assert!(sent.success(), "kill -{name} {pid}");
 }
 
-/// The first and the last core that this process may use: one for what is measured and one for what
-/// measures, so that neither takes from the other.
+/// The first and the last core that this process may use: one for the service and one for the load,
+/// so that they do not compete.
 pub fn two_cores() -> (String, String) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status
@@ -56,7 +56,7 @@ pub fn two_cores() -> (String, String) {
     (cores[0].to_owned(), cores[cores.len() - 1].to_owned())
 }
 
-/// Does `work` on a thread of its own, which stays on one core.
+/// Runs `work` on a thread of its own, which stays on one core.
 pub async fn on_core<T: Send + 'static>(
     core: String,
     work: impl Future<Output = T> + Send + 'static,
@@ -64,7 +64,7 @@ pub async fn on_core<T: Send + 'static>(
     let (done, outcome) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let thread = fs::read_link("/proc/thread-self").unwrap();
-        let thread = thread.file_name().expect("it ends in the thread's number").to_owned();
+        let thread = thread.file_name().expect("the path ends with the thread's number").to_owned();
         let pinned = Command::new("taskset")
             .args(["-p", "-c", &core])
             .arg(thread)
@@ -72,13 +72,13 @@ pub async fn on_core<T: Send + 'static>(
             .status();
         assert!(pinned.expect("these drills need taskset; scripts/test installs it").success());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // Nobody waits any more if the drill has failed meanwhile.
+        // The receiver is gone if the drill has failed meanwhile.
         let _ = done.send(runtime.block_on(work));
     });
     outcome.await.expect("the thread does not panic")
 }
 
-/// The most memory that a process had, of looks ten times a second until this is asked.
+/// The most memory that a process had, measured ten times a second until this is asked.
 #[derive(Debug)]
 pub struct Memory(watch::Sender<()>, tokio::task::JoinHandle<Vec<(Instant, u64)>>);
 
@@ -96,7 +96,7 @@ impl Memory {
         Self(stop, looks)
     }
 
-    /// The most in KiB before a moment, and from then on.
+    /// The maximum in KiB before a moment, and from then on.
     pub async fn most_before_and_after(self, moment: Instant) -> (u64, u64) {
         drop(self.0);
         let looks = self.1.await.unwrap();
@@ -107,7 +107,7 @@ impl Memory {
     }
 }
 
-/// A process that is stopped, until this is dropped.
+/// A process that is stopped until this is dropped.
 #[derive(Debug)]
 pub struct Paused(u32);
 
@@ -124,8 +124,8 @@ impl Drop for Paused {
     }
 }
 
-/// A slower machine for one process: it runs a part of the time. So a load generator on the same
-/// cores can ask for several times what the process can do.
+/// A slower machine for one process: the process runs only a part of the time. So a load generator
+/// on the same cores can ask for several times its capacity.
 #[derive(Debug)]
 pub struct Slowed {
     stop: Arc<AtomicBool>,
@@ -133,14 +133,14 @@ pub struct Slowed {
 }
 
 impl Slowed {
-    /// Runs `run` of every `of`.
+    /// Lets the process run `run` of every `of`.
     pub fn to(pid: u32, run: Duration, of: Duration) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let stopped = stop.clone();
         let ticking = std::thread::spawn(move || {
             let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
             while !stopped.load(Ordering::Relaxed) {
-                // A process that has gone needs no brake.
+                // The process may have ended already.
                 let _ = kill_process(process, Signal::STOP);
                 std::thread::sleep(of - run);
                 let _ = kill_process(process, Signal::CONT);

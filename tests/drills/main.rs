@@ -1,26 +1,26 @@
-//! Drills: the real program under a real fault and a real load, and afterwards an account of every
-//! task.
+//! Drills: the real program under a real fault and a real load, with an account of every task
+//! afterwards.
 //!
-//! A drill has two forms. The *short* one belongs to the ordinary suite: seconds, and nothing in it
-//! rests on the machine's speed. The *long* one (`DRILLS=long`, set by `scripts/drills`) does the
-//! same more often, and holds the promises that are measured in time as well. Each drill prints one
+//! A drill has two forms. The *short* one belongs to the ordinary suite: it takes seconds and does
+//! not depend on the machine's speed. The *long* one (`DRILLS=long`, set by `scripts/drills`)
+//! repeats the fault more often, and also checks the promises about time. Each drill prints one
 //! row: accepted, delivered, lost, early, duplicates by cause, the slowest redelivery after a
-//! crash, lateness. `DRILL_TABLE` names a file that gets the row, too.
+//! crash, lateness. If `DRILL_TABLE` names a file, the row is added to it.
 //!
-//! # What every drill promises
+//! # What every drill checks
 //!
-//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback was
-//!   seen.
+//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback
+//!   arrived.
 //! - Early 0: no callback came before its due millisecond.
-//! - A duplicate (a callback for a task whose callback had been answered with success before) lies
-//!   across a fault that may cause one. How that is known stands in [`account`].
+//! - A duplicate is a callback for a task whose callback was answered with success before. It must
+//!   coincide with a fault that may cause it. [`account`] says how that is known.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 #![allow(
     unreachable_pub,
     missing_docs,
     dead_code,
-    reason = "nobody else sees it, and no drill uses all of it"
+    reason = "a test crate has no API, and no drill uses all of it"
 )]
 
 mod account;
@@ -75,7 +75,7 @@ pub fn is_long() -> bool {
     std::env::var("DRILLS").is_ok_and(|form| form == "long")
 }
 
-/// How often a drill does its fault: `DRILL_ROUNDS`, if set, or by its form.
+/// How often a drill repeats its fault: `DRILL_ROUNDS` if set, otherwise by its form.
 pub fn rounds(short: usize, long: usize) -> usize {
     let set = std::env::var("DRILL_ROUNDS")
         .ok()
@@ -87,23 +87,23 @@ pub fn rounds(short: usize, long: usize) -> usize {
 pub const SERVICE: &str = "message.call";
 
 /// Settings under which a fault shows within seconds: a short lease, and calls that need no longer
-/// one.
+/// lease.
 pub fn quick_settings(endpoint: &str, lease: std::time::Duration) -> Vec<String> {
     vec![
         service(SERVICE, endpoint),
         format!("worker.lease=\"{}ms\"", lease.as_millis()),
         "callback.timeout=\"800ms\"".into(),
-        // A long fault must not use a task's attempts up.
+        // A long fault must not use up a task's attempts.
         "callback.retry.max_attempts=1000".into(),
         "callback.retry.backoff={kind=\"fixed\", every=\"200ms\"}".into(),
-        // A receiver that is well again is tried soon.
+        // A recovered receiver is tried soon.
         "callback.breaker.open=\"300ms\"".into(),
         "callback.breaker.open_max=\"1s\"".into(),
         quiet(),
     ]
 }
 
-/// The setting that leaves out what a load would repeat a thousand times.
+/// The setting that omits log lines that a load would repeat a thousand times.
 pub fn quiet() -> String {
     "log.level=\"warn,delayd::cli=info\"".into()
 }
@@ -113,7 +113,7 @@ pub fn service(name: &str, endpoint: &str) -> String {
     format!("services.\"{name}\".endpoints=[\"{endpoint}\"]")
 }
 
-/// Whether it is so within a minute.
+/// Whether the condition holds within a minute.
 pub async fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
     poll::until(async || is_so()).await
 }

@@ -1,8 +1,8 @@
-//! Two deployments behind one receiver, and a move of one into the other under adds, heartbeats and
+//! Two deployments with one receiver, and a move of one into the other during adds, heartbeats and
 //! late acks.
 //!
-//! The receiver drops what has a `webhook-id` that it has seen, as docs/RECEIVERS.md tells
-//! receivers to. So a `webhook-id` that two tasks share loses one of them, and a task that gets a
+//! The receiver drops calls with a `webhook-id` that it has seen, as docs/RECEIVERS.md tells
+//! receivers to. So two tasks with the same `webhook-id` lose one of them, and a task that gets a
 //! second one is done twice. Both stores draw ids by the clock, so the two deployments share many
 //! task ids.
 
@@ -24,10 +24,10 @@ use crate::row::Row;
 use crate::verdict::Verdict;
 use crate::{is_long, quiet, service, wait_until};
 
-/// A device that is silent for so long is in alarm.
+/// A device that is silent for this long raises an alarm.
 const ALARM: Duration = Duration::from_secs(6);
 const DEVICES: usize = 30;
-/// How long a task waits that its consumer has given back. The consumer acknowledges it meanwhile.
+/// The backoff of a task that its consumer has given back. The consumer acknowledges it meanwhile.
 const BACKOFF: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,8 +62,8 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
     let account = Account::open();
     let plan = Plan { adders: 4, delay_ms: 0..8_000, ..Plan::default() };
     let (at_old, at_new) = (
-        Load::start(&account, &old.doors(), plan.clone()),
-        Load::start(&account, &new.doors(), plan),
+        Load::start(&account, &old.endpoints(), plan.clone()),
+        Load::start(&account, &new.endpoints(), plan),
     );
     let pulled = Arc::new(Pulled::default());
     let consumers = pulled.consume([old.member(0), new.member(0)]);
@@ -78,18 +78,19 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
         &new.member(0).url(""),
         "--json",
     ]);
-    // Callers take longer than that to change over, but are never silent for so long.
+    // Callers take longer than that to change to the new service, but are never silent for that
+    // long.
     mover.args(["--margin", "500ms", "--linger", &format!("{}ms", phase.as_millis() / 2)]);
     let moving = tokio::spawn(run(mover));
     tokio::time::sleep(phase).await;
     beats.at(At::Both);
     tokio::time::sleep(phase).await;
-    // The callers have changed over.
+    // The callers use the new service now.
     beats.at(At::New);
     at_old.stop().await;
     pulled.add_at(1);
     let (code, output, error) = moving.await.unwrap();
-    // What both stores have drawn an id for stays at the old one, and is called from there.
+    // A task whose id both stores have drawn stays at the old one, and is called from there.
     let summary: Value = serde_json::from_str(&output).unwrap_or_default();
     let has_moved = matches!(code, 0 | 1) && summary["moved"].as_u64() > Some(0);
     row.promise(has_moved, format!("the mover ended with {code}: {output}{error}"));
@@ -98,7 +99,7 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
         summary["moved"], summary["left"]
     ));
     tokio::time::sleep(ALARM).await;
-    row.promise(alarms.seen().is_empty(), "an alarm fired though heartbeats came");
+    row.promise(alarms.seen().is_empty(), "an alarm fired although heartbeats came");
     at_new.stop().await;
     beats.stop().await;
     pulled.stop_adding();
@@ -114,7 +115,7 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
             receiver.seen().iter().filter_map(|call| number(&call.body)).collect();
         confirmed.is_subset(&came)
     });
-    row.promise(all_came.await, "tasks never came");
+    row.promise(all_came.await, "some tasks never came");
     row.promise(
         wait_until(|| alarms.seen().len() >= DEVICES).await,
         "a device that fell silent raised no alarm",
@@ -136,16 +137,13 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
     let raised = processed(&alarms.seen(), |call| Some(call.body.clone()));
     row.promise(
         raised.len() == DEVICES && raised.values().all(|times| *times == 1),
-        format!("alarms by device: {raised:?}"),
+        format!("wrong number of alarms by device: {raised:?}"),
     );
     let again = pulled.handed_out_again();
-    row.promise(
-        again.is_empty(),
-        format!("handed out after an ack that was answered OK: {again:?}"),
-    );
+    row.promise(again.is_empty(), format!("handed out after an ack that was confirmed: {again:?}"));
     row.note(format!("{} pulled tasks acknowledged late", pulled.acknowledged()));
     row.settle(Verdict::by_calls_alone(&account, || receiver.seen()).await);
-    row.promise(row.duplicates() == 0, "nothing failed, so nothing may come twice");
+    row.promise(row.duplicates() == 0, "a task came twice although nothing failed");
     row.finish();
 }
 
@@ -153,12 +151,12 @@ fn number(body: &str) -> Option<u64> {
     serde_json::from_str::<Value>(body).ok()?["n"].as_u64()
 }
 
-/// How often each task was done by a receiver that drops what has a `webhook-id` that it has seen.
+/// How often each task was done by a receiver that drops calls with a known `webhook-id`.
 fn processed(seen: &[Seen], name: impl Fn(&Seen) -> Option<String>) -> BTreeMap<String, usize> {
     let mut known = HashSet::new();
     let mut done = BTreeMap::new();
     for call in seen.iter().filter(|call| known.insert(call.headers["webhook-id"].clone())) {
-        *done.entry(name(call).expect("a body of this drill")).or_default() += 1;
+        *done.entry(name(call).expect("the body is one of this drill")).or_default() += 1;
     }
     done
 }
@@ -222,7 +220,8 @@ impl Beats {
 
 fn beat(device: usize) -> Value {
     json!({
-        "topic": "alive", "key": format!("device-{device}"), "delay": format!("{}s", ALARM.as_secs()),
+        "topic": "alive", "key": format!("device-{device}"),
+        "delay": format!("{}s", ALARM.as_secs()),
         "content": {"sn": "alarm", "url": "/", "device": device},
     })
 }
@@ -230,7 +229,7 @@ fn beat(device: usize) -> Value {
 /// What consumers know of the tasks that they pull.
 #[derive(Debug, Default)]
 struct Pulled {
-    /// By number: whether an ack was answered OK.
+    /// By number: whether an ack was confirmed.
     tasks: Mutex<HashMap<u64, bool>>,
     again: Mutex<Vec<u64>>,
     /// Where tasks are added: 0 or 1, and 2 for nowhere.
@@ -274,7 +273,10 @@ impl Pulled {
             };
             let backoff = json!({"kind": "fixed", "every": format!("{}s", BACKOFF.as_secs())});
             let content = json!({"n": n}).to_string();
-            let task = json!({"topic": "pulled", "delay": 0, "mode": "pull", "backoff": backoff, "content": content});
+            let task = json!({
+                "topic": "pulled", "delay": 0, "mode": "pull", "backoff": backoff,
+                "content": content,
+            });
             self.tasks.lock().unwrap().insert(n, false);
             let answer = client
                 .post(format!("{url}/delay/task/add"))
@@ -289,8 +291,8 @@ impl Pulled {
         }
     }
 
-    /// Pulls, gives the task back, and acknowledges it while it waits for its next attempt,
-    /// wherever that is.
+    /// Pulls a task, gives it back, and acknowledges it while it waits for its next attempt, at
+    /// whichever service.
     async fn pull(self: Arc<Self>, url: String, mut stopped: watch::Receiver<bool>) {
         let client = crate::load::client();
         let call = async |path: &str, body: Value| -> Value {
@@ -315,7 +317,7 @@ impl Pulled {
             assert_eq!(given_back["dm_error"], 0, "{given_back}");
             let late = Duration::from_millis(rand::random_range(1..BACKOFF.as_millis() as u64 / 2));
             let _ = tokio::time::timeout(late, stopped.wait_for(|stop| *stop)).await;
-            // Refused if the task has gone to the new service for good: it is pulled there.
+            // Refused if the task has moved to the new service. It is pulled there.
             if call("ack", held).await["dm_error"] == 0 {
                 self.tasks.lock().unwrap().insert(n, true);
             }

@@ -1,10 +1,10 @@
-//! Ninety-nine services that are black holes, with thousands of tasks due for each, beside one that
-//! is well.
+//! Ninety-nine services that never answer, with thousands of due tasks for each, beside one healthy
+//! service.
 //!
-//! The lateness of the healthy one is compared with its own in the same run, in short rounds of
-//! either kind: the median of the rounds' p99 says little about a moment in which the machine was
-//! busy. Below [`NOISE_MS`] nothing is compared: one scheduler's slice more or less, and one fsync,
-//! are of that size.
+//! The lateness of the healthy service is compared with its own in the same run, in short rounds
+//! with and without the others. The median of the rounds' p99 depends little on a moment in which
+//! the machine was busy. Below [`NOISE_MS`] nothing is compared, since a scheduler's slice or an
+//! fsync takes as long.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::{is_long, quick_settings, rounds, service};
 
 const HOLES: usize = 99;
 
-/// Lateness that a small, shared machine shows without any reason.
+/// Lateness that a small, shared machine shows without any fault.
 const NOISE_MS: i64 = 20;
 
 /// How much memory the due tasks of blocked services may take, however many they are.
@@ -64,15 +64,17 @@ async fn beside_black_holes(on: &str, store: StoreAt) {
     let all = resident_kib(fleet.member(0).pid());
     row.settle(Verdict::of(&account, fleet.member(0), || healthy.seen()).await);
     row.note(format!(
-        "the healthy service's p99: alone {alone} ms, beside them {beside} ms (medians of {measured} rounds)"
+        "the healthy service's p99: alone {alone} ms, beside them {beside} ms \
+         (medians of {measured} rounds)"
     ));
-    row.promise_in_time(beside < 2 * alone.max(NOISE_MS), "the healthy service was held up");
+    row.promise_in_time(beside < 2 * alone.max(NOISE_MS), "the healthy service was delayed");
     row.note(format!("memory with a third due {some} KiB, with all {all} KiB"));
-    row.promise(all.saturating_sub(some) < MOST_KIB, "memory grows with what is due");
+    row.promise(all.saturating_sub(some) < MOST_KIB, "memory grows with the number of due tasks");
     row.finish();
 }
 
-/// Tasks that are due at once for every black hole, in the topics that the healthy service uses.
+/// Adds tasks that are due at once for every service that never answers, in the topics that the
+/// healthy service uses.
 async fn flood(fleet: &Fleet, each: usize) {
     for n in 0..HOLES {
         let task = |i: usize| {
@@ -95,7 +97,7 @@ async fn median_p99(
     for _ in 0..rounds {
         let before = healthy.seen().len();
         let plan = Plan { delay_ms: 200..700, ..Plan::default() };
-        let load = Load::start(account, &fleet.doors(), plan);
+        let load = Load::start(account, &fleet.endpoints(), plan);
         tokio::time::sleep(Duration::from_secs(if is_long() { 3 } else { 1 })).await;
         load.stop().await;
         // The last of them fall due, and count however late they come.

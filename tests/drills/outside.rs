@@ -17,7 +17,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Starts it; every callback is answered with success.
+    /// Starts the process. Every callback is answered with success.
     pub fn start() -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_delayd"))
             .args(["receive", "--json", "--bind", "127.0.0.1:0"])
@@ -30,7 +30,7 @@ impl Outside {
         let mut first = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
         let endpoint =
-            first.trim().rsplit(' ').next().expect("a line that ends in the address").to_owned();
+            first.trim().rsplit(' ').next().expect("the line ends with the address").to_owned();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         let (notes, callbacks) = (seen.clone(), BufReader::new(child.stdout.take().unwrap()));
         std::thread::spawn(move || {

@@ -1,13 +1,13 @@
-//! More adds than the service can take: three times as many, and they do not wait for answers.
+//! Three times as many adds as the service can take, from callers that do not wait for answers.
 //!
-//! What it can take is measured in the same run and by the same means, as the best of some closed
-//! loops. The service has one core and the load another, so that they do not take from each other.
-//! Something bounds the service:
+//! The capacity is measured in the same run and in the same way, as the best of some closed loops.
+//! The service has one core and the load another, so that they do not compete. The service is
+//! limited by one of two:
 //!
-//! - *its processor*, of which it gets a part of the time, because a load that keeps three times
-//!   ahead needs more than it does itself;
-//! - *its store*, whose every answer takes a while: there are as many tasks in a time as there are
-//!   slots for requests in that while.
+//! - *Its processor*: it gets only a part of the time. Three times its capacity is a load that needs
+//!   more processor time than the service itself.
+//! - *Its store*: each answer takes a while. In that while the service does as many tasks as there
+//!   are request slots.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -30,46 +30,47 @@ use crate::strace::with_slow_fsyncs;
 use crate::verdict::Verdict;
 use crate::{SERVICE, is_long, poll, quiet, service};
 
-/// How much more memory an overload may take than full work: the requests that stand in line, and
-/// their connections.
+/// How much more memory an overload may take than full load: the waiting requests and their
+/// connections.
 const MOST_KIB: u64 = 128 << 10;
 
-/// How much full work may take: a thousand requests at a time, and the connections of those that
-/// wait.
+/// How much memory full load may take: a thousand requests at a time, and the connections of the
+/// waiting ones.
 const MOST_AT_WORK_KIB: u64 = 160 << 10;
 
 /// The most connections of all callers together. The debug build of the suite takes a second for
-/// what the release does in a fifth.
+/// what the release build does in a fifth.
 fn connections() -> usize {
     if is_long() { 3_000 } else { 1_500 }
 }
 
-/// The topics that tasks are added to.
+/// The topics to which tasks are added.
 const TOPICS: u64 = 4;
 
-/// A caller gives up after this; an answer later than that is a hang.
+/// A caller gives up after this time. A later answer counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a slow store takes.
+/// How long each answer of a slow store takes.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// What is promised at three times capacity: how much of the peak is still stored, and within how
-/// long the others are refused.
+/// The promise at three times the capacity: the part of the peak that is still stored, and the time
+/// within which the others are refused.
 struct Promise {
     goodput: f64,
     refusal_ms: u128,
 }
 
-/// Where the store is the bound, the processor has time to say no.
+/// If the store is the limit, the processor has time to refuse.
 const BY_THE_STORE: Promise = Promise { goodput: 0.8, refusal_ms: 300 };
 
-/// Where the processor is the bound, each no takes of what it could store (the connection, reading,
-/// writing), so three times the load could be answered in full only by storing a fraction. What is
-/// not read waits in its connection instead. These are no aims but what may be relied on.
+/// If the processor is the limit, each refusal costs processor time that an add could use: the
+/// connection, reading, writing. So three times the load could be answered in full only by storing
+/// a fraction. Requests that are not read wait in their connections instead. These are not targets,
+/// but values to rely on.
 const BY_THE_PROCESSOR: Promise = Promise { goodput: 0.4, refusal_ms: 1_500 };
 
-/// The closed loops that find the peak: so many callers at a time. A thousand and twenty-four are
-/// as many as there are slots.
+/// The closed loops that find the peak, with this many callers at a time. There are 1,024 request
+/// slots.
 const AT_A_TIME: [usize; 2] = [256, 1_024];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +94,7 @@ async fn of_a_slow_disk() {
     let mut drill =
         Drill::start("disk, embedded", fleet::embedded(folder.path()), slow.clone()).await;
     let measured = drill.measure().await;
-    // To be traced no longer it has to be started anew.
+    // The tracing ends only with a new process.
     slow.store(false, Ordering::Relaxed);
     drill.fleet.retire(0).await;
     drill.fleet.raise(0).await;
@@ -114,10 +115,10 @@ async fn of_a_slow_redis() {
 /// How much a load got done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Goodput {
-    /// Adds stored.
+    /// Adds stored per second.
     a_second: f64,
-    /// The same for each second of the processor that the service had: other programs may have had
-    /// the rest.
+    /// The same per second of processor time that the service had: other programs may have had the
+    /// rest.
     a_processor_second: f64,
 }
 
@@ -130,7 +131,7 @@ impl Goodput {
     }
 }
 
-/// What the loads have seen.
+/// The results of the loads.
 struct Measured {
     peak: Goodput,
     /// Of the closed loops.
@@ -165,7 +166,7 @@ impl Drill {
     }
 
     async fn with_a_slow_processor(mut self) {
-        // The debug build of the suite is slow as it is.
+        // The debug build of the suite is slow already.
         let run = Duration::from_millis(if is_long() { 10 } else { 14 });
         let slowed = Slowed::to(self.fleet.member(0).pid(), run, Duration::from_millis(20));
         let measured = self.measure().await;
@@ -176,7 +177,7 @@ impl Drill {
     async fn measure(&mut self) -> Measured {
         let delayd = self.fleet.member(0);
         let memory = Memory::watch(delayd.pid());
-        // What is measured is steady: the first task of a topic registers it and opens its lane.
+        // The first task of a topic registers it and opens its lane. That is not to be measured.
         for n in 0..TOPICS {
             let first = json!({"topic": topic(n), "delay": "1h", "mode": "pull", "content": {}})
                 .to_string();
@@ -190,7 +191,7 @@ impl Drill {
         let (before, after) = memory.most_before_and_after(measured.overload_began).await;
         self.row.note(format!("memory {before} → {after} KiB"));
         self.row.promise(before < MOST_AT_WORK_KIB, "full work took too much memory");
-        self.row.promise(after < before + MOST_KIB, "memory grew");
+        self.row.promise(after < before + MOST_KIB, "memory grew too much");
         measured
     }
 
@@ -206,22 +207,24 @@ impl Drill {
             before.count(|end| !end.is_proper()) + answers.count(|end| !end.is_proper()) - left;
         let refusal_ms = answers.percentile_ms(99, |end| end == End::Refused);
         row.note(format!(
-            "peak {:.0}/s; at three times that {:.0}/s ({:.0} %; of what a second of the processor does: {:.0} %)",
+            "peak {:.0}/s; at three times that {:.0}/s \
+             ({:.0} %; of what a second of the processor does: {:.0} %)",
             peak.a_second,
             goodput.a_second,
             100.0 * part,
             100.0 * part_of_processor
         ));
         row.note(format!(
-            "{} stored, p99 {} ms; {refused} refused, p99 {refusal_ms} ms; {unsent} unsent, for all connections (of {}) waited; {left} hung",
+            "{} stored, p99 {} ms; {refused} refused, p99 {refusal_ms} ms; \
+             {unsent} unsent, for all connections (of {}) waited; {left} hung",
             answers.count(End::is_stored),
             answers.percentile_ms(99, End::is_stored),
             connections(),
         ));
         row.promise(left == 0, format!("{left} adds got no answer"));
         row.promise(odd == 0, format!("{odd} adds were neither stored nor refused"));
-        // The second where other programs take the processor, the first where saying no takes what
-        // is left of it.
+        // Per second, where other programs take the processor. Per second of processor time, where
+        // refusing takes the rest of it.
         row.promise_in_time(part.max(part_of_processor) >= 0.25, "goodput collapsed");
         let Promise { goodput, refusal_ms: most_ms } = promise;
         row.promise_in_time(
@@ -231,21 +234,22 @@ impl Drill {
         row.promise_in_time(refusal_ms < most_ms, format!("refusals took {most_ms} ms and more"));
         let account = account_of(self.fleet.member(0).address, [before, answers]);
         self.row.settle(Verdict::by_calls_alone(&account, || self.receiver.seen()).await);
-        self.row.promise(self.row.duplicates() == 0, "overload is no reason for duplicates");
+        self.row.promise(self.row.duplicates() == 0, "the overload caused duplicates");
         self.row.finish();
     }
 }
 
-/// The peak, and three times that.
+/// The peak, and then three times that.
 async fn load(callers: Callers, pid: u32) -> Measured {
     let span = Duration::from_millis(if is_long() { 1_500 } else { 1_000 });
     let over = Duration::from_millis(if is_long() { 5_000 } else { 2_000 });
-    // Due when all is over, so that what is measured is adding alone.
+    // Due when the load is over, so that only adding is measured.
     let due_ms = now_ms() + (3 * span + over + Duration::from_secs(3)).as_millis() as i64;
     let add = move |n: u64| {
         let (topic, due_s, due_ms) = (topic(n), due_ms / 1_000, due_ms % 1_000);
         format!(
-            r#"{{"topic":"{topic}","timing_moment":{due_s}.{due_ms:03},"content":{{"sn":"{SERVICE}","url":"/","n":{n}}}}}"#
+            "{{\"topic\":\"{topic}\",\"timing_moment\":{due_s}.{due_ms:03},\
+             \"content\":{{\"sn\":\"{SERVICE}\",\"url\":\"/\",\"n\":{n}}}}}"
         )
     };
     callers.connect().await;
@@ -261,8 +265,8 @@ async fn load(callers: Callers, pid: u32) -> Measured {
     Measured { peak, before, overload_began, answers, goodput }
 }
 
-/// A load of so long, and how much of it was stored. Its beginning does not count, when the service
-/// still has nothing to do.
+/// Runs a load, and returns how much of it was stored. Its beginning does not count, since the
+/// service has nothing to do then.
 async fn seen(pid: u32, span: Duration, load: impl Future<Output = Answers>) -> (Answers, Goodput) {
     let from = Instant::now() + span / 5;
     let until = Instant::now() + span;

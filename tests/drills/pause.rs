@@ -1,5 +1,4 @@
-//! SIGSTOP: of an instance for three leases, of Redis, of a receiver. What is stopped is neither
-//! dead nor alive.
+//! SIGSTOP of an instance for three leases, of Redis, and of a receiver.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use crate::{SERVICE, quick_settings, rounds, service};
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Time for a load to get going, and for what a fault left behind to show.
+/// Time for a load to start, and for the effects of a fault to show.
 const WHILE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +41,7 @@ async fn pause_an_instance(on: &str, store: StoreAt, instances: usize) {
         Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
     let fleet = Fleet::start(store, quick_settings(&receiver.endpoint(), LEASE), instances).await;
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     for round in 0..pauses {
         tokio::time::sleep(WHILE).await;
         let lapse = account.fault(Cause::LeaseRanOut);
@@ -57,7 +56,7 @@ async fn pause_an_instance(on: &str, store: StoreAt, instances: usize) {
     row.finish();
 }
 
-/// While Redis is silent, the edge says so; when it speaks again, all goes on.
+/// While Redis is silent, the API says so. When it answers again, everything goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_paused() {
     let pauses = rounds(1, 2);
@@ -68,7 +67,7 @@ async fn redis_paused() {
     let account = Account::open();
     let fleet =
         Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     let (mut first, mut later, mut back) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for _ in 0..pauses {
         tokio::time::sleep(WHILE).await;
@@ -82,8 +81,7 @@ async fn redis_paused() {
             Duration::from_millis(50),
         );
         tokio::time::sleep(2 * LEASE).await;
-        // Answers are told apart by when they were asked: until the outage is known, and from then
-        // on.
+        // Answers are separated by the time of their request: until the outage is known, and after.
         let (silent, known) = (probe.stop().await, since + Duration::from_millis(1_500));
         let slowest = |answers: &mut dyn Iterator<Item = &Probed>| {
             answers.map(|a| a.took).max().unwrap_or_default()
@@ -91,7 +89,10 @@ async fn redis_paused() {
         first = first.max(slowest(&mut silent.iter().filter(|answer| answer.asked < known)));
         later = later.max(slowest(&mut silent.iter().filter(|answer| answer.asked >= known)));
         let other = silent.iter().find(|answer| answer.status != 503);
-        row.promise(other.is_none(), format!("beside a silent Redis an answer was {other:?}"));
+        row.promise(
+            other.is_none(),
+            format!("an answer during the silence of Redis was {other:?}"),
+        );
         drop(paused);
         let woken = Instant::now();
         fleet.member(0).wait_until_ready(200).await;
@@ -106,11 +107,11 @@ async fn redis_paused() {
     );
     row.promise_in_time(
         first < Duration::from_millis(1_300),
-        format!("the first answers took up to {first:?}"),
+        format!("the first answers took up to {first:?}, which is too long"),
     );
     row.promise_in_time(
         later < Duration::from_millis(300),
-        format!("later answers took up to {later:?}"),
+        format!("later answers took up to {later:?}, which is too long"),
     );
     row.promise_in_time(
         back < Duration::from_secs(2),
@@ -126,8 +127,8 @@ async fn redis_paused() {
     row.finish();
 }
 
-/// A stopped receiver's kernel goes on taking connections and requests, which nobody reads. Its
-/// tasks wait; others' do not.
+/// The kernel of a stopped receiver goes on accepting connections and requests, which the receiver
+/// does not read. Its tasks wait. Tasks of others do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_paused() {
     let mut row = Row::new("SIGSTOP of a receiver for three leases");
@@ -139,7 +140,7 @@ async fn a_receiver_paused() {
     let fleet = Fleet::start(fleet::embedded(folder.path()), sets, 1).await;
     let plan = Plan { adders: 4, ..Plan::default() };
     let loads = [SERVICE, "healthy"].map(|sn| {
-        Load::start(&account, &fleet.doors(), Plan { service: sn.into(), ..plan.clone() })
+        Load::start(&account, &fleet.endpoints(), Plan { service: sn.into(), ..plan.clone() })
     });
     tokio::time::sleep(WHILE).await;
     let slow = account.fault(Cause::Timeout);
@@ -152,21 +153,24 @@ async fn a_receiver_paused() {
     for load in loads {
         load.stop().await;
     }
-    // What it had been sent while it slept it reads only now, calls that were given up long ago
-    // among it.
+    // Only now the receiver reads the requests that were sent while it was stopped, including calls
+    // that were given up.
     tokio::time::sleep(WHILE).await;
     drop(slow);
     let meanwhile =
         healthy.seen().into_iter().filter(|call| (from..until).contains(&call.arrived_ms));
     let mut lateness: Vec<i64> = meanwhile.map(|call| call.lateness_ms()).collect();
     lateness.sort_unstable();
-    row.promise(!lateness.is_empty(), "the healthy receiver got nothing while the other slept");
+    row.promise(
+        !lateness.is_empty(),
+        "the healthy receiver got nothing while the other was stopped",
+    );
     row.note(format!(
         "the other receiver meanwhile: p50 {} / p99 {}",
         percentile(&lateness, 50),
         percentile(&lateness, 99)
     ));
-    row.promise_in_time(percentile(&lateness, 99) < 500, "the other receiver was held up");
+    row.promise_in_time(percentile(&lateness, 99) < 500, "the other receiver was delayed");
     let seen = || [paused.seen(), healthy.seen()].concat();
     row.settle(Verdict::of(&account, fleet.member(0), seen).await);
     row.finish();

@@ -1,4 +1,4 @@
-//! A caller who asks the edge again and again, and notes each answer's status and how long it took.
+//! A caller that sends the same request again and again, and records each answer's status and time.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Probed {
     pub took: Duration,
 }
 
-/// The caller at work.
+/// The running caller.
 #[derive(Debug)]
 pub struct Probe {
     stop: watch::Sender<bool>,
@@ -22,7 +22,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Asks `url` with `body` every `every`, whether or not the answers before have come.
+    /// Posts `body` to `url` every `every`, whether or not earlier answers have come.
     pub fn start(url: String, body: String, every: Duration) -> Self {
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
@@ -42,7 +42,7 @@ impl Probe {
         Self { stop, asking }
     }
 
-    /// All answers, in the order of the questions.
+    /// All answers, in the order of the requests.
     pub async fn stop(self) -> Vec<Probed> {
         self.stop.send_replace(true);
         let mut answers = self.asking.await.unwrap();

@@ -1,5 +1,5 @@
-//! Receivers that break the rules of HTTP, or of decency. Their tasks arrive in the end, nobody
-//! else's are held up, and memory stays where it is.
+//! Receivers that violate HTTP or misbehave otherwise. Their tasks arrive in the end, no other
+//! tasks are delayed, and memory does not grow.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use crate::row::Row;
 use crate::verdict::{Verdict, percentile};
 use crate::{is_long, quick_settings, service};
 
-/// How much more memory misbehaviour may cost. One endless body that was kept would be gigabytes.
+/// How much more memory the misbehaviour may cost. A single endless body in memory would take
+/// gigabytes.
 const MOST_KIB: u64 = 64 << 10;
 
-/// Lateness that a small, shared machine shows without any reason.
+/// Lateness that a small, shared machine shows without any fault.
 const NOISE_MS: i64 = 25;
 
-/// Into how many spans the healthy receiver's calls are split. The median of their p99 is compared:
-/// one busy moment of the machine is in one of them.
+/// How many spans the healthy receiver's calls are split into. The median of their p99 is compared:
+/// a busy moment of the machine affects one span.
 const SPANS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,13 +52,14 @@ async fn misbehave(on: &str, store: StoreAt) {
     let account = Account::open();
     let fleet = Fleet::start(store, sets, 1).await;
     let plan = Plan { adders: 4, ..Plan::default() };
-    // A while on its own first: how the healthy one fares in this run, on this machine.
-    let well = Load::start(&account, &fleet.doors(), plan.clone());
+    // First a while without the others: how late the healthy receiver's calls are in this run, on
+    // this machine.
+    let well = Load::start(&account, &fleet.endpoints(), plan.clone());
     tokio::time::sleep(Duration::from_secs(if is_long() { 6 } else { 2 })).await;
     let alone = healthy.seen();
     let before = resident_kib(fleet.member(0).pid());
 
-    // A call that was given up may still be taken, by the one who did not listen.
+    // A call that was given up may still be accepted by a receiver that did not read it in time.
     let slow = account.fault(Cause::Timeout);
     let mut loads: Vec<Load> = MANNERS
         .iter()
@@ -67,7 +69,7 @@ async fn misbehave(on: &str, store: StoreAt) {
             service: format!("bad.{manner:?}").to_lowercase(),
             ..plan.clone()
         })
-        .map(|plan| Load::start(&account, &fleet.doors(), plan))
+        .map(|plan| Load::start(&account, &fleet.endpoints(), plan))
         .collect();
     loads.push(well);
     let mut most = before;
@@ -79,7 +81,7 @@ async fn misbehave(on: &str, store: StoreAt) {
         load.stop().await;
     }
     bad.iter().for_each(BadReceiver::mend);
-    // Calls that were given up while nobody listened are read only now.
+    // Calls that were given up meanwhile are read only now.
     tokio::time::sleep(Duration::from_secs(1)).await;
     drop(slow);
     let beside = healthy.seen().split_off(alone.len());
@@ -100,9 +102,10 @@ async fn misbehave(on: &str, store: StoreAt) {
     row.note(format!("memory {before} → {most} KiB"));
     let (alone, beside) = (median_p99(&alone), median_p99(&beside));
     row.note(format!(
-        "the healthy receiver's p99: alone {alone} ms, beside them {beside} ms (medians of {SPANS} spans)"
+        "the healthy receiver's p99: alone {alone} ms, beside them {beside} ms \
+         (medians of {SPANS} spans)"
     ));
-    row.promise_in_time(beside < 2 * alone.max(NOISE_MS), "the healthy receiver was held up");
+    row.promise_in_time(beside < 2 * alone.max(NOISE_MS), "the healthy receiver was delayed");
     row.finish();
 }
 

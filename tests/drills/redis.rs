@@ -1,4 +1,4 @@
-//! kill -9 of Redis under load, and everything else that only a Redis can do to its callers.
+//! kill -9 of Redis under load.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn kill_again_and_again(fsync: &str) {
     let account = Account::open();
     let fleet =
         Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(rand::random_range(300..900))).await;
         let away = account.fault(Cause::StoreAway);

@@ -1,8 +1,8 @@
 //! The disk under Redis' append-only file: full, or slow.
 //!
-//! A full disk makes a Redis with `appendfsync everysec` answer MISCONF to every write, claims and
-//! settles too, and try on; with `always` it ends rather than answer. Either way callers get 503,
-//! and what was confirmed is there when there is room again.
+//! With a full disk, a Redis with `appendfsync everysec` answers MISCONF to every write, including
+//! claims and settles, and goes on trying. With `always` it ends. In both cases callers get 503,
+//! and everything confirmed is there when there is room again.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{is_long, rounds};
 /// The room that is left for Redis itself to fill.
 const ROOM: u64 = 64 << 10;
 
-/// How long a fault lasts: longer than a lease, so that what was being called is claimable when it
+/// How long a fault lasts: longer than a lease, so that running calls can be claimed again when it
 /// ends.
 fn a_while() -> Duration {
     if is_long() { 2 * LEASE } else { WHILE }
@@ -35,7 +35,7 @@ async fn full_while_it_syncs_every_second() {
     for _ in 0..fills {
         let away = account.fault(Cause::StoreAway);
         let full = Full::but(&server.disk(), ROOM);
-        scene.is_refused("the AOF's disk is full").await;
+        scene.is_refused("the disk of the AOF is full").await;
         tokio::time::sleep(a_while()).await;
         let cannot_write =
             server.command(&["INFO", "persistence"]).contains("aof_last_write_status:err");
@@ -47,8 +47,7 @@ async fn full_while_it_syncs_every_second() {
     scene.end().await;
 }
 
-/// Nothing restarts it while the disk is full but somebody in vain, and it ends again with the
-/// first write.
+/// A restart while the disk is full has no effect: Redis ends again with the first write.
 #[tokio::test(flavor = "multi_thread")]
 async fn full_while_it_syncs_always() {
     let fills = rounds(1, 3);
@@ -60,16 +59,14 @@ async fn full_while_it_syncs_always() {
         let away = account.fault(Cause::StoreAway);
         let full = Full::but(&server.disk(), ROOM);
         let ended = crate::wait_until(|| !server.is_running()).await;
-        scene
-            .row
-            .promise(ended, "Redis did not end, although it cannot write what it would answer");
+        scene.row.promise(ended, "Redis did not end although it cannot write");
         scene.is_refused("Redis has ended").await;
         tokio::task::block_in_place(|| {
             server.kill();
             server.restart();
         });
         let ended = crate::wait_until(|| !server.is_running()).await;
-        scene.row.promise(ended, "Redis did not end again, although its disk is still full");
+        scene.row.promise(ended, "Redis did not end again although its disk is still full");
         tokio::time::sleep(a_while()).await;
         drop(full);
         tokio::task::block_in_place(|| {
@@ -82,12 +79,13 @@ async fn full_while_it_syncs_always() {
     scene.end().await;
 }
 
-/// A disk that takes a second and more for a write and longer for an fsync. Redis goes on for two
-/// seconds while an fsync is under way, and then stands still until its write is done: it is well
-/// and silent by turns.
+/// A disk that takes more than a second for a write and longer for an fsync. Redis goes on for two
+/// seconds during an fsync, and then stops until its write is done. So it is available and silent
+/// in turns.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_while_it_syncs_every_second() {
-    /// A write and an fsync, in microseconds. Longer than a call to the store may take.
+    /// The times of a write and an fsync, in microseconds. Both exceed the timeout of a call to the
+    /// store.
     const SLOW: [(u32, u32); 2] = [(1_500_000, 3_000_000), (3_000_000, 1_000_000)];
     let length = Duration::from_secs(rounds(4, 9) as u64);
     let server = Server::start();
@@ -110,7 +108,7 @@ async fn slow_while_it_syncs_every_second() {
         slowest = slowest.max(answers.iter().map(|answer| answer.took).max().unwrap_or_default());
         silent += answers.iter().filter(|answer| answer.status == 503).count();
         let other = answers.iter().find(|answer| ![503, 404].contains(&answer.status));
-        scene.row.promise(other.is_none(), format!("beside a slow disk an answer was {other:?}"));
+        scene.row.promise(other.is_none(), format!("an answer with a slow disk was {other:?}"));
         scene.row.promise(
             account.refusals() > refused,
             "no add was refused: the disk was not slow enough",
@@ -153,7 +151,7 @@ fn slowed(server: &Server, write: u32, fsync: u32) -> Injected {
     )
 }
 
-/// The disk is well again; how long until delayd is.
+/// Ends the fault. Returns how long delayd takes to be ready again.
 async fn back_after(slow: Injected, scene: &mut Scene) -> Duration {
     tokio::task::block_in_place(|| drop(slow));
     let since = Instant::now();

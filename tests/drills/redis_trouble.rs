@@ -1,5 +1,5 @@
-//! A Redis that answers, and says no: memory at its limit, a disk that it cannot write to, still
-//! loading, settings that keep nothing.
+//! A Redis that answers, but refuses: memory at its limit, a disk that it cannot write to, still
+//! loading, settings that lose data.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::{is_long, quick_settings};
 pub const LEASE: Duration = Duration::from_secs(2);
 pub const WHILE: Duration = Duration::from_millis(800);
 
-/// Everything that a drill of this kind has.
+/// Everything that such a drill needs.
 pub struct Scene {
     pub row: Row,
     pub account: Arc<Account>,
@@ -37,7 +37,7 @@ impl Scene {
         let fleet =
             Fleet::start(fleet::redis(server), quick_settings(&receiver.endpoint(), LEASE), 1)
                 .await;
-        let load = Load::start(&account, &fleet.doors(), Plan::default());
+        let load = Load::start(&account, &fleet.endpoints(), Plan::default());
         tokio::time::sleep(WHILE).await;
         Self { row, account, receiver, fleet, load }
     }
@@ -49,7 +49,7 @@ impl Scene {
         self.row.promise(refused, format!("adds were not refused: {why}"));
     }
 
-    /// Waits until everything that is confirmed by now has been called.
+    /// Waits until everything confirmed by now has been called.
     pub async fn goes_out(&mut self, why: &str) {
         let ids: Vec<u64> =
             self.account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
@@ -59,14 +59,14 @@ impl Scene {
             ids.iter().all(|id| called.contains(id))
         });
         let went_out = went_out.await;
-        self.row.promise(went_out, format!("what was there did not go out: {why}"));
+        self.row.promise(went_out, format!("existing tasks were not delivered: {why}"));
     }
 
-    /// Waits until adds are taken again.
+    /// Waits until adds are accepted again.
     pub async fn is_accepted_again(&mut self) {
         let before = self.account.accepted();
         let back = crate::wait_until(|| self.account.accepted() > before + 10).await;
-        self.row.promise(back, "adds did not return");
+        self.row.promise(back, "adds still failed after the fault");
     }
 
     pub async fn end(mut self) {
@@ -90,15 +90,15 @@ async fn memory_at_its_limit() {
     scene.end().await;
 }
 
-/// A failed snapshot makes Redis answer MISCONF to every write, settles and claims too: nothing can
-/// go out, and nothing is lost.
+/// A failed snapshot makes Redis answer MISCONF to every write, including settles and claims.
+/// Nothing can be delivered, and nothing is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_cannot_be_written() {
     let server = Server::with_options(&["--enable-protected-configs", "yes"]);
     let home = server.command(&["CONFIG", "GET", "dir"]).lines().nth(1).unwrap().to_owned();
     let mut scene = Scene::set("Redis answers MISCONF", &server).await;
     server.command(&["CONFIG", "SET", "save", "3600 1"]);
-    // Nobody can make a file there, root included.
+    // No user can make a file there, not even root.
     server.command(&["CONFIG", "SET", "dir", "/proc"]);
     let account = scene.account.clone();
     let away = account.fault(Cause::StoreAway);
@@ -112,14 +112,18 @@ async fn a_snapshot_that_cannot_be_written() {
     scene.end().await;
 }
 
-/// A Redis that reads its AOF answers LOADING for a while, to a PING as well.
+/// A Redis that reads its AOF answers LOADING for a while, even to a PING.
 #[tokio::test(flavor = "multi_thread")]
 async fn still_loading() {
-    // Each key that it reads takes it a moment: a large AOF without its size.
+    // Each key takes a moment to load, as in a large AOF.
     let mut server = Server::with_options(&["--key-load-delay", "1500"]);
     let mut scene = Scene::set("Redis answers LOADING", &server).await;
     let far: Vec<Value> = (0..if is_long() { 3_000 } else { 800 })
-        .map(|_| json!({"topic": "far", "delay": "1h", "content": {"sn": crate::SERVICE, "url": "/"}}))
+        .map(|_| {
+            json!({
+                "topic": "far", "delay": "1h", "content": {"sn": crate::SERVICE, "url": "/"},
+            })
+        })
         .collect();
     scene.fleet.member(0).add_all(&far).await;
     let account = scene.account.clone();
@@ -138,7 +142,7 @@ async fn still_loading() {
     scene.end().await;
 }
 
-/// Without AOF, an answer promises nothing; with a policy that throws keys away, there is no start.
+/// Without AOF, an answer promises nothing. With an eviction policy, the service does not start.
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_that_keep_nothing() {
     let mut row = Row::new("Redis without AOF; with allkeys-lru");
@@ -151,9 +155,9 @@ async fn settings_that_keep_nothing() {
     let answer = fleet.member(0).add(task).await;
     row.promise(
         answer.body["durability"] == "volatile",
-        format!("an add was answered {}", answer.body),
+        format!("an add without AOF was answered {}", answer.body),
     );
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     tokio::time::sleep(WHILE).await;
     load.stop().await;
     let numbered =
@@ -164,14 +168,14 @@ async fn settings_that_keep_nothing() {
     let (code, said) = refused_start(StoreAt::Redis(server.port(), "evicted".into())).await;
     row.promise(
         code == 78 && said.contains("allkeys-lru"),
-        format!("on allkeys-lru it ended with {code}: {said}"),
+        format!("with allkeys-lru the start ended with {code}: {said}"),
     );
     row.finish();
 }
 
-/// A start that must fail: its exit code and what it said.
+/// A start that must fail. Returns its exit code and its output.
 async fn refused_start(store: StoreAt) -> (i32, String) {
-    let StoreAt::Redis(port, prefix) = store else { unreachable!("a Redis was asked for") };
+    let StoreAt::Redis(port, prefix) = store else { unreachable!("the store is a Redis") };
     let mut command = crate::program::command(&[
         "store.kind=\"redis\"".into(),
         format!("store.redis.urls=[\"redis://127.0.0.1:{port}/0\"]"),
@@ -180,6 +184,6 @@ async fn refused_start(store: StoreAt) -> (i32, String) {
     ]);
     command.arg("serve");
     let ended = tokio::time::timeout(Duration::from_secs(30), crate::program::run(command)).await;
-    let (code, _, said) = ended.expect("a start on an evicting Redis ends at once");
+    let (code, _, said) = ended.expect("a start on an evicting Redis did not end at once");
     (code, said)
 }

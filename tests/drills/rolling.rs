@@ -1,4 +1,5 @@
-//! Two instances on one Redis, replaced one after the other under load: nobody may notice.
+//! Two instances on one Redis, replaced one after the other under load, without any effect on
+//! callers.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ async fn two_instances_restarted_in_turn() {
     let account = Account::open();
     let sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
     let mut fleet = Fleet::start(fleet::redis(&server), sets, 2).await;
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     for round in 0..restarts {
         tokio::time::sleep(Duration::from_millis(rand::random_range(300..700))).await;
         let (code, log) = fleet.retire(round % 2).await;
@@ -30,10 +31,10 @@ async fn two_instances_restarted_in_turn() {
     }
     load.stop().await;
     row.settle(Verdict::of(&account, fleet.member(0), || receiver.seen()).await);
-    row.promise(row.duplicates() == 0, "a restart in good order needs no duplicates");
+    row.promise(row.duplicates() == 0, "an orderly restart caused duplicates");
     let unanswered = account.without_answer();
-    // An idle connection that is closed may cross with a request on it, as everywhere in HTTP/1.1.
-    // More than one a restart is no accident.
+    // A request may be sent on an idle connection while the server closes it, as everywhere in
+    // HTTP/1.1. More than one per restart is a bug.
     row.promise(
         unanswered <= restarts as u64,
         format!("{unanswered} adds were neither answered nor refused"),

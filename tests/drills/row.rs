@@ -1,4 +1,4 @@
-//! One row of the table: what a drill found, and whether a promise was broken.
+//! One row of the table: the results of a drill, and whether a promise was broken.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::verdict::Verdict;
 
-/// The first few of what was found.
+/// The first few of the findings.
 fn first(found: &[String]) -> String {
     found.iter().take(5).cloned().collect::<Vec<_>>().join("; ")
 }
@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Names the drill, as a sentence would: "kill -9 of delayd ×3, embedded".
+    /// Names the drill, such as "kill -9 of delayd ×3, embedded".
     pub fn new(drill: impl Into<String>) -> Self {
         Self {
             drill: drill.into(),
@@ -33,25 +33,25 @@ impl Row {
         }
     }
 
-    /// A figure that has no column of its own.
+    /// A figure without a column of its own.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Something that must be so, in whichever form the drill runs.
+    /// A condition that must hold in both forms of the drill. `otherwise` is the message if it does
+    /// not.
     pub fn promise(&mut self, kept: bool, otherwise: impl Into<String>) {
         if !kept {
             self.broken.push(otherwise.into());
         }
     }
 
-    /// Something that is promised in time: a busy machine may not keep it, so that the short form
-    /// looks away.
+    /// A condition about time. A busy machine may not meet it, so the short form ignores it.
     pub fn promise_in_time(&mut self, kept: bool, otherwise: impl Into<String>) {
         self.promise(kept || !crate::is_long(), otherwise);
     }
 
-    /// Redelivery after a crash within the lease and a second.
+    /// The redelivery after a crash takes at most the lease and a second.
     pub fn promise_redelivery(&mut self, lease: Duration) {
         let most = lease.as_millis() as i64 + 1_000;
         let slowest = self.verdict.as_ref().and_then(|verdict| verdict.redelivery_ms);
@@ -61,7 +61,7 @@ impl Row {
         self.note(format!("lease + 1 s is {most} ms"));
     }
 
-    /// Takes the account's result, with what it promises in every drill.
+    /// Takes the result of the account, and checks the promises of every drill.
     pub fn settle(&mut self, verdict: Verdict) {
         self.promise(
             verdict.lost.is_empty(),
@@ -70,7 +70,8 @@ impl Row {
         self.settle_counting_losses(verdict);
     }
 
-    /// As [`Row::settle`], but what is lost is only counted: the drill itself says how much may be.
+    /// Like [`Row::settle`], but losses are only counted: the drill itself says how many are
+    /// allowed.
     pub fn settle_counting_losses(&mut self, verdict: Verdict) {
         let (early, odd) = (first(&verdict.early), first(&verdict.unexplained));
         self.promise(early.is_empty(), format!("{} early: {early}", verdict.early.len()));
@@ -78,18 +79,19 @@ impl Row {
             odd.is_empty(),
             format!("{} duplicates without a cause: {odd}", verdict.unexplained.len()),
         );
-        self.promise(verdict.accepted > 0, "no add was accepted, so that nothing was tried");
+        self.promise(verdict.accepted > 0, "no add was accepted, so nothing was tested");
         self.verdict = Some(verdict);
     }
 
-    /// How many callbacks were too many, whatever the cause.
+    /// How many callbacks were duplicates, whatever the cause.
     pub fn duplicates(&self) -> usize {
         self.verdict.as_ref().map_or(0, Verdict::duplicates)
     }
 
-    /// Prints the row and leaves it in the table.
+    /// Prints the row and adds it to the table.
     ///
     /// # Panics
+    ///
     /// If a promise was broken.
     pub fn finish(self) {
         let row = self.markdown();
@@ -121,7 +123,7 @@ impl Row {
             figure(|verdict| format!("{} / {}", verdict.lateness_ms(50), verdict.lateness_ms(99))),
             format!("{:.1}", self.began.elapsed().as_secs_f64()),
             notes.join("; "),
-            // The name is known to whoever runs one drill at a time.
+            // Set if one drill runs at a time.
             std::env::var("DRILL_NAME")
                 .map_or_else(|_| "–".to_owned(), |name| format!("`scripts/drills {name}`")),
         ]

@@ -1,5 +1,5 @@
-//! Callers who take their time: a header or a body byte by byte, an answer that nobody reads; and
-//! callers who speak no HTTP. Others must not notice.
+//! Slow callers, which send a header or a body byte by byte or do not read their answer, and
+//! callers that do not speak HTTP. Other callers must not be affected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::row::Row;
 use crate::verdict::Verdict;
 use crate::{is_long, quick_settings, rounds};
 
-/// How much memory the slow callers may take: for each reader a task of 200 KiB and its answer as
-/// it is written, and some MiB for all else.
+/// How much memory the slow callers may take: for each reader a task of 200 KiB and its answer
+/// while it is written, and some MiB for the rest.
 fn most_kib(each: usize) -> u64 {
     each as u64 * 500 + (32 << 10)
 }
@@ -32,9 +32,11 @@ const GARBAGE: [&[u8]; 10] = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/9.9\r\n\r\n",
     b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
+    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\n\
+      content-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
     b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\n\
+      transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n",
     b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999999999999999\r\n\r\n",
     b"POST /delay/task/add HTTP/1.1\r\n: \r\n\0\0\0\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -49,7 +51,7 @@ async fn and_healthy_ones_beside_them() {
     ));
     let (folder, receiver, account) = (folder(), Receiver::start().await, Account::open());
     let mut sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
-    // A machine that is busy with the slow callers is no reason to give a call up.
+    // Calls must not be given up because the machine is busy with the slow callers.
     sets.push("callback.timeout=\"20s\"".into());
     let fleet = Fleet::start(fleet::embedded(folder.path()), sets, 1).await;
     let delayd = fleet.member(0);
@@ -58,8 +60,8 @@ async fn and_healthy_ones_beside_them() {
     let before = resident_kib(delayd.pid());
     let mut slow = JoinSet::new();
     for _ in 0..each {
-        // One after the other: the readers' questions, all at once, would be a flood of large
-        // answers, and so would they be again whenever all are thrown out together.
+        // One after the other. Requests of all readers at once would be a flood of large answers,
+        // and again each time when all connections are closed together.
         tokio::time::sleep(BETWEEN).await;
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nx-slow: "));
         slow.spawn(drip(
@@ -69,7 +71,7 @@ async fn and_healthy_ones_beside_them() {
         slow.spawn(read_nothing(delayd.address, large));
     }
     slow.spawn(speak_garbage(delayd.address));
-    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    let load = Load::start(&account, &fleet.endpoints(), Plan::default());
     let mut most = before;
     for _ in 0..if is_long() { 120 } else { 40 } {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -78,7 +80,7 @@ async fn and_healthy_ones_beside_them() {
     load.stop().await;
     slow.shutdown().await;
     row.settle(Verdict::of(&account, delayd, || receiver.seen()).await);
-    row.promise(row.duplicates() == 0, "slow callers are no reason for duplicates");
+    row.promise(row.duplicates() == 0, "the slow callers caused duplicates");
     row.promise(
         account.refusals() == 0,
         format!("{} adds of healthy callers were refused", account.refusals()),
@@ -92,7 +94,7 @@ async fn and_healthy_ones_beside_them() {
     row.promise(most - before < most_kib(each), format!("memory grew by {} KiB", most - before));
     row.promise_in_time(
         account.slowest_answer() < Duration::from_secs(2),
-        "a healthy caller waited",
+        "a healthy caller waited too long",
     );
     row.finish();
 }
@@ -109,8 +111,8 @@ async fn drip(address: SocketAddr, beginning: &'static str) {
     }
 }
 
-/// Asks for a large task again and again, and reads none of the answers. Its buffer is small, so
-/// that the kernel does not read them for it.
+/// Asks for a large task again and again, and reads none of the answers. Its receive buffer is
+/// small, so that the kernel does not read for it.
 async fn read_nothing(address: SocketAddr, id: u64) {
     let body = json!({"topic": "large", "task_id": id}).to_string();
     let question = format!(
@@ -121,7 +123,7 @@ async fn read_nothing(address: SocketAddr, id: u64) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
         let Ok(mut stream) = socket.connect(address).await else { return };
-        // The answers are more than the server's buffer takes.
+        // The answers are larger than the server's buffer.
         let _ = stream.write_all(question.repeat(100).as_bytes()).await;
         let _ = stream.ready(Interest::ERROR).await;
     }

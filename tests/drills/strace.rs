@@ -1,12 +1,12 @@
-//! Faults of the kernel's calls, put under a running process by strace.
+//! Faults of system calls, injected into a running process by strace.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The command started so that each of its fsyncs takes so much longer, and nothing else costs
-/// anything. (A process that strace attaches to is stopped at every call, whichever it is.) The
-/// command stays the child, and the drill its parent.
+/// The command started in such a way that each of its fsyncs takes `by` longer, and nothing else is
+/// slower. (A process that strace attaches to is stopped at every system call.) The command stays
+/// the child, and the drill its parent.
 pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
     let mut strace = Command::new("strace");
     strace.args([
@@ -24,13 +24,13 @@ pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
     strace
 }
 
-/// An injection under way. Dropping it takes it away again, and the process runs on.
+/// A current injection. Dropping it ends it, and the process runs on.
 #[derive(Debug)]
 pub struct Injected(Child);
 
 impl Injected {
-    /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000`
-    /// (microseconds).
+    /// Injects into every fsync of all threads of the process, such as `error=EIO` or
+    /// `delay_enter=20000` (microseconds).
     pub fn into_fsyncs(pid: u32, what: &str) -> Self {
         Self::into_calls(
             pid,
@@ -38,7 +38,7 @@ impl Injected {
         )
     }
 
-    /// By strace's own words.
+    /// Injects with strace's own arguments.
     pub fn into_calls(pid: u32, words: &[&str]) -> Self {
         let mut strace = Command::new("strace")
             .args(["-f", "-q", "-o", "/dev/null"])
@@ -55,7 +55,8 @@ impl Injected {
                 let _ = strace.kill();
                 let said = std::io::read_to_string(strace.stderr.take().unwrap()).unwrap();
                 panic!(
-                    "strace cannot attach to process {pid}; the drill needs ptrace to be allowed: {said}"
+                    "strace cannot attach to process {pid}; \
+                     the drill needs ptrace to be allowed: {said}"
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -66,7 +67,8 @@ impl Injected {
 
 impl Drop for Injected {
     fn drop(&mut self) {
-        // SIGTERM has it let go of the process; SIGKILL might leave a stopped one behind.
+        // With SIGTERM, strace detaches from the process. SIGKILL might leave a stopped process
+        // behind.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }

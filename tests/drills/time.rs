@@ -1,5 +1,5 @@
-//! The clock of the store jumps, an hour and a day, forwards and back. Nothing fires early by that
-//! clock, nothing stalls, nothing spins.
+//! The clock of the store jumps an hour and a day, forwards and back. No task is early by that
+//! clock, nothing stalls, and nothing spins.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn the_clock_of_an_embedded_store_jumps() {
     jump("embedded", &clock, &fleet, &receiver).await;
 }
 
-/// Redis' clock is the store's; the program's own stays right.
+/// Redis' clock is the store's. The program's own clock is right.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_of_redis_jumps() {
     let (folder, receiver) = (folder(), Receiver::start().await);
@@ -59,9 +59,9 @@ async fn jump(on: &str, clock: &FakeTime, fleet: &Fleet, receiver: &Receiver) {
     let delayd = fleet.member(0);
     let (mut slowest, mut busiest) = (Duration::ZERO, Duration::ZERO);
     for &ahead in &JUMPS[..if is_long() { JUMPS.len() } else { 4 }] {
-        let load = Load::start(&account, &fleet.doors(), Plan { adders: 4, ..Plan::default() });
+        let load = Load::start(&account, &fleet.endpoints(), Plan { adders: 4, ..Plan::default() });
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // By the store's clock every lease of this moment may have run out.
+        // By the store's clock every current lease may have expired.
         let lapse = account.fault(Cause::LeaseRanOut);
         account.clock_jumps(ahead * 1_000);
         clock.set(ahead);
@@ -75,7 +75,7 @@ async fn jump(on: &str, clock: &FakeTime, fleet: &Fleet, receiver: &Receiver) {
         let fired = fired(receiver, id).await;
         row.promise(
             fired,
-            format!("a task that was added after the jump to {ahead:+} s did not fire"),
+            format!("a task that was added after the jump to {ahead:+} s was not called"),
         );
         slowest = slowest.max(since.elapsed());
         drop(lapse);
@@ -86,10 +86,10 @@ async fn jump(on: &str, clock: &FakeTime, fleet: &Fleet, receiver: &Receiver) {
     }
     row.note("lateness counts the jumps");
     row.note(format!("a fresh task fired within {} ms of a jump", slowest.as_millis()));
-    row.promise_in_time(slowest < Duration::from_millis(2_500), "a fresh task waited");
+    row.promise_in_time(slowest < Duration::from_millis(2_500), "a fresh task waited too long");
     row.note(format!("CPU in {} idle s: {} ms", IDLE.as_secs(), busiest.as_millis()));
     row.promise(busiest < IDLE / 2, format!("it spins: {} ms of CPU time", busiest.as_millis()));
-    // What was added while the clock was ahead is due only now.
+    // A task that was added while the clock was ahead is due only now.
     account.clock_jumps(2 * DAY * 1_000);
     clock.set(2 * DAY);
     row.settle(

@@ -1,4 +1,4 @@
-//! The end of a drill: each task asked for by its id, each callback held against its add.
+//! The end of a drill: the state of each task, and each callback compared with its add.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,46 +10,46 @@ use crate::account::{Account, Added, Cause, Fault};
 use crate::program::Program;
 use crate::receiver::Seen;
 
-/// How long the last tasks may take to be delivered once the faults are over.
+/// How long the last tasks may take to be delivered after the faults.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The state that every task is to end in.
+/// The state in which every task must end.
 const DELIVERED: &str = "delivered";
-/// What is said of a task that the store does not know.
+/// The answer for a task that the store does not know.
 const UNKNOWN: &str = "answer 404";
 
-/// Questions at a time.
+/// How many requests run at a time.
 const ASKERS: usize = 16;
 
-/// What became of all tasks.
+/// The result of all tasks.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub accepted: usize,
     pub delivered: usize,
     pub lost: Vec<String>,
-    /// The numbers of the lost ones.
+    /// The numbers of the lost tasks.
     pub lost_numbers: Vec<u64>,
-    /// Delivered ones of which the store knows nothing any more.
+    /// How many delivered tasks the store no longer knows.
     pub forgotten: usize,
     pub early: Vec<String>,
     pub unexplained: Vec<String>,
     explained: BTreeMap<Cause, usize>,
-    /// From a crash to the next call of a task that was being called, per lease that ran out
-    /// meanwhile.
+    /// The time from a crash to the next call of a task that was being called, per lease that
+    /// expired meanwhile.
     pub redelivery_ms: Option<i64>,
-    /// Of each task's first callback, sorted.
+    /// The lateness of each task's first callback, sorted.
     lateness: Vec<i64>,
 }
 
 impl Verdict {
-    /// Waits until every confirmed task is delivered, and judges what came. Every answer of the
-    /// receivers in `seen` was a success, which is why a second callback is a duplicate.
+    /// Waits until every confirmed task is delivered, and judges the callbacks. Every answer of the
+    /// receivers in `seen` was a success, so a second callback is a duplicate.
     pub async fn of(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
         Self::reached(account, delayd, seen, |state| state == DELIVERED).await
     }
 
-    /// As [`Verdict::of`], on a primary that may know less than the one before it: nobody waits for
-    /// a task that it does not know. That one is lost unless it was called before.
+    /// Like [`Verdict::of`], on a primary that may know less than the one before it. A task that it
+    /// does not know is lost, unless it was called before.
     pub async fn after_failover(
         account: &Account,
         delayd: &Program,
@@ -68,8 +68,8 @@ impl Verdict {
         Self::judged(account, &states, seen(), is_final(UNKNOWN))
     }
 
-    /// As [`Verdict::of`], where tasks are too many to be asked for one by one: a task whose
-    /// callback was answered with success counts as delivered.
+    /// Like [`Verdict::of`], for too many tasks to ask for each: a task whose callback was answered
+    /// with success counts as delivered.
     pub async fn by_calls_alone(account: &Account, seen: impl Fn() -> Vec<Seen>) -> Self {
         let confirmed: Vec<u64> =
             account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
@@ -179,7 +179,7 @@ impl Verdict {
         };
         self.count(fault.cause);
         if fault.cause == Cause::Crash {
-            // A claim that died before its call went out has left nothing but its count.
+            // A claim whose process died before the call has left only its attempt.
             let leases = i64::from(second.attempt.saturating_sub(first.attempt).max(1));
             let took = (second.arrived_ms - fault.from_ms.max(first.arrived_ms)) / leases;
             self.redelivery_ms = self.redelivery_ms.max(Some(took));
@@ -213,18 +213,19 @@ impl Verdict {
     }
 }
 
-/// A percentile of sorted figures; 0 of none.
+/// A percentile of sorted figures; 0 if there are none.
 pub fn percentile(sorted: &[i64], percent: usize) -> i64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
 }
 
-/// The number that a task's content carries.
+/// The number in a task's content.
 fn number(body: &str) -> Option<u64> {
     serde_json::from_str::<Value>(body).ok()?["n"].as_u64()
 }
 
-/// Asks for each confirmed task until its state is final, or patience ends; by id.
+/// Asks for each confirmed task until its state is final or the time is over. Returns the states by
+/// id.
 async fn final_states(
     adds: &BTreeMap<u64, Added>,
     delayd: &Program,

@@ -1,5 +1,5 @@
-//! `delayd bench`: each scenario, played shortly on both stores, tells the figures that it
-//! promises, and leaves nothing behind. How large they are is nobody's business here.
+//! `delayd bench`: a short run of each scenario, on both stores, prints the promised figures and
+//! leaves nothing behind. The tests do not look at the size of the figures.
 
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::program::{command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, redis_server};
 
-/// A scenario in short, and some of the figures that it is read for.
+/// A short run of a scenario, and some of the figures that it must print.
 const SHORT: &[(&str, &[&str])] = &[
     ("add --for 200ms --connections 8", &["adds_per_s", "answer_p99_ms"]),
     ("add-batch --for 200ms --batch 20", &["adds_per_s", "server_cpus"]),
@@ -37,7 +37,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Plays a scenario; answers what it told.
+/// Runs a scenario and returns what it printed.
 async fn play(words: &str, store: &[&str]) -> Value {
     let mut bench = command(&[]);
     bench.arg("bench").args(words.split(' ')).arg("--json").args(store);
@@ -46,7 +46,7 @@ async fn play(words: &str, store: &[&str]) -> Value {
     serde_json::from_str(&output).unwrap_or_else(|_| panic!("{words}: {output}"))
 }
 
-async fn each_tells_its_figures(store: &[&str], name: &str) {
+async fn each_prints_its_figures(store: &[&str], name: &str) {
     for (words, expected) in SHORT {
         let told = play(words, store).await;
         assert_eq!((&told["store"], &told["verified"]), (&json!(name), &json!(true)), "{told}");
@@ -59,17 +59,17 @@ async fn each_tells_its_figures(store: &[&str], name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_scenario_tells_its_figures_of_the_embedded_store() {
-    each_tells_its_figures(&[], "embedded").await;
+async fn each_scenario_prints_its_figures_on_the_embedded_store() {
+    each_prints_its_figures(&[], "embedded").await;
     assert!(play("bare --for 200ms", &[]).await["figures"]["requests_per_s"].is_number());
     assert!(play("calls --for 200ms", &[]).await["figures"]["calls_per_s"].is_number());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_scenario_tells_its_figures_of_redis_and_leaves_no_key() {
+async fn each_scenario_prints_its_figures_on_redis_and_leaves_no_key() {
     let redis = redis_server::Server::start();
     let store = ["--store", "redis", "--redis", &redis.url()];
-    each_tells_its_figures(&store, "redis").await;
+    each_prints_its_figures(&store, "redis").await;
     let told = play("idle --topics 20 --instances 2 --for 200ms", &store).await;
     assert!(told["figures"]["redis_reads_per_s"].is_number(), "{told}");
     let told = play("raw-redis --for 100ms", &store).await;
@@ -77,9 +77,9 @@ async fn each_scenario_tells_its_figures_of_redis_and_leaves_no_key() {
     assert_eq!(redis.command(&["DBSIZE"]).trim(), "0");
 }
 
-/// On a service that runs, what the bench has made is what it removes.
+/// On a service that already runs, the bench removes what it has added, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_runs_is_left_as_it_was() {
+async fn the_bench_leaves_a_running_service_as_it_was() {
     let bind = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let kept = Kept::embedded();
     let delayd =
@@ -97,7 +97,7 @@ async fn a_service_that_runs_is_left_as_it_was() {
     );
 }
 
-/// What the service refuses is said in a line, and there is no figure.
+/// If the service refuses the load, the bench prints one line and no figures.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_load_is_a_failure_and_no_figure() {
     let receiver = Receiver::start().await;
@@ -119,9 +119,9 @@ async fn a_refused_load_is_a_failure_and_no_figure() {
     assert!(error.contains("400") && error.contains("nobody"), "{error}");
 }
 
-/// Here nobody calls: what is said is what is missing, and no figure.
+/// No call arrives in this test. The bench says what is missing and prints no figures.
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_that_never_arrive_are_told_instead_of_figures() {
+async fn missing_calls_are_reported_instead_of_figures() {
     let mut bench = command(&["worker.enabled=false".into()]);
     bench.args(["bench", "lateness", "--rate", "50", "--for", "200ms"]);
     let (code, output, error) = run(bench).await;
@@ -129,7 +129,7 @@ async fn tasks_that_never_arrive_are_told_instead_of_figures() {
     assert!(error.contains("of 10 tasks: 10 never arrived"), "{error}");
 }
 
-/// Ctrl-C ends it with one line, with its service, and without a trace in Redis.
+/// Ctrl-C ends the bench and its service, with one line and without leftover keys in Redis.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupt_ends_it_and_removes_what_it_made() {
     let redis = redis_server::Server::start();

@@ -1,4 +1,5 @@
-//! The main job: a task is called back at its due moment, once, and what the answer says is done.
+//! The main purpose: a task is called back at its due moment, once, and the answer decides what
+//! happens next.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,17 +17,20 @@ on_both_stores!(
     final_answers_and_spent_attempts_make_a_task_dead,
     retry_after_is_honoured,
     content_reaches_the_service_byte_for_byte,
-    a_service_that_is_not_listed_any_more_holds_its_tasks_back,
+    tasks_of_a_removed_service_wait,
     a_call_longer_than_the_lease_has_it_extended_first,
 );
 
 fn task(delay: &str) -> Value {
-    json!({"topic": "order.cancel", "delay": delay, "content": {"sn": "message.call", "url": "/cancel"}})
+    json!({
+        "topic": "order.cancel", "delay": delay,
+        "content": {"sn": "message.call", "url": "/cancel"},
+    })
 }
 
-/// The verifier of certificates told each refusal as an error, without task and service.
+/// The certificate verifier used to log each refusal as an error, without task and service.
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_is_told_once_with_its_task() {
+async fn an_untrusted_certificate_is_logged_once_with_its_task() {
     delayd::install_crypto();
     let certificate =
         include_bytes!("../../src/callback/client/localhost/cert.der").to_vec().into();
@@ -50,8 +54,8 @@ async fn a_certificate_that_is_not_trusted_is_told_once_with_its_task() {
     let kept = Kept::embedded();
     let delayd = kept.start(&[endpoint]).await;
     let id = delayd.add(task("0s")).await.id();
-    // Its issuer is not trusted; or, where the system trusts another of that name, the certificate
-    // is not.
+    // The message is the same whether the issuer is unknown, or the system trusts another issuer of
+    // that name.
     delayd.wait_for_log("TLS failed: the certificate").await;
     let log = delayd.log();
     assert!(log.contains(&id.to_string()) && !log.contains("rustls_platform_verifier"), "{log}");
@@ -71,7 +75,11 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
         assert!(answer.id() < 1 << 53);
     }
     let moment = (now_ms() + 700) as f64 / 1000.0;
-    let at = delayd.add(json!({"topic": "order.cancel", "timing_moment": moment, "content": {"sn": "message.call", "url": "/cancel"}})).await;
+    let order = json!({
+        "topic": "order.cancel", "timing_moment": moment,
+        "content": {"sn": "message.call", "url": "/cancel"},
+    });
+    let at = delayd.add(order).await;
     assert_eq!(at.body["due_ms"].as_i64().unwrap(), (moment * 1000.0).round() as i64);
 
     let seen = receiver.wait_for(6).await;
@@ -97,18 +105,23 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
 async fn ten_thousand_tasks_of_one_second_all_arrive_once(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    // Far enough away that all are stored before any is due; on a very slow machine the last ones
-    // are due as they come.
+    // Late enough that all are stored before any is due. On a very slow machine the last ones are
+    // due when they are added.
     let moment = now_ms() / 1000 + 8;
     let tasks: Vec<Value> = (0..10_000)
-        .map(|n| json!({"topic": "burst", "timing_moment": moment, "content": {"sn": "message.call", "url": "/b", "n": n}}))
+        .map(|n| {
+            json!({
+                "topic": "burst", "timing_moment": moment,
+                "content": {"sn": "message.call", "url": "/b", "n": n},
+            })
+        })
         .collect();
     let ids = delayd.add_all(&tasks).await;
     let seen = receiver.wait_for(10_000).await;
     assert!(seen.iter().all(|call| call.arrived_ms >= moment * 1000), "a task came early");
     delayd.wait_for_state("burst", *ids.last().unwrap(), "delivered").await;
     let arrived: Vec<u64> = receiver.seen().iter().map(|call| call.id).collect();
-    assert_eq!(arrived.len(), 10_000, "some came more than once");
+    assert_eq!(arrived.len(), 10_000, "some tasks came more than once");
     assert_eq!(arrived.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
@@ -126,7 +139,7 @@ async fn failures_are_retried_and_the_outcome_is_kept(kept: Kept) {
     let seen = receiver.wait_for(3).await;
     assert_eq!(seen.iter().map(|call| call.attempt).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(seen.iter().all(|call| call.id == id));
-    assert!(seen[1].arrived_ms - seen[0].arrived_ms >= 50, "the backoff was cut short");
+    assert!(seen[1].arrived_ms - seen[0].arrived_ms >= 50, "the retry came before its backoff");
     let done = delayd.wait_for_state("order.cancel", id, "delivered").await;
     assert_eq!(done["attempts"], 3);
 }
@@ -141,7 +154,9 @@ async fn final_answers_and_spent_attempts_make_a_task_dead(kept: Kept) {
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let dead = async |url: &str, max_attempts: u32, calls: usize, outcome: &str| {
         let id = delayd
-            .add(json!({"topic": "t", "delay": 0, "max_attempts": max_attempts, "backoff": {"kind": "fixed", "every": "1ms"},
+            .add(json!({
+                "topic": "t", "delay": 0, "max_attempts": max_attempts,
+                "backoff": {"kind": "fixed", "every": "1ms"},
                 "content": {"sn": "message.call", "url": url}}))
             .await
             .id();
@@ -171,7 +186,10 @@ async fn retry_after_is_honoured(kept: Kept) {
 async fn content_reaches_the_service_byte_for_byte(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    let odd = "{ \"url\":\"/x?a=1&b=%20\" ,\"sn\" : \"message.call\",\t\"n\":1.50, \"名\":\"订单\\u00e9\" }";
+    let odd = concat!(
+        "{ \"url\":\"/x?a=1&b=%20\" ,\"sn\" : \"message.call\",",
+        "\t\"n\":1.50, \"名\":\"订单\\u00e9\" }"
+    );
     delayd
         .post("/delay/task/add", format!("{{\"topic\":\"t\",\"delay\":0,\"content\":{odd}}}"))
         .await
@@ -182,8 +200,8 @@ async fn content_reaches_the_service_byte_for_byte(kept: Kept) {
     }
 }
 
-/// The lease is a second, the call takes three: without the extension the task would be claimed and
-/// called again meanwhile.
+/// The lease is one second and the call takes three. Without the extension the task would be
+/// claimed and called again.
 async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
     let settings = [service("message.call", &receiver), "worker.lease=\"1100ms\"".into()];
@@ -206,7 +224,7 @@ async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
     drop(other);
 }
 
-async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) {
+async fn tasks_of_a_removed_service_wait(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd =
         kept.start(&[service("message.call", &receiver), service("other.server", &receiver)]).await;
@@ -214,7 +232,10 @@ async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) 
     delayd.kill();
     let without = kept.start(&[service("other.server", &receiver)]).await;
     without
-        .add(json!({"topic": "order.cancel", "delay": "3s", "content": {"sn": "other.server", "url": "/next"}}))
+        .add(json!({
+            "topic": "order.cancel", "delay": "3s",
+            "content": {"sn": "other.server", "url": "/next"},
+        }))
         .await;
     receiver.wait_for(1).await;
     let held = without.task("order.cancel", id).await;
@@ -226,15 +247,15 @@ async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) 
     assert_eq!(receiver.seen().len(), 2);
 }
 
-/// Nothing must rest on the safety look: with looks an hour apart, tasks still fire on their
-/// moment.
+/// Tasks must be on time without the poll: with polls an hour apart they are still called at their
+/// due moment.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
+async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
     use std::sync::Arc;
 
     use delayd::callback::{self, Client, ServiceParams, Services};
-    use delayd::clock::Clock;
     use delayd::limits::{DestinationLimits, LimitParams};
+    use delayd::model::clock::Clock;
     use delayd::outcome::Policy;
     use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};
@@ -285,9 +306,10 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             limits: DestinationLimits::new(LimitParams {
                 concurrency: 64,
                 concurrency_per_service: 64,
-                breaker: delayd::breaker::Params::default(),
+                breaker: delayd::model::breaker::Params::default(),
                 retry_after_max: delayd::callback::LONGEST_RETRY_AFTER,
             }),
+            metrics: delayd::metrics::Metrics::new([]),
             clock: Clock::system(),
         };
         let worker = Worker::start(
@@ -297,7 +319,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
                 lease: Duration::from_secs(30),
                 idle_stop: Duration::from_secs(60),
                 claim_batch: 512,
-                policy: Policy { max_attempts: 3, backoff: delayd::retry::Backoff::default() },
+                policy: Policy { max_attempts: 3, backoff: delayd_wire::Backoff::default() },
                 timeout: Duration::from_secs(15),
                 noted: worker::Noted::Failures,
                 look_every: Duration::from_secs(3600),
@@ -313,17 +335,18 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             idempotency: None,
             quota: None,
         };
-        // The long one first: each of the others is an earlier moment than the one slept towards.
+        // The latest one first: each of the others is earlier than the one that the lane sleeps
+        // towards.
         for millis in [2_500, 1_500, 700, 0] {
             store.add(vec![task(millis)]).await.pop().unwrap().unwrap();
         }
         let seen = receiver.wait_for(4).await;
         assert!(seen.iter().all(|call| call.lateness_ms() >= 0));
-        // A retry wakes its lane by itself, too.
+        // A retry wakes its lane as well.
         let mut again = task(0);
         again.content = r#"{"sn":"message.call","url":"/again"}"#.into();
         again.options.backoff =
-            Some(delayd::retry::Backoff::Fixed { every: "300ms".parse().unwrap() });
+            Some(delayd_wire::Backoff::Fixed { every: "300ms".parse().unwrap() });
         store.add(vec![again]).await.pop().unwrap().unwrap();
         let seen = receiver.wait_for(6).await;
         assert_eq!((seen[4].attempt, seen[5].attempt), (1, 2));

@@ -1,8 +1,7 @@
-//! A clock that jumps by an hour or a day: neither early by the store's clock, nor stalled, nor
-//! spinning.
+//! A clock jumps by an hour or a day. No task may be early by the store's clock, no lane may stall,
+//! and nothing may spin.
 //!
-//! delayd, or its Redis, runs under libfaketime, which gives it another wall clock than the
-//! machine's, and the machine's monotonic one.
+//! libfaketime gives delayd or Redis another wall clock. The monotonic clock is the machine's.
 
 use std::time::Duration;
 
@@ -21,18 +20,18 @@ fn task(delay: &str) -> Value {
     json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}})
 }
 
-/// delayd under a clock of its own.
+/// delayd with its own wall clock.
 async fn with_clock(store: &StoreAt, clock: &FakeTime, receiver: &Receiver) -> Program {
     let mut serve = program::serve(store, &[service("message.call", receiver)]);
     serve.envs(clock.variables());
     Program::launch(serve).await
 }
 
-/// How late a call came by a clock that was so many seconds ahead of the machine's. None may be
+/// How late a call came by a clock that is `ahead` seconds ahead of the machine's. Fails if it was
 /// early.
 fn lateness_ms(call: &Seen, ahead: i64) -> i64 {
     let late = call.lateness_ms() + ahead * 1_000;
-    assert!(late >= 0, "{} ms early by the store's clock", -late);
+    assert!(late >= 0, "the call was {} ms early by the store's clock", -late);
     late
 }
 
@@ -48,7 +47,7 @@ async fn call_of(receiver: &Receiver, id: u64) -> Seen {
     }
 }
 
-/// Nothing may come twice, whatever the clocks do.
+/// No task may be called twice, whatever the clocks do.
 fn assert_each_came_once(receiver: &Receiver) {
     let mut ids: Vec<u64> = receiver.seen().iter().map(|call| call.id).collect();
     let count = ids.len();
@@ -57,23 +56,23 @@ fn assert_each_came_once(receiver: &Receiver) {
     assert_eq!(ids.len(), count, "a task came twice");
 }
 
-/// The processor time that a process has had, in hundredths of a second.
+/// The processor time that a process has used, in hundredths of a second.
 fn processor_time(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Fails if the process spins while nothing is due. Under libfaketime each look at the clock reads
-/// a file.
+/// Fails if the process spins while nothing is due. Under libfaketime each reading of the clock
+/// reads a file.
 async fn assert_idle(pid: u32, after: &str) {
     let before = processor_time(pid);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let spent = processor_time(pid) - before;
-    assert!(spent < 60, "{after}: {spent} of 200 hundredths of a second");
+    assert!(spent < 60, "{after}: it used {spent} of 200 hundredths of a second");
 }
 
-/// More than a look's worth, with room for a slow machine, and far less than any of the jumps.
+/// More than one poll interval plus room for a slow machine, and far less than any of the jumps.
 const SOON_MS: i64 = 20_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,9 +83,9 @@ async fn the_machines_clock_jumps_under_the_embedded_store() {
     let delayd = with_clock(&program::embedded(folder.path()), &clock, &receiver).await;
     let (mut last_id, mut ahead) = (0, 0);
     for jump in [HOUR, -HOUR, DAY, -DAY] {
-        // Due once the clock has jumped forward, and held back by its jump back.
+        // Due after the jump forward, and delayed by the jump back.
         let far = delayd.add(task(&format!("{}s", jump.abs() - 60))).await.id();
-        assert!(far > last_id, "ids must grow, whatever the clock does");
+        assert!(far > last_id, "ids must grow when the clock jumps");
         ahead += jump;
         clock.set(ahead);
         assert_idle(delayd.pid(), &format!("after a jump of {jump} s")).await;
@@ -96,24 +95,24 @@ async fn the_machines_clock_jumps_under_the_embedded_store() {
             assert_eq!(delayd.task("t", far).await["state"], "scheduled");
         }
         last_id = delayd.add(task("1s")).await.id();
-        assert!(last_id > far, "ids must grow, whatever the clock does");
+        assert!(last_id > far, "ids must grow when the clock jumps");
         let late = lateness_ms(&call_of(&receiver, last_id).await, ahead);
         assert!(late < SOON_MS, "after a jump of {jump} s a task came {late} ms late");
     }
-    // A start by a clock that was set back.
+    // A start with a clock that was set back.
     delayd.wait_for_state("t", last_id, "delivered").await;
     delayd.kill();
     ahead -= HOUR;
     clock.set(ahead);
     let delayd = with_clock(&program::embedded(folder.path()), &clock, &receiver).await;
     let id = delayd.add(task("0s")).await.id();
-    assert!(id > last_id, "ids must grow, whatever the clock does");
+    assert!(id > last_id, "ids must grow when the clock jumps");
     lateness_ms(&call_of(&receiver, id).await, ahead);
     assert_each_came_once(&receiver);
 }
 
-/// A call is under way while the clock jumps past its lease, or so far back that its lease counts
-/// as run out. The task is not called a second time, and the call's success counts.
+/// A call is running when the clock jumps. Its lease then counts as expired, in both directions.
+/// The task must not be called a second time, and the call's success counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_call_outlives_a_jump_of_the_machines_clock() {
     for jump in [DAY, -DAY, -HOUR] {
@@ -131,7 +130,7 @@ async fn a_running_call_outlives_a_jump_of_the_machines_clock() {
     }
 }
 
-/// The instance's clock is not the store's: whatever it does, tasks come by the clock of Redis.
+/// The instance's clock is not the store's. Tasks must come by the clock of Redis.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instances_clock_jumps_beside_redis() {
     let receiver = Receiver::start().await;
@@ -140,7 +139,7 @@ async fn an_instances_clock_jumps_beside_redis() {
     let kept = Kept::redis();
     let delayd = with_clock(&kept.store, &clock, &receiver).await;
     for ahead in [HOUR, 0, -HOUR, DAY, -DAY] {
-        // The lane sleeps towards this one when the clock jumps.
+        // The lane sleeps towards this task when the clock jumps.
         let id = delayd.add(task("2s")).await.id();
         clock.set(ahead);
         let late = lateness_ms(&call_of(&receiver, id).await, 0);
@@ -149,7 +148,7 @@ async fn an_instances_clock_jumps_beside_redis() {
     }
 }
 
-/// Redis' clock jumps, as it does when a failover leads to a node with another one.
+/// The clock of Redis jumps, as after a failover to a node with another clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_of_redis_jumps() {
     let receiver = Receiver::start().await;
@@ -163,9 +162,9 @@ async fn the_clock_of_redis_jumps() {
     .await;
     let (mut last_id, mut ahead) = (0, 0);
     for jump in [HOUR, -HOUR, DAY, -DAY] {
-        // The lane sleeps towards this one by the clock that was.
+        // The lane sleeps towards this task by the clock before the jump.
         let far = delayd.add(task(&format!("{}s", jump.abs() + 3))).await.id();
-        assert!(far > last_id, "ids must grow, whatever the clock does");
+        assert!(far > last_id, "ids must grow when the clock jumps");
         ahead += jump;
         clock.set(ahead);
         if jump > 0 {
@@ -173,7 +172,7 @@ async fn the_clock_of_redis_jumps() {
             assert!(late < SOON_MS, "after a jump of {jump} s, {late} ms late");
         }
         last_id = delayd.add(task("1s")).await.id();
-        assert!(last_id > far, "ids must grow, whatever the clock does");
+        assert!(last_id > far, "ids must grow when the clock jumps");
         let late = lateness_ms(&call_of(&receiver, last_id).await, ahead);
         assert!(late < SOON_MS, "after a jump of {jump} s, {late} ms late");
         if jump < 0 {

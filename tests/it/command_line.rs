@@ -1,4 +1,4 @@
-//! The client commands against the real service, and what the service writes to its log.
+//! The client commands against the real service, and the log of the service.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::{Kept, Program, on_both_stores, redis_server};
 
 on_both_stores!(the_client_commands_do_what_the_calls_do);
 
-/// Runs a client command against the service; answers its exit code and what it printed on both
-/// channels.
+/// Runs a client command against the service. Returns its exit code, and its standard output
+/// followed by its standard error.
 async fn client(delayd: &Program, words: &[&str]) -> (i32, String) {
     let mut client = command(&[]);
     client.args(words).arg("--server").arg(delayd.url(""));
@@ -46,7 +46,8 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     let (code, usage) = client(&delayd, &["add", "t"]).await;
     assert_eq!(code, 2, "{usage}");
 
-    // What is pulled without a lease is gone: its content was cut off after 200 characters.
+    // A pull without a lease consumes the task, so its content must be printed whole. It used to be
+    // cut off after 200 characters.
     let long = "x".repeat(5_000);
     let content = json!({"long": long}).to_string();
     assert_eq!(client(&delayd, &["add", "long", "--in", "0s", &content]).await.0, 0);
@@ -57,7 +58,7 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     assert!(code == 0 && shown.contains(&long), "{shown}");
 }
 
-/// A service was started by accident, with the defaults, in whatever folder that was.
+/// `delayd` alone used to start a service with the defaults, in the current folder.
 #[tokio::test]
 async fn without_a_command_there_is_help_and_no_service() {
     let folder = crate::program::folder();
@@ -71,9 +72,10 @@ async fn without_a_command_there_is_help_and_no_service() {
     assert!(contents(folder.path()).is_empty());
 }
 
-/// One underscore instead of two, and the service listened where it always does.
+/// A variable with one underscore instead of two used to be ignored: the service listened at its
+/// default address.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variable_that_nothing_reads_ends_every_command_and_those_of_kubernetes_do_not() {
+async fn unknown_variables_end_every_command_except_those_of_kubernetes() {
     let kept = Kept::embedded();
     for words in [&["serve"][..], &["check", "--offline"], &["get", "t", "1"], &["token"]] {
         let mut wrong = command(&[]);
@@ -97,22 +99,28 @@ async fn a_variable_that_nothing_reads_ends_every_command_and_those_of_kubernete
     assert_eq!(Program::launch(serve).await.get("/healthz").await.status, 200);
 }
 
-/// A call that went over a hundred thousand and meant none of them used to end the command.
+/// The command used to end when one call had gone over a hundred thousand tasks without a match.
 #[tokio::test]
-async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
+async fn a_replay_follows_the_cursor_to_the_end() {
     let service = Receiver::answering(|seen| {
         Answer::With(
             200,
             vec![],
             match seen.path.as_str() {
                 "/delay/topic/get" => {
-                    r#"{"dm_error":0,"error_msg":"","topic":"orders","shards":1,"policy":{},"paused":false,
-                        "counts":{"scheduled":0,"leased":0,"delivered":0,"dead":100001,"cancelled":0,"expired":0}}"#
+                    concat!(
+                        r#"{"dm_error":0,"error_msg":"","topic":"orders","shards":1,"policy":{},"#,
+                        r#""paused":false,"counts":{"scheduled":0,"leased":0,"delivered":0,"#,
+                        r#""dead":100001,"cancelled":0,"expired":0}}"#
+                    )
                 }
                 _ if seen.body.contains("cursor") => {
                     r#"{"dm_error":0,"error_msg":"","count":1,"seen":1,"more":false,"cursor":null}"#
                 }
-                _ => r#"{"dm_error":0,"error_msg":"","count":0,"seen":100000,"more":true,"cursor":"0.5.6.7"}"#,
+                _ => concat!(
+                    r#"{"dm_error":0,"error_msg":"","count":0,"seen":100000,"#,
+                    r#""more":true,"cursor":"0.5.6.7"}"#
+                ),
             },
         )
     })
@@ -140,7 +148,7 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_and_not_a_hang() {
+async fn an_unreachable_service_is_an_error_and_not_a_hang() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"], &["stats"], &["export"]]
     {
@@ -189,7 +197,7 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     );
 }
 
-/// The start said "disk I/O error", and left a lock file.
+/// The start used to say "disk I/O error" and to leave a lock file.
 #[tokio::test]
 async fn a_folder_in_the_place_of_the_store_is_refused() {
     let folder = crate::program::folder();
@@ -208,7 +216,7 @@ async fn a_folder_in_the_place_of_the_store_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// All that is in a folder: names, and the bytes and owners of files.
+/// Everything in a folder: paths, and the bytes and owners of files.
 fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>, u32)> {
     let mut contents = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -227,8 +235,8 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>, u32)> {
     contents
 }
 
-/// It made a database and a ballast of 16 MiB, and where root ran it, the service could not open
-/// them. Beside a running service it failed.
+/// `check` used to create a database and a ballast of 16 MiB. After a check by root, the service
+/// could not open them. Beside a running service the check failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
     let folder = crate::program::folder();
@@ -246,7 +254,7 @@ async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
     }
     let delayd = Program::start(&store, &[]).await;
     let id = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
-    // The service itself may write meanwhile, so only the names are compared.
+    // The service may write meanwhile, so only the names are compared.
     let names = || contents(folder.path()).into_iter().map(|(path, ..)| path).collect::<Vec<_>>();
     let before = names();
     let (code, said) = check(&[]).await;
@@ -259,8 +267,8 @@ async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
     assert_eq!(contents(folder.path()), before);
 }
 
-/// What another user could not write is no matter of creating a file to find out. (Root may write
-/// everywhere, so it becomes nobody.)
+/// `check` must find out without creating a file. (Root may write everywhere, so the check runs as
+/// nobody.)
 #[tokio::test]
 async fn check_names_what_its_user_cannot_write() {
     use std::os::unix::fs::PermissionsExt;
@@ -271,7 +279,7 @@ async fn check_names_what_its_user_cannot_write() {
         std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap()
     };
     set_mode(folder.path(), 0o555);
-    // The build may lie in a folder that only root can enter.
+    // The build may be in a folder that only root can enter.
     let copies = crate::program::folder();
     set_mode(copies.path(), 0o755);
     let copy = copies.path().join("delayd");
@@ -293,7 +301,7 @@ async fn check_names_what_its_user_cannot_write() {
     set_mode(folder.path(), 0o755);
 }
 
-/// A start warned of it, and a check did not.
+/// A start warned of it and a check did not.
 #[tokio::test(flavor = "multi_thread")]
 async fn check_warns_of_what_a_start_warns_of() {
     let redis = redis_server::Server::start();
@@ -323,8 +331,8 @@ async fn check_warns_of_what_a_start_warns_of() {
     assert!(code == 78 && error.contains("http.auth.anonymous"), "{said}{error}");
 }
 
-/// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written
-/// to the log, however much it tells.
+/// The data of callers is private: no content, header value or receipt is written to the log, at
+/// any log level.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let kept = Kept::embedded();
@@ -338,7 +346,9 @@ async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
         .await;
     let content = json!({"sn": "message.call", "url": "/path-payload", "data": "content-payload"});
     let headers = json!({"authorization": "Bearer header-payload"});
-    let task = json!({"topic": "t", "delay": 0, "max_attempts": 1, "headers": headers, "content": content});
+    let task = json!({
+        "topic": "t", "delay": 0, "max_attempts": 1, "headers": headers, "content": content,
+    });
     let id = delayd.add(task).await.id();
     delayd.wait_for_state("t", id, "dead").await;
     delayd.task("t", id).await;

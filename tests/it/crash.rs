@@ -1,4 +1,4 @@
-//! kill -9, and a holder that sleeps past its lease.
+//! kill -9, and a process that sleeps past its lease.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,11 @@ on_both_stores!(
 
 fn tasks(count: usize) -> Vec<Value> {
     (0..count)
-        .map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n}}))
+        .map(|n| {
+            json!({
+                "topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n},
+            })
+        })
         .collect()
 }
 
@@ -31,7 +35,7 @@ async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
     ];
     let delayd = kept.start(&settings).await;
     let ids: HashSet<u64> = delayd.add_all(&tasks(300)).await.into_iter().collect();
-    // Calls are under way, answered by nobody; most tasks still wait.
+    // Calls are running without an answer. Most tasks still wait.
     let first = receiver.wait_for(5).await;
     delayd.kill();
     receiver.open_gate();
@@ -41,15 +45,15 @@ async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
         delayd.wait_for_state("t", id, "delivered").await;
     }
     let seen = receiver.seen();
-    assert_eq!(seen.iter().map(|call| call.id).collect::<HashSet<_>>(), ids, "something was lost");
+    assert_eq!(seen.iter().map(|call| call.id).collect::<HashSet<_>>(), ids, "a task was lost");
     let again = seen.iter().find(|call| call.id == first[0].id && call.attempt > 1);
     assert!(again.is_some(), "the killed attempt was not counted, or not repeated");
     assert_eq!(delayd.task("t", first[0].id).await["attempts"], again.unwrap().attempt);
 }
 
-/// The holder is stopped in the middle of a call and sleeps past its lease. On Redis another
-/// instance takes the task; with the embedded store there is none, and the task is not called a
-/// second time before the woken one's call has ended.
+/// A process is stopped in the middle of a call and sleeps past its lease. On Redis another
+/// instance takes the task. With the embedded store, the task is not called again before the first
+/// call has ended.
 async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
     let receiver = Receiver::answering(|call| {
         if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }
@@ -58,8 +62,8 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
     let settings = [
         service("message.call", &receiver),
         "worker.lease=\"2s\"".into(),
-        // The first attempt waits at the gate for as long as the test likes: leases are extended
-        // for it up front.
+        // The first attempt waits at the gate for as long as the test needs. Its lease covers that
+        // from the start.
         "callback.timeout=\"900ms\"".into(),
         "callback.retry.backoff={kind=\"fixed\", every=\"10m\"}".into(),
     ];
@@ -72,7 +76,7 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         let taken = other.wait_for_state("t", id, "delivered").await;
         assert_eq!(taken["attempts"], 2);
         holder.signal("CONT");
-        // The holder's call times out now; its failure must not move the task.
+        // The first call times out now. Its failure must not change the task.
         let finished = taken["finished_ms"].clone();
         holder.wait_for_log("changed nothing").await;
         let still = other.task("t", id).await;
@@ -82,17 +86,17 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         );
         assert_eq!(receiver.seen().len(), 2);
     } else {
-        // Past the lease by the wall clock. There is nothing to wait for but time itself.
+        // Past the lease by the wall clock. Only time itself can be waited for.
         tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
         holder.signal("CONT");
-        // Its call times out as it wakes. If that is settled before the next claim, the task waits
-        // for its backoff; if after, the settle is a late one, and the lease that the claim has
-        // given out is used. Never are there two calls at a time.
+        // The call times out when the process wakes up. If it is settled before the next claim, the
+        // task waits for its backoff. If it is settled after the claim, the settle is late and the
+        // new lease counts. There are never two calls at a time.
         holder.wait_for_log("timed out after").await;
         let (calls, log) = (receiver.seen(), holder.log());
         assert!(
             calls.len() == 1 || log.contains("A late settle"),
-            "a task still in flight was fired again: {log}"
+            "a task was called again while its call was running: {log}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Services that fail, that are held by hand, and that have a rate.
+//! Services that fail, services that the operator holds, and services with a rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, redis_server};
 
 on_both_stores!(
-    a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return,
-    one_service_with_an_open_breaker_holds_up_no_other,
+    a_failing_service_is_not_called_until_probes_succeed,
+    an_open_breaker_delays_no_other_service,
     a_held_service_is_not_called_until_it_is_released,
     a_rate_spreads_the_calls_of_a_service,
-    a_release_lifts_what_a_retry_after_holds,
+    a_release_ends_a_retry_after_hold,
     hosts_that_callers_name_leave_nothing_in_the_store,
 );
 
-/// Breakers that open and close within a test.
+/// Circuit breakers that open and close within a test.
 fn quick_breaker() -> [String; 3] {
     [
         "callback.breaker.open=\"300ms\"",
@@ -59,7 +59,7 @@ async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
     }
 }
 
-async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(kept: Kept) {
+async fn a_failing_service_is_not_called_until_probes_succeed(kept: Kept) {
     let is_well = Arc::new(AtomicBool::new(false));
     let answers = is_well.clone();
     let receiver = Receiver::answering(move |_| {
@@ -76,7 +76,7 @@ async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(ke
     let open = wait_for_breaker(&delayd, "message.call", "open").await;
     assert_eq!(open["last_error"], "500 Internal Server Error", "{open}");
     assert!(open["last_error_ms"].as_i64().unwrap() > 0 && open["configured"] == true, "{open}");
-    // What was under way ends; then nobody is called, and what waits has spent no attempt.
+    // Running calls end. Then nothing is called, and the waiting tasks have spent no attempt.
     let calls = receiver.seen().len();
     assert!(calls <= 16 + 16, "{calls} calls before the breaker opened");
     let waiting = listed(&delayd, "message.call").await["waiting"].as_u64().unwrap();
@@ -86,12 +86,12 @@ async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(ke
     let closed = wait_for_breaker(&delayd, "message.call", "closed").await;
     assert_eq!(closed["waiting"], 0, "{closed}");
     let attempts = receiver.seen().iter().filter(|call| call.attempt > 1).count();
-    assert!(attempts <= 40, "{attempts} tasks spent an attempt on a service that was left alone");
+    assert!(attempts <= 40, "{attempts} tasks spent an attempt although the breaker was open");
     let log = delayd.log();
     assert!(log.contains("keeps failing") && log.contains("is healthy again"), "{log}");
 }
 
-async fn one_service_with_an_open_breaker_holds_up_no_other(kept: Kept) {
+async fn an_open_breaker_delays_no_other_service(kept: Kept) {
     let well = Receiver::start().await;
     let mut settings =
         vec![service("well", &well), "services.gone.endpoints=[\"http://127.0.0.1:1\"]".into()];
@@ -117,7 +117,7 @@ async fn a_held_service_is_not_called_until_it_is_released(kept: Kept) {
     let one = listed(&delayd, "held").await;
     assert_eq!((&one["held"], &one["waiting"]), (&json!(true), &json!(20)), "{one}");
     drop(delayd);
-    // It outlives the process.
+    // The hold outlasts the process.
     let delayd = kept.start(&settings).await;
     delayd.add_all(&tasks("free", 20)).await;
     free.wait_for(40).await;
@@ -184,7 +184,7 @@ fn busy(_: &crate::receiver::Seen) -> Answer {
     Answer::With(503, vec![("retry-after", "86400")], "")
 }
 
-/// Waits until the service is held by a `Retry-After` in this instance, or is not.
+/// Waits until a `Retry-After` holds the service in this instance, or no longer holds it.
 async fn wait_for_retry_after(delayd: &Program, sn: &str, is_held: bool) -> Value {
     let is_so = async || {
         Some(listed(delayd, sn).await).filter(|one| one["retry_after_ms"].is_u64() == is_held)
@@ -198,7 +198,7 @@ async fn wait_for_retry_after(delayd: &Program, sn: &str, is_held: bool) -> Valu
     }
 }
 
-async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {
+async fn a_release_ends_a_retry_after_hold(kept: Kept) {
     let receiver = Receiver::answering(busy).await;
     let settings =
         [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
@@ -213,13 +213,13 @@ async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {
     let calls = receiver.seen().len();
     let answer = delayd.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
     assert_eq!(answer.body["held"], false);
-    // The one that was answered with Retry-After keeps its own wait; the others do not.
+    // The task that was answered with Retry-After keeps its own wait. The others do not.
     assert_eq!(receiver.wait_for(calls + 4).await.len(), 5);
     assert!(listed(&delayd, "message.call").await["retry_after_ms"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_lifts_what_a_retry_after_holds_on_every_instance() {
+async fn a_release_ends_a_retry_after_hold_on_every_instance() {
     let kept = Kept::redis();
     let receiver = Receiver::answering(busy).await;
     let settings =
@@ -237,7 +237,7 @@ async fn a_release_lifts_what_a_retry_after_holds_on_every_instance() {
     }
 }
 
-/// The destinations that the store knows of topic `t`.
+/// The number of destinations of topic `t` that the store holds.
 fn destinations_kept(kept: &Kept) -> usize {
     match &kept.store {
         StoreAt::Embedded(folder) => {
@@ -251,11 +251,11 @@ fn destinations_kept(kept: &Kept) -> usize {
             let names = redis_server::shared().command(&["HKEYS", &offsets]);
             names.lines().filter(|name| !name.is_empty() && *name != "#shards").count()
         }
-        StoreAt::Set(_) => panic!("it is on no store of its own"),
+        StoreAt::Set(_) => panic!("this test runs on a store of its own"),
     }
 }
 
-/// Each host left a row, or a field, for ever.
+/// Each host used to leave a row or a field behind for ever.
 async fn hosts_that_callers_name_leave_nothing_in_the_store(kept: Kept) {
     let receiver = Receiver::answering_at([0, 0, 0, 0].into(), |_| Answer::Status(200)).await;
     let settings =
@@ -273,7 +273,7 @@ async fn hosts_that_callers_name_leave_nothing_in_the_store(kept: Kept) {
     }
     delayd.post("/delay/topic/purge", r#"{"topic":"t","confirm":"t"}"#).await.ok();
     assert_eq!(destinations_kept(&kept), 0);
-    // They can be called again.
+    // The same hosts can be called again.
     delayd.add_all(&(0..5).map(task).collect::<Vec<_>>()).await;
     receiver.wait_for(2_005).await;
 }

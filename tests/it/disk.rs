@@ -1,7 +1,7 @@
-//! The embedded store's disk fails under the real program: strace makes the system's calls answer
-//! errors, those on the store's own files only.
+//! The embedded store's disk fails under the real program. strace makes system calls on the store's
+//! own files return errors.
 //!
-//! `when=N+` lets the first calls pass, so that something is answered before the disk fails.
+//! `when=N+` lets the first calls pass, so that some calls are answered before the disk fails.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use crate::poll;
 use crate::program::{self, Answer, Program, StoreAt, command, run, service};
 use crate::receiver::{self, Receiver};
 
-/// How long the fsync takes that hangs.
+/// How long a hanging fsync takes.
 const HANG: Duration = Duration::from_secs(6);
 
-/// strace around the program, which writes down these calls on that file.
+/// strace around the program. It records these calls on that file.
 fn strace(calls: &str, file: &Path, log: &Path) -> Command {
     assert!(
         Command::new("strace").arg("-V").output().is_ok_and(|said| said.status.success()),
         "these tests need strace: apt-get install -y strace (scripts/test does so)"
     );
     let mut strace = Command::new("strace");
-    // What the program writes to stderr is its own.
+    // The standard error of the program stays its own.
     strace.args(["-f", "-qq", "-e", &format!("trace={calls}"), "-o"]).arg(log).arg("-P").arg(file);
     strace
 }
 
-/// strace around the program. `inject` is as strace takes it; `file` is the one whose calls fail.
+/// strace around the program. `inject` is strace's own syntax. Calls on `file` fail.
 fn failing(inject: &str, file: &Path) -> Command {
     let mut strace = strace(inject.split(':').next().unwrap(), file, Path::new("/dev/null"));
     strace.args(["-e", &format!("inject={inject}")]);
@@ -42,7 +42,7 @@ fn file(kept: &Kept, suffix: &str) -> PathBuf {
     folder.join(format!("delayd.db{suffix}"))
 }
 
-/// A task that waits, and one that is called at once.
+/// A task that waits, and a task that is called at once.
 fn waiting() -> Value {
     json!({"topic": "t", "delay": "1h", "content": {}})
 }
@@ -51,14 +51,14 @@ fn due() -> Value {
     json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})
 }
 
-/// Adds until one is refused, and answers the ids that were accepted. No answer may take long, and
-/// the refused one gets 503, unless the port is closed already.
+/// Adds until an add is refused. Returns the accepted ids. Each answer must be quick. The refused
+/// add gets 503, unless the port is closed already.
 async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
     let mut accepted = Vec::new();
     for _ in 0..10_000 {
         let started = Instant::now();
         let answer = delayd.try_post("/delay/task/add", task.to_string()).await;
-        assert!(started.elapsed() < Duration::from_secs(5), "a hang where an error was due");
+        assert!(started.elapsed() < Duration::from_secs(5), "the add hung instead of failing");
         match answer {
             Some(answer) if answer.status == 200 => accepted.push(answer.id()),
             Some(answer) => {
@@ -75,8 +75,8 @@ async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
     panic!("the disk never failed:\n{}", delayd.log());
 }
 
-/// The disk fails at some moment: callers get 503 and no more, the program ends with 1, and a start
-/// finds what was answered.
+/// The disk fails at some moment. Callers get 503, the program ends with code 1, and the next start
+/// finds every confirmed task.
 async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value) {
     let mut delayd =
         Program::start_under(failing(inject, &file(kept, suffix)), &kept.store, &[]).await;
@@ -105,8 +105,8 @@ async fn a_write_to_the_log_that_fails_ends_the_program_and_loses_nothing() {
     stops_and_recovers(&Kept::embedded(), "pwrite64:error=EIO:when=60+", "-wal", waiting()).await;
 }
 
-/// Another thread copies the log into the file. What was answered is in the log, and must not be
-/// thrown away with it.
+/// Another thread copies the log into the database file. Confirmed tasks are in the log and must
+/// not be lost with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_fails_ends_the_program_and_loses_nothing() {
     let kept = Kept::embedded();
@@ -115,7 +115,7 @@ async fn a_checkpoint_that_fails_ends_the_program_and_loses_nothing() {
     stops_and_recovers(&kept, "fsync,fdatasync:error=EIO:when=1+", "", large).await;
 }
 
-/// Starts and stops once, so that the file is there: a new one is synced by its set-up.
+/// Starts and stops once, so that the file exists: the set-up of a new one syncs it.
 async fn set_up(kept: &Kept) {
     let mut delayd = kept.start(&[]).await;
     delayd.add(waiting()).await;
@@ -123,8 +123,8 @@ async fn set_up(kept: &Kept) {
     assert_eq!(delayd.ended().await.code(), Some(0));
 }
 
-/// The fsync that fails is a claim's or a settle's as well as an add's: whatever was accepted is
-/// called, by the next process if need be.
+/// The failing fsync may belong to a claim, a settle or an add. Every accepted task is called, if
+/// necessary by the next process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     let receiver = Receiver::start().await;
@@ -144,10 +144,10 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     }
 }
 
-/// A power cut may undo a worker's lease, for it ends the worker as well. A consumer's has to
-/// outlast it, as an add and a settle have to.
+/// A power cut may undo a worker's lease, since it ends the worker as well. A consumer's lease has
+/// to be synced, as an add and a settle have to.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_answered_was_synced_but_for_a_workers_claim() {
+async fn every_answer_except_a_workers_claim_waits_for_its_fsync() {
     let (kept, calls) = (Kept::embedded(), program::folder());
     set_up(&kept).await;
     let receiver = Receiver::answering(|_| receiver::Answer::AtTheGate).await;
@@ -183,14 +183,14 @@ async fn a_disk_that_is_full_for_a_while_refuses_adds_and_takes_them_again() {
     is_full_for_a_while("ENOSPC").await;
 }
 
-/// SQLite calls it an I/O error, and the program ended.
+/// SQLite calls it an I/O error, and the program used to end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_quota_that_is_used_up_for_a_while_refuses_adds_and_nothing_else() {
     is_full_for_a_while("EDQUOT").await;
 }
 
-/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503,
-/// the service goes on, and adds come back by themselves.
+/// The disk is full for a while (`when=first..last`), whatever the file system says. Adds get 503,
+/// the service goes on, and later adds succeed without a restart.
 async fn is_full_for_a_while(error: &str) {
     let kept = Kept::embedded();
     let receiver = Receiver::start().await;
@@ -199,18 +199,26 @@ async fn is_full_for_a_while(error: &str) {
         Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let accepted = add_until_refused(&delayd, waiting()).await;
     let adds = async || delayd.post("/delay/task/add", waiting().to_string()).await.status == 200;
-    assert!(poll::until(adds).await, "adds do not come back:\n{}", delayd.log());
+    assert!(poll::until(adds).await, "adds still fail:\n{}", delayd.log());
     let id = delayd.add(due()).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
     for id in accepted {
         assert_eq!(delayd.task("t", id).await["state"], "scheduled");
     }
     let log = delayd.log();
-    assert_eq!(log.matches("is full: adds are refused").count(), 1, "said once:\n{log}");
-    assert_eq!(log.matches("has room again").count(), 1, "said once:\n{log}");
+    assert_eq!(
+        log.matches("is full: adds are refused").count(),
+        1,
+        "the log must say once that the disk is full:\n{log}"
+    );
+    assert_eq!(
+        log.matches("has room again").count(),
+        1,
+        "the log must say once that there is room again:\n{log}"
+    );
 }
 
-/// Answers the call's answer, which must come long before the disk's.
+/// Returns the answer to a call, which must come long before the disk answers.
 async fn promptly(delayd: &Program, verb: &str, body: Value) -> Answer {
     let started = Instant::now();
     let answer = delayd.post(&format!("/delay/task/{verb}"), body.to_string()).await;
@@ -223,15 +231,15 @@ fn is_refused(answer: &Answer) -> bool {
     answer.status == 503
 }
 
-/// One fsync takes several seconds; it may be an add's, a pull's, an ack's or a nack's. Pulls and
-/// acks waited as long as they were allowed to. The lease that a refused pull may have got all the
-/// same is one of hours: its task must come back without it.
+/// One fsync takes several seconds. It may belong to an add, a pull, an ack or a nack. Pulls and
+/// acks used to wait for their whole timeout. A refused pull may still have leased its task for
+/// hours: the task must come back without waiting for that.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_of_the_edge_waits_for_a_disk_that_hangs_and_no_task_is_lost_by_it() {
+async fn no_call_waits_for_a_hanging_disk_and_no_task_is_lost() {
     futures_util::future::join_all((10..16).map(hang_at)).await;
 }
 
-/// That fsync hangs.
+/// The fsync with this number hangs.
 async fn hang_at(commit: u32) {
     let kept = Kept::embedded();
     set_up(&kept).await;
@@ -259,7 +267,7 @@ async fn hang_at(commit: u32) {
             let settled = promptly(&delayd, verb, settle.clone()).await;
             let is_refused = is_refused(&settled);
             if verb == "ack" {
-                // Unconfirmed, it may have been done or not.
+                // Not confirmed: it may have been done or not.
                 unsettled.remove(&pulled.id());
                 acked.insert(pulled.id());
             }
@@ -273,8 +281,8 @@ async fn hang_at(commit: u32) {
     }
     assert!(is_refused_by_silence(&promptly(&delayd, "pull", pull).await), "{}", delayd.log());
 
-    // Long after the hang: what was not acked is there for whoever asks, and no lease of those
-    // hours is.
+    // After the hang, every task without an ack can be pulled, and no lease of a refused pull
+    // remains.
     let mut found = BTreeSet::new();
     let finds_all = async || {
         let answer = delayd.post("/delay/task/pull", json!({"topic": "p"}).to_string()).await;
@@ -288,14 +296,15 @@ async fn hang_at(commit: u32) {
     );
 }
 
-/// Every read of the log takes several seconds. Who asked waited for as long as a request may take.
+/// Every read of the log takes several seconds. Callers used to wait for the whole timeout of a
+/// request.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_that_reads_waits_for_a_disk_that_hangs_and_adds_go_on() {
+async fn no_read_waits_for_a_hanging_disk_and_adds_go_on() {
     let kept = Kept::embedded();
     set_up(&kept).await;
     let under = failing(&format!("pread64:delay_enter={}", HANG.as_micros()), &file(&kept, "-wal"));
     let delayd = Program::start_under(under, &kept.store, &[]).await;
-    // What was just written is read from the log, by all but the writer.
+    // Only the writer has in memory what was just written. Everything else reads it from the log.
     let id = delayd.add(waiting()).await.id();
     for (verb, body) in [
         ("task/get", json!({"topic": "t", "task_id": id})),
@@ -307,7 +316,7 @@ async fn no_call_that_reads_waits_for_a_disk_that_hangs_and_adds_go_on() {
         ("topic/get", json!({"topic": "t"})),
         ("topic/forecast", json!({"topic": "t", "step": "1h"})),
         ("destination/list", json!({})),
-        // A topic that may be anywhere.
+        // The store has to read whether this topic exists.
         ("task/add", json!({"topic": "new", "delay": 60, "content": {}})),
     ] {
         let started = Instant::now();

@@ -1,7 +1,8 @@
-//! What the README and the pages of `docs` show works when pasted, on both stores; what they point
-//! at is there; the demo is on time.
+//! The examples of the README and of `docs` work when pasted, on both stores. Their links lead to
+//! something, and the demo is on time.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use crate::openapi::Document;
 use crate::program::{Program, command, run, service};
@@ -9,12 +10,12 @@ use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
 on_both_stores!(
-    the_curl_examples_of_the_readme_work_when_pasted,
+    the_examples_of_the_readme_work_when_pasted,
     the_examples_of_the_api_page_work_from_top_to_bottom,
-    the_examples_for_those_who_come_from_elsewhere_work,
+    the_examples_for_users_of_other_services_work,
 );
 
-/// A page of the project's folder.
+/// A file in the project's folder.
 fn page(name: &str) -> String {
     std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
@@ -28,26 +29,80 @@ fn shell_blocks(text: &str) -> Vec<&str> {
     text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-async fn the_curl_examples_of_the_readme_work_when_pasted(kept: Kept) {
-    let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+/// Add, callback and pull; and what `delayd receive` prints is what the page shows.
+async fn the_examples_of_the_readme_work_when_pasted(kept: Kept) {
     let readme = readme();
-    let examples: Vec<&str> =
-        shell_blocks(&readme).into_iter().filter(|block| block.starts_with("curl")).collect();
-    assert_eq!(examples.len(), 3);
-    for example in examples {
-        let output = paste(example, &delayd).await;
-        let calls = example.matches("curl ").count();
-        assert_eq!(output.matches("\"dm_error\":0").count(), calls, "{example}{output}");
-        if example.contains("/pull") {
-            assert!(output.contains(r#"{\"review\":7}"#), "{output}");
-        }
-    }
-    let seen = receiver.wait_for(2).await;
-    assert!(seen.iter().all(|call| call.lateness_ms() >= 0 && call.path == "/orders/cancel"));
+    let mut receiver = Printing::start();
+    let service = format!("services.\"message.call\".endpoints=[\"{}\"]", receiver.endpoint);
+    let delayd = kept.start(&[service]).await;
+    assert_eq!(examples_work(&readme, &delayd).await, 3);
+    let shown = readme.split("prints one line:\n\n```text\n").nth(1).unwrap();
+    let shown = shown.split("\n```").next().unwrap().replace('\n', " ");
+    let printed = tokio::task::spawn_blocking(move || receiver.line()).await.unwrap();
+    assert_eq!(without_digits(&printed), without_digits(&shown), "{printed}");
 }
 
-/// Pastes an example into a shell, and answers what it printed.
+/// The text with one `#` for each run of digits.
+fn without_digits(text: &str) -> String {
+    let mut parts = text.split(|c: char| c.is_ascii_digit());
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts.filter(|part| !part.is_empty()) {
+        rest.push('#');
+        rest.push_str(part);
+    }
+    rest
+}
+
+/// A running `delayd receive`. Dropping it kills it.
+struct Printing {
+    child: Child,
+    endpoint: String,
+}
+
+impl Printing {
+    fn start() -> Self {
+        let mut receive = command(&[]);
+        receive.args(["receive", "--bind", "127.0.0.1:0"]);
+        let mut child = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+        let endpoint = first.trim_end().rsplit(' ').next().unwrap().to_owned();
+        Self { child, endpoint }
+    }
+
+    /// The first line that it prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The README promises a lateness that the page of measurements shows for both stores.
+#[test]
+fn the_lateness_in_the_readme_was_measured() {
+    let (readme, measured) = (readme(), page("docs/PERFORMANCE.md"));
+    let (_, rest) = readme.split_once("99 % of the callbacks start within ").unwrap();
+    let promised: f64 = rest.split_once(" ms").unwrap().0.parse().unwrap();
+    assert!(readme.contains("At 3,500 tasks per second on one topic, 99 % "));
+    let row = measured.lines().find(|line| line.starts_with("| lateness at 3,500/s ")).unwrap();
+    let stores: Vec<&str> = row.split(" | ").filter(|cell| cell.starts_with("p50")).collect();
+    assert_eq!(stores.len(), 2, "{row}");
+    for store in stores {
+        let p99 = store.split_once("p99 ").unwrap().1.split(' ').next().unwrap();
+        assert!(p99.parse::<f64>().unwrap() <= promised, "{row}");
+        assert!(store.contains("earliest +"), "{row}");
+    }
+}
+
+/// Runs an example in a shell and returns what it printed.
 async fn paste(example: &str, delayd: &Program) -> String {
     let mut shell = Command::new("sh");
     shell.arg("-ec").arg(example.replace("127.0.0.1:7799", &delayd.address.to_string()));
@@ -59,7 +114,9 @@ async fn paste(example: &str, delayd: &Program) -> String {
 /// The page promises that its examples run from top to bottom.
 async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    // As in config/dev.toml, which the page starts with.
+    let services = [service("message.call", &receiver), service("other.server", &receiver)];
+    let delayd = kept.start(&services).await;
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
     let pasted = examples_work(&page, &delayd).await;
@@ -67,7 +124,7 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     receiver.wait_for(2).await;
 }
 
-async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
+async fn the_examples_for_users_of_other_services_work(kept: Kept) {
     let receiver = Receiver::start().await;
     let services = [service("message.call", &receiver), service("other.server", &receiver)];
     let delayd = kept.start(&services).await;
@@ -79,15 +136,18 @@ async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
     assert!(pasted > 10, "{pasted}");
 }
 
-/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is
-/// shown below it, and is as the OpenAPI document says. Answers how many there were.
+/// Runs the shell blocks of a page that call delayd, from top to bottom. Each answer must have the
+/// fields and the content of the answer shown below the block, and match the OpenAPI document.
+/// Returns the number of blocks.
 async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
     let document = Document::of(delayd).await;
     let mut pasted = 0;
-    for (i, (kind, example)) in
-        blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh"))
+    for (i, (kind, example)) in blocks
+        .iter()
+        .enumerate()
+        .filter(|(_, (kind, example))| kind.starts_with("sh") && example.contains("/delay/"))
     {
         let answer: serde_json::Value =
             serde_json::from_str(&paste(example, delayd).await).unwrap();
@@ -95,7 +155,9 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
         assert_eq!(answer["dm_error"], shown["dm_error"], "{example}{answer}");
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");
         assert_eq!(shape(&answer), shape(&shown), "{example}{answer}");
-        assert_eq!(answer["error_msg"], shown["error_msg"], "{example}");
+        for field in ["error_msg", "content"] {
+            assert_eq!(answer[field], shown[field], "{example}");
+        }
         let path = example.rsplit_once("/delay/").unwrap().1.split(' ').next().unwrap();
         let status = if *kind == "sh error" { 400 } else { 200 };
         document.check(&format!("/delay/{path}"), status, &answer);
@@ -104,7 +166,7 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
     pasted
 }
 
-/// The names of an answer's fields, all the way down.
+/// The names of an answer's fields, at every depth.
 fn shape(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(fields) => {
@@ -132,8 +194,7 @@ fn the_commands_of_the_readme_are_there() {
     }
 }
 
-/// A table of CONTRIBUTING.md that names a test or a script that is gone would send newcomers the
-/// wrong way.
+/// A table of CONTRIBUTING.md that names a removed test or script would mislead newcomers.
 #[test]
 fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -168,7 +229,7 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     assert!(checked > 10, "{checked}");
 }
 
-/// What no part builds would run nowhere but in the whole suite.
+/// A test target that no part of the script builds would run only in the whole suite.
 #[test]
 fn every_test_target_belongs_to_a_part() {
     let script = page("scripts/test");
@@ -184,8 +245,7 @@ fn every_test_target_belongs_to_a_part() {
     }
 }
 
-/// The manifest, the README and both texts name the same licences; tools read the field, lawyers
-/// the texts.
+/// The manifest, the README and both texts name the same licences.
 #[test]
 fn the_licence_is_named_and_both_texts_are_there() {
     assert!(page("Cargo.toml").contains("\nlicense = \"MIT OR Apache-2.0\"\n"));
@@ -203,7 +263,8 @@ fn the_licence_is_named_and_both_texts_are_there() {
     }
 }
 
-/// These pages are read on whatever platform hosts the repository, which the project does not know.
+/// These pages are also read on the platform that hosts the repository, whose address the project
+/// does not know.
 #[test]
 fn the_pages_for_contributors_have_relative_links_only() {
     for name in ["CONTRIBUTING.md", "SECURITY.md"] {
@@ -233,9 +294,9 @@ async fn the_demo_shows_tasks_arriving_on_time_and_exits_0() {
     assert!(output.contains("none early"), "{output}");
 }
 
-/// A page or a heading that is renamed takes its links along.
+/// A renamed page or heading must not leave links behind.
 #[test]
-fn the_links_between_the_pages_lead_somewhere() {
+fn the_links_between_the_pages_are_valid() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = Vec::new();
     for folder in ["", "docs", "docs/from"] {
@@ -258,7 +319,7 @@ fn the_links_between_the_pages_lead_somewhere() {
                 let target = std::fs::read_to_string(target).unwrap();
                 assert!(
                     anchors(&target).any(|anchor| anchor == heading),
-                    "{}: {link} has no such heading",
+                    "{}: {link} names a heading that is not there",
                     page.display()
                 );
             }
@@ -266,12 +327,12 @@ fn the_links_between_the_pages_lead_somewhere() {
     }
 }
 
-/// A Markdown text without its blocks of code.
+/// A Markdown text without its code blocks.
 fn prose(text: &str) -> String {
     text.split("\n```").step_by(2).collect()
 }
 
-/// What links name a text's headings by.
+/// The anchors of a text's headings, as links name them.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings: Vec<String> =
         prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();

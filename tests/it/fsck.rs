@@ -1,4 +1,4 @@
-//! `delayd fsck` as its users meet it: beside a running delayd, and alone with its store.
+//! `delayd fsck`, beside a running delayd and alone with the store.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,11 @@ use crate::{Kept, on_both_stores, redis_server};
 on_both_stores!(
     a_running_store_is_in_order,
     a_task_that_would_never_be_called_is_found_repaired_and_called,
-    what_is_not_there_is_no_store
+    a_missing_store_is_an_error
 );
 
-/// Runs fsck on the store; answers its exit code and what it printed on either channel.
+/// Runs fsck on the store. Returns its exit code, and its standard output followed by its standard
+/// error.
 async fn fsck(store: &StoreAt, words: &[&str]) -> (i32, String) {
     let mut fsck = command(&store.sets());
     fsck.arg("fsck").args(words);
@@ -25,11 +26,11 @@ async fn fsck(store: &StoreAt, words: &[&str]) -> (i32, String) {
 fn file(store: &StoreAt) -> PathBuf {
     match store {
         StoreAt::Embedded(folder) => folder.join("delayd.db"),
-        StoreAt::Redis(..) | StoreAt::Set(_) => panic!("it is no file"),
+        StoreAt::Redis(..) | StoreAt::Set(_) => panic!("this store is not a file"),
     }
 }
 
-/// Takes the only task off its schedule, behind everybody's back.
+/// Removes the only task from its schedule, with a direct change in the store.
 fn misplace(kept: &Kept) {
     match &kept.store {
         StoreAt::Embedded(_) => {
@@ -37,7 +38,7 @@ fn misplace(kept: &Kept) {
             db.execute_batch("DELETE FROM schedule; UPDATE destination SET earliest = NULL")
                 .unwrap();
         }
-        StoreAt::Set(_) => panic!("it is on no store of its own"),
+        StoreAt::Set(_) => panic!("this test runs on a store of its own"),
         StoreAt::Redis(_, prefix) => {
             let lane = "{t:0}";
             let schedule = format!("{prefix}:DELAY_SIMPLE_TOPIC_TASK-{lane}:message.call");
@@ -57,7 +58,7 @@ async fn a_running_store_is_in_order(kept: Kept) {
     let tasks: Vec<Value> =
         (0..3_000).map(|i| json!({"topic": "t", "delay": i % 2, "content": content})).collect();
     delayd.add_all(&tasks).await;
-    // While the first are called.
+    // While the first tasks are called.
     for _ in 0..5 {
         let (code, said) = fsck(&kept.store, &[]).await;
         assert_eq!((code, said.trim()), (0, "3000 tasks and 1 lane looked at, all in order"));
@@ -93,7 +94,7 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
     let (code, said) = fsck(&kept.store, &["--repair", "--json"]).await;
     assert_eq!(code, 0, "{said}");
     let said: Value = serde_json::from_str(&said).unwrap();
-    // The embedded store counts its tasks as well, and has been robbed of one behind its back.
+    // The embedded store counts its tasks as well, and the count is now wrong.
     let found = if is_embedded { 2 } else { 1 };
     assert_eq!(
         (&said["tasks"], &said["found"], &said["repaired"]),
@@ -115,12 +116,12 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
     assert_eq!(task["state"], "scheduled");
     assert!(
         task["due_ms"].as_i64() > task["created_ms"].as_i64().map(|ms| ms + 3_500_000),
-        "never early: {task}"
+        "the task was early: {task}"
     );
 }
 
-/// Whoever mistypes a path must not be told that all is in order.
-async fn what_is_not_there_is_no_store(kept: Kept) {
+/// A mistyped path must not be reported as being in order.
+async fn a_missing_store_is_an_error(kept: Kept) {
     match &kept.store {
         StoreAt::Embedded(folder) => {
             let elsewhere = StoreAt::Embedded(folder.join("no").join("such"));
@@ -128,9 +129,9 @@ async fn what_is_not_there_is_no_store(kept: Kept) {
                 let (code, said) = fsck(&elsewhere, words).await;
                 assert!(code == 78 && said.contains("there is no store at"), "{said}");
             }
-            assert!(!folder.join("no").exists(), "nothing is created");
+            assert!(!folder.join("no").exists(), "fsck created a folder");
         }
-        StoreAt::Set(_) => panic!("it is on no store of its own"),
+        StoreAt::Set(_) => panic!("this test runs on a store of its own"),
         StoreAt::Redis(..) => {
             let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let (code, said) = fsck(&StoreAt::Redis(closed.port(), "p".into()), &[]).await;
@@ -139,9 +140,9 @@ async fn what_is_not_there_is_no_store(kept: Kept) {
     }
 }
 
-/// Lease, file and log of the process that crashed are its successor's to deal with.
+/// The next service deals with lease, file and log of the process that crashed.
 #[tokio::test]
-async fn a_look_at_a_file_changes_nothing() {
+async fn fsck_of_a_file_changes_nothing() {
     let kept = Kept::embedded();
     let delayd = kept.start(&[]).await;
     delayd.add(json!({"topic": "p", "delay": 0, "content": {"a": 1}})).await;
@@ -156,12 +157,12 @@ async fn a_look_at_a_file_changes_nothing() {
     let before = files();
     let (code, said) = fsck(&kept.store, &[]).await;
     assert_eq!(code, 0, "{said}");
-    assert!(files() == before, "neither the file nor its log has changed");
+    assert!(files() == before, "fsck changed the file or its log");
     let (code, said) = fsck(&kept.store, &["--repair"]).await;
     assert_eq!(code, 0, "{said}");
     let db = rusqlite::Connection::open(file(&kept.store)).unwrap();
     let leased: i64 = db
         .query_row("SELECT count(*) FROM progress WHERE leased = 1", [], |row| row.get(0))
         .unwrap();
-    assert_eq!(leased, 1, "a repair voids no lease either");
+    assert_eq!(leased, 1, "a repair must not void a lease");
 }

@@ -1,16 +1,16 @@
-//! What builds the image, as far as it can be tried without one.
+//! The parts of the image build that can be tested without building an image.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::program::{Program, command, folder, run};
 
-/// A file of the project's folder.
+/// A file in the project's folder.
 fn text(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// What stands below a line of a YAML text, by its indentation.
+/// The lines below a line of a YAML text, by indentation.
 fn below(yaml: &str, head: &str) -> String {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let mut lines = yaml.lines().skip_while(|line| *line != head);
@@ -31,10 +31,10 @@ fn assert_worked(script: &str, done: &Output) {
     assert!(done.status.success(), "{script}\n{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A target that the manifest names and the image's first layer does not have stopped every build
-/// of the image.
+/// The image's first layer must contain every target that the manifest names. A missing one used to
+/// stop every build of the image.
 #[test]
-fn what_the_images_first_layer_has_is_a_package() {
+fn the_first_layer_of_the_image_is_a_complete_package() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let layer = tempfile::tempdir().unwrap();
     let image = std::fs::read_to_string(root.join("Dockerfile")).unwrap();
@@ -51,15 +51,15 @@ fn what_the_images_first_layer_has_is_a_package() {
     let made = before.lines().find_map(|line| line.strip_prefix("RUN ")).unwrap();
     let (skeleton, _) = made.split_once("&& cargo build").unwrap();
     assert_worked(skeleton, &sh(skeleton, layer.path()));
-    // What a build does first. Crates of other systems may not be at hand.
+    // A build starts with this. Crates for other systems may not be downloaded here.
     let fetch = "cargo fetch --offline --locked --target $(rustc -vV | sed -n 's/^host: //p')";
     assert_worked(fetch, &sh(fetch, layer.path()));
 }
 
-/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name: it may be root by another
-/// name.
+/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name, since it cannot tell whether
+/// that name is root.
 #[test]
-fn the_image_runs_as_a_number_and_says_what_it_is() {
+fn the_image_runs_as_a_numeric_user_and_has_labels() {
     let image = text("Dockerfile");
     let (_, last) = image.rsplit_once("\nFROM ").unwrap();
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_image_runs_as_a_number_and_says_what_it_is() {
     );
     assert!(
         last.contains("install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd"),
-        "the volume's owner"
+        "the folder of the volume must belong to the user of the image"
     );
     for (name, value) in [
         ("title", env!("CARGO_PKG_NAME")),
@@ -81,7 +81,7 @@ fn the_image_runs_as_a_number_and_says_what_it_is() {
     }
 }
 
-/// The health check gets the image's environment, and not the `--config` of the service beside it.
+/// The health check gets the image's environment, but not the `--config` of the service beside it.
 #[tokio::test]
 async fn the_images_health_check_needs_no_more_than_the_images_environment() {
     let image = text("Dockerfile");
@@ -110,16 +110,16 @@ async fn the_images_health_check_needs_no_more_than_the_images_environment() {
     assert_eq!(code, 0, "{output}{error}");
 }
 
-/// The program in the image was 102 MB, of which 83 MB only a debugger reads.
+/// The program in the image used to have 102 MB. A debugger alone reads 83 MB of them.
 #[cfg(target_os = "linux")]
 #[test]
-fn debug_information_goes_to_a_file_of_its_own() {
+fn debug_information_is_in_a_separate_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = folder();
     let split =
         format!("scripts/split-debug {:?} {:?}", env!("CARGO_BIN_EXE_delayd"), place.path());
     assert_worked(&split, &sh(&split, root));
-    // Debuggers find the one by the other.
+    // Debuggers find the second file through the first.
     let sections =
         "readelf -SW delayd; readelf -SW delayd.debug >&2; readelf -p .gnu_debuglink delayd";
     let told = sh(sections, place.path());
@@ -143,12 +143,12 @@ fn the_image_carries_the_program_that_is_shipped() {
     assert!(profile.contains("lto = \"fat\"") && profile.contains("debug = \"line-tables-only\""));
 }
 
-/// Without the health check, instances met a Redis that did not yet listen, or still loaded its
+/// Without the health check, instances met a Redis that did not listen yet or was still loading its
 /// log.
 #[test]
 fn compose_waits_for_redis_and_writes_to_volumes_alone() {
     let compose = text("docker-compose.yml");
-    assert!(!compose.contains("\nversion:"), "it is obsolete");
+    assert!(!compose.contains("\nversion:"), "the field version is obsolete");
     let check = |head: &str, holds: &[&str]| {
         let block = below(&compose, head);
         for part in holds {
@@ -175,7 +175,7 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
     check("volumes:", &["redis-data:"]);
 }
 
-/// Docker ships Compose as `docker compose`; the old spelling ends with "command not found".
+/// Docker ships Compose as `docker compose`. The old spelling ends with "command not found".
 #[test]
 fn the_pages_spell_compose_as_docker_does() {
     for name in

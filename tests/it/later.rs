@@ -1,4 +1,4 @@
-//! Receivers that answer `delay-ack: later`, and finish by the receipt.
+//! Receivers that answer `delay-ack: later` and acknowledge the task later, with its receipt.
 
 use std::time::Duration;
 
@@ -28,14 +28,17 @@ async fn add(delayd: &Program, more: Value) -> u64 {
     delayd.add(task).await.id()
 }
 
-/// A call by the receipt of a callback.
+/// A settle call with the receipt of a callback.
 async fn by(delayd: &Program, seen: &Seen, verb: &str, more: Value) -> crate::program::Answer {
-    let mut body = json!({"topic": "t", "task_id": seen.id, "receipt": seen.headers["delay-receipt"].to_str().unwrap()});
+    let mut body = json!({
+        "topic": "t", "task_id": seen.id,
+        "receipt": seen.headers["delay-receipt"].to_str().unwrap(),
+    });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     delayd.post(&format!("/delay/task/{verb}"), body.to_string()).await
 }
 
-/// Asks until the answer to the callback has come to the task.
+/// Waits until the answer to the callback is stored with the task.
 async fn wait_until_kept(delayd: &Program, id: u64) {
     let outcome = "202 Accepted, to be acknowledged";
     let kept =
@@ -48,13 +51,17 @@ async fn wait_until_kept(delayd: &Program, id: u64) {
 
 async fn a_receiver_may_acknowledge_later(kept: Kept) {
     let receiver = Receiver::answering(|_| later("1h")).await;
-    // The lease of its claim would run out at once.
+    // The lease of the worker's claim would end soon.
     let delayd = kept.start(&[service("message.call", &receiver), "worker.lease=2s".into()]).await;
     let id = add(&delayd, json!({"timeout": "100ms"})).await;
     let seen = receiver.wait_for(1).await.remove(0);
     wait_until_kept(&delayd, id).await;
     delayd.lives_for(Duration::from_millis(2_500)).await;
-    assert_eq!(delayd.task("t", id).await["state"], "leased", "it is the receiver's for an hour");
+    assert_eq!(
+        delayd.task("t", id).await["state"],
+        "leased",
+        "the receiver must hold the lease for an hour"
+    );
     by(&delayd, &seen, "ack", json!({})).await.ok();
     assert_eq!(delayd.task("t", id).await["state"], "delivered");
     by(&delayd, &seen, "ack", json!({})).await.ok();
@@ -79,7 +86,7 @@ async fn without_an_acknowledgement_the_task_comes_again(kept: Kept) {
     let seen = receiver.seen();
     assert!(
         seen[1].arrived_ms - seen[0].arrived_ms >= 1_000,
-        "it was called while the receiver had it"
+        "the task was called while the receiver held the lease"
     );
 }
 
@@ -123,7 +130,7 @@ async fn an_ack_that_overtakes_the_202_counts(kept: Kept) {
     receiver.answer(|_| later("1s"));
     receiver.open_gate();
     receiver.wait_until_passed(1).await;
-    // The next one shows that the answer has been dealt with.
+    // The next task shows that the answer has been dealt with.
     receiver.answer(|_| Answer::Status(200));
     let next = add(&delayd, json!({})).await;
     delayd.wait_for_state("t", next, "delivered").await;
@@ -132,7 +139,7 @@ async fn an_ack_that_overtakes_the_202_counts(kept: Kept) {
     assert_eq!(receiver.seen().len(), 2, "the acknowledged task came again");
 }
 
-/// One slot; were it held to the acknowledgement, the others would wait.
+/// There is one slot. If it were held until the acknowledgement, the others would wait.
 async fn later_frees_the_slot_at_once(kept: Kept) {
     let receiver = Receiver::answering(|_| later("1h")).await;
     let one = "services.\"message.call\".concurrency=1".to_owned();
@@ -145,8 +152,8 @@ async fn later_frees_the_slot_at_once(kept: Kept) {
     assert_eq!(listed["destinations"][0]["breaker"], "closed");
 }
 
-/// The start of an embedded store voids the leases of the process before: those are its workers',
-/// and this one is not.
+/// The start of an embedded store voids the workers' leases of the previous process. A receiver's
+/// lease stays.
 async fn a_restart_leaves_the_receiver_its_lease(kept: Kept) {
     let receiver = Receiver::answering(|_| later("1h")).await;
     let settings = [service("message.call", &receiver)];

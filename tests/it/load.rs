@@ -1,4 +1,5 @@
-//! Adds without end, and what became of each: for tests that hurt the store meanwhile.
+//! Callers that add without end, and the fate of each task: for tests that disturb the store
+//! meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use crate::poll;
 use crate::program::Program;
 use crate::receiver::Receiver;
 
-/// One add's answer.
+/// The answer to one add.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub status: u16,
@@ -30,7 +31,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Tasks of `topic` that fall due after `delay`.
+    /// Adds tasks to `topic` that fall due after `delay`.
     pub fn start(delayd: &Arc<Program>, topic: &str, delay: &str, callers: usize) -> Self {
         let answers: Arc<Mutex<Vec<Answered>>> = Arc::default();
         let stop: Arc<AtomicBool> = Arc::default();
@@ -52,7 +53,7 @@ impl Load {
                         took: asked.elapsed(),
                     };
                     answers.lock().unwrap().push(answered);
-                    // Enough load to be in the middle of something at any moment, and no more.
+                    // Enough load for an add to be running at any moment, and no more.
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             })
@@ -64,8 +65,8 @@ impl Load {
         self.answers.lock().unwrap().clone()
     }
 
-    /// Waits until so many adds were accepted after a moment, and answers when the first of them
-    /// was; panics after a minute.
+    /// Waits until `count` adds were accepted after `moment`. Returns when the first of them was.
+    /// Panics after a minute.
     pub async fn accepted_after(&self, moment: Instant, count: usize) -> Instant {
         let first = async || {
             let answers = self.answers();
@@ -81,13 +82,13 @@ impl Load {
     }
 
     /// Waits until an add was refused; panics after a minute. Ids that were drawn before an outage
-    /// last for a while.
+    /// may serve adds for a while.
     pub async fn refused(&self) {
         let is_refused = async || self.answers().iter().any(|answered| answered.status == 503);
         assert!(poll::until(is_refused).await, "no add was refused");
     }
 
-    /// No more adds; what became of those that there were.
+    /// Stops the adds. Returns the topic and all answers.
     pub async fn stop(self) -> (String, Vec<Answered>) {
         self.stop.store(true, Ordering::SeqCst);
         for caller in self.callers {
@@ -98,8 +99,8 @@ impl Load {
     }
 }
 
-/// Waits until each accepted task was delivered, or is gone without a trace, and answers those.
-/// Panics if one is neither for a minute.
+/// Waits until each accepted task was delivered or no longer exists. Returns those that no longer
+/// exist. Panics if a task is neither after a minute.
 pub async fn lost(
     delayd: &Program,
     receiver: &Receiver,
@@ -136,7 +137,7 @@ pub async fn lost(
     );
 }
 
-/// How often each task came.
+/// How many times each task was called.
 pub fn times_seen(receiver: &Receiver) -> HashMap<u64, usize> {
     let mut times = HashMap::new();
     for call in receiver.seen() {

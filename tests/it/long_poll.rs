@@ -16,13 +16,13 @@ on_both_stores!(
     a_waiting_pull_is_answered_when_its_task_falls_due_and_not_before,
     a_wait_for_nothing_ends_in_the_empty_answer,
     waiters_are_served_one_task_each_and_the_others_wait_on,
-    what_comes_back_wakes_a_waiter,
-    a_waiter_who_hung_up_loses_nothing,
+    a_returned_task_wakes_a_waiter,
+    a_disconnected_waiter_loses_nothing,
     a_drain_ends_all_waits_at_once,
     waiters_take_no_slots_from_adds,
 );
 
-/// A pull of topic `t` that is under way.
+/// Starts a pull of topic `t`.
 fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
     let mut body = json!({"topic": "t"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -30,7 +30,7 @@ fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
     tokio::spawn(async move { delayd.post("/delay/task/pull", body.to_string()).await.ok().body })
 }
 
-/// Waits until a pull that begins now has waited and ended: those that were sent before wait by
+/// Waits until a pull that begins now has waited and ended. All pulls that were sent before wait by
 /// then.
 async fn settle_down(delayd: &Program) {
     delayd.lives_for(Duration::from_millis(300)).await;
@@ -45,12 +45,12 @@ async fn add(delayd: &Program, delay: &str) -> u64 {
 
 async fn a_waiting_pull_is_answered_when_its_task_falls_due_and_not_before(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
-    // The topic is not there yet.
+    // The topic does not exist yet.
     let waiting = pull(&delayd, json!({"wait": "30s"}));
     settle_down(&delayd).await;
     let added = delayd.add(json!({"topic": "t", "delay": "1500ms", "content": {"n": 1}})).await;
     let pulled = waiting.await.unwrap();
-    assert!(now_ms() >= added.body["due_ms"].as_i64().unwrap(), "it came early");
+    assert!(now_ms() >= added.body["due_ms"].as_i64().unwrap(), "the task came early");
     assert_eq!(
         (&pulled["task_id"], &pulled["content"]),
         (&json!(added.id()), &json!(r#"{"n":1}"#))
@@ -70,16 +70,16 @@ async fn a_wait_for_nothing_ends_in_the_empty_answer(kept: Kept) {
     add(&delayd, "1h").await;
     let began = Instant::now();
     let pulled = pull(&delayd, json!({"wait": "1200ms"})).await.unwrap();
-    assert!(began.elapsed() >= Duration::from_millis(1_200), "it did not wait");
+    assert!(began.elapsed() >= Duration::from_millis(1_200), "the pull did not wait");
     assert_eq!((&pulled["content"], &pulled["task_id"]), (&Value::Null, &Value::Null));
     assert_eq!(
         pull(&delayd, json!({"wait": "100ms", "count": 2})).await.unwrap()["tasks"],
         json!([])
     );
-    // Longer than requests may take otherwise.
+    // Longer than the timeout of other requests.
     let began = Instant::now();
     assert_eq!(pull(&delayd, json!({"wait": 11})).await.unwrap()["task_id"], Value::Null);
-    assert!(began.elapsed() >= Duration::from_secs(11), "it was cut off");
+    assert!(began.elapsed() >= Duration::from_secs(11), "the pull ended before its time");
     for wait in [json!("31s"), json!(-1), json!("soon")] {
         let refused =
             delayd.post("/delay/task/pull", json!({"topic": "t", "wait": wait}).to_string()).await;
@@ -105,7 +105,7 @@ async fn waiters_are_served_one_task_each_and_the_others_wait_on(kept: Kept) {
     }
     assert_eq!(got, added);
     settle_down(&delayd).await;
-    assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "the others wait on");
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "another pull ended as well");
     let last = [add(&delayd, "0s").await, add(&delayd, "0s").await].map(|id| json!(id));
     for waiting in waiting {
         let pulled = waiting.await.unwrap();
@@ -113,7 +113,7 @@ async fn waiters_are_served_one_task_each_and_the_others_wait_on(kept: Kept) {
     }
 }
 
-async fn what_comes_back_wakes_a_waiter(kept: Kept) {
+async fn a_returned_task_wakes_a_waiter(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     let id = add(&delayd, "0s").await;
     let first = pull(&delayd, json!({"lease": "1m", "wait": "20s"})).await.unwrap();
@@ -123,14 +123,14 @@ async fn what_comes_back_wakes_a_waiter(kept: Kept) {
     let nack = json!({"topic": "t", "task_id": id, "receipt": first["receipt"], "delay": 0});
     delayd.post("/delay/task/nack", nack.to_string()).await.ok();
     assert_eq!(waiting.await.unwrap()["attempt"], 2, "nacked");
-    // That one is not acknowledged: its lease runs out.
+    // This task is not acknowledged: its lease expires.
     let third = pull(&delayd, json!({"lease": "1m", "wait": "20s"})).await.unwrap();
     assert_eq!((&third["task_id"], &third["attempt"]), (&json!(id), &json!(3)));
 }
 
-/// The caller hangs up while it waits; then a task comes. It must not have been given to no one,
-/// and no attempt be lost.
-async fn a_waiter_who_hung_up_loses_nothing(kept: Kept) {
+/// The caller disconnects while it waits, and then a task falls due. The task must not be handed to
+/// the closed connection, and no attempt may be spent.
+async fn a_disconnected_waiter_loses_nothing(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
     let body = r#"{"topic":"t","wait":"30s"}"#;
@@ -164,12 +164,12 @@ async fn a_drain_ends_all_waits_at_once(kept: Kept) {
     for waiting in waiting {
         assert_eq!(waiting.await.unwrap()["task_id"], Value::Null);
     }
-    assert!(began.elapsed() < Duration::from_secs(14), "the waits held the drain up");
+    assert!(began.elapsed() < Duration::from_secs(14), "the waiting pulls delayed the drain");
     let mut delayd = Arc::try_unwrap(delayd).unwrap();
     assert!(delayd.ended().await.success(), "{}", delayd.log());
 }
 
-/// More waiters than there are request slots.
+/// More waiting pulls than there are request slots.
 async fn waiters_take_no_slots_from_adds(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
@@ -185,10 +185,10 @@ async fn waiters_take_no_slots_from_adds(kept: Kept) {
         let pulled = waiting.await.unwrap();
         got.insert(pulled["task_id"].as_u64().unwrap_or_else(|| panic!("{pulled}")));
     }
-    assert_eq!(got, added, "each its own");
+    assert_eq!(got, added, "each pull must get one task of its own");
 }
 
-/// A topic of several lanes, as whoever sets its policy makes it.
+/// Makes a topic with several lanes.
 fn make_sharded_topic(kept: &Kept, shards: u16) {
     let registry = format!("{}:DELAY_TOPIC_LIST", kept.prefix());
     redis_server::shared().command(&["HSET", &registry, "t", &format!("{{\"shards\":{shards}}}")]);
@@ -205,7 +205,8 @@ async fn sixty_four_consumers_of_two_instances_get_each_of_five_thousand_tasks_o
             tokio::spawn(async move {
                 let mut got = Vec::new();
                 loop {
-                    let pulled = pull(&delayd, json!({"wait": "4s", "lease": "5m", "count": 1 + n % 3})).await.unwrap();
+                    let request = json!({"wait": "4s", "lease": "5m", "count": 1 + n % 3});
+                    let pulled = pull(&delayd, request).await.unwrap();
                     let tasks = pulled["tasks"].as_array().unwrap();
                     if tasks.is_empty() {
                         return got;
@@ -213,7 +214,9 @@ async fn sixty_four_consumers_of_two_instances_get_each_of_five_thousand_tasks_o
                     for task in tasks {
                         assert_eq!(task["attempt"], 1, "{task}");
                         got.push(task["task_id"].as_u64().unwrap());
-                        let ack = json!({"topic": "t", "task_id": task["task_id"], "receipt": task["receipt"]});
+                        let ack = json!({
+                            "topic": "t", "task_id": task["task_id"], "receipt": task["receipt"],
+                        });
                         delayd.post("/delay/task/ack", ack.to_string()).await.ok();
                     }
                 }
@@ -234,7 +237,8 @@ async fn sixty_four_consumers_of_two_instances_get_each_of_five_thousand_tasks_o
     assert_eq!(got.into_iter().collect::<HashSet<_>>(), added);
 }
 
-/// The other instance's add wakes it; were it only the look, this would take a second each time.
+/// The other instance's add wakes the pull. With polls alone this test would take a second for each
+/// task.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_add_at_another_instance_wakes_a_waiter() {
     let kept = Kept::redis();
@@ -247,8 +251,8 @@ async fn an_add_at_another_instance_wakes_a_waiter() {
     }
 }
 
-/// What is due in twenty topics comes with the look that the instance makes in any case. Were each
-/// topic asked about by itself, this would be a hundred requests more.
+/// The poll that the instance makes every second also answers for twenty topics. A request for each
+/// topic would be a hundred requests more.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_of_many_topics_share_the_look_of_each_second() {
     let kept = Kept::redis();
@@ -277,7 +281,7 @@ async fn waiters_of_many_topics_share_the_look_of_each_second() {
     }
 }
 
-/// A hundred and one waiters ask as little as one: a look a second. Polling for each would be a
+/// A hundred and one waiting pulls cost as much as one: a poll a second. A poll for each would be a
 /// thousand commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_waiters_hardly_ask_the_store() {
@@ -296,7 +300,7 @@ async fn idle_waiters_hardly_ask_the_store() {
     settle_down(&delayd).await;
     let with_waiters = during(span).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    // A look is the time and three commands.
+    // A poll reads the time and runs three commands.
     assert!(with_waiters - alone < 60, "{} commands more in {span:?}", with_waiters - alone);
     for waiting in waiting {
         waiting.abort();

@@ -1,15 +1,17 @@
 //! delayd as its users meet it: the real program, real sockets, a real receiver, a real Redis.
 //!
-//! Where a promise holds for both stores, the test is written once and appears as `embedded::…` and
+//! A test of a promise that holds for both stores is written once, and appears as `embedded::…` and
 //! `redis::…`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
-#![allow(unreachable_pub, missing_docs, reason = "nobody else sees it")]
+#![allow(unreachable_pub, missing_docs, reason = "a test crate has no API")]
 
-mod article;
+mod admin;
+mod bad_clients;
 mod bad_input;
 mod bench;
 mod callbacks;
+mod client_samples;
 mod clock_jumps;
 mod command_line;
 mod crash;
@@ -22,11 +24,11 @@ mod image;
 mod later;
 mod load;
 mod long_poll;
-mod manage;
-mod manners;
+mod metrics;
 mod moving;
 mod moving_changes;
 mod openapi;
+mod original_clients;
 mod overload;
 mod proxy;
 mod pull;
@@ -59,7 +61,7 @@ mod slow_wire;
 
 use program::{Program, StoreAt};
 
-/// A store for one test, and what keeps it alive.
+/// A store for one test, and the folder that it needs.
 pub struct Kept {
     pub store: StoreAt,
     _folder: Option<tempfile::TempDir>,
@@ -71,7 +73,7 @@ impl Kept {
         Self { store: program::embedded(folder.path()), _folder: Some(folder) }
     }
 
-    /// A prefix of its own on the test process' Redis.
+    /// A key prefix of its own on the Redis of the test process.
     pub fn redis() -> Self {
         let prefix = format!("it{:016x}", rand::random::<u64>());
         Self { store: StoreAt::Redis(redis_server::shared().port(), prefix), _folder: None }
@@ -81,7 +83,7 @@ impl Kept {
     pub fn prefix(&self) -> &str {
         match &self.store {
             StoreAt::Redis(_, prefix) => prefix,
-            other => panic!("{other:?} names no key prefix"),
+            other => panic!("{other:?} has no key prefix"),
         }
     }
 
@@ -90,7 +92,7 @@ impl Kept {
     }
 }
 
-/// Runs each async fn of one `Kept` once per store.
+/// Runs each async fn that takes a `Kept` once per store.
 #[macro_export]
 macro_rules! on_both_stores {
     ($($name:ident),+ $(,)?) => {

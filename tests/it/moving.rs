@@ -11,7 +11,7 @@ use crate::poll;
 use crate::program::{Program, command, run, service};
 use crate::receiver::{Receiver, Seen};
 
-/// The command, from one service to another.
+/// The command that moves the tasks of one service to another.
 fn mover(old: &Program, new: &Program, words: &[&str]) -> Command {
     mover_from(&old.url(""), &new.url(""), words)
 }
@@ -30,9 +30,12 @@ pub(crate) async fn move_all(old: &Program, new: &Program, words: &[&str]) -> Va
 
 const HOUR_MS: usize = 3_600_000;
 
-/// A task that is called so many milliseconds from now.
+/// A task that is called `delay_ms` milliseconds from now.
 fn called(topic: &str, n: usize, delay_ms: usize) -> Value {
-    json!({"topic": topic, "delay": format!("{delay_ms}ms"), "content": {"sn": "message.call", "url": "/", "n": n}})
+    json!({
+        "topic": topic, "delay": format!("{delay_ms}ms"),
+        "content": {"sn": "message.call", "url": "/", "n": n},
+    })
 }
 
 pub(crate) async fn counts(delayd: &Program, topic: &str) -> Value {
@@ -46,7 +49,8 @@ async fn scheduled(delayd: &Program, topic: &str) -> u64 {
     answer.body["counts"]["scheduled"].as_u64().unwrap_or(0)
 }
 
-/// Makes tasks due now that were far from it, so that a slow machine had time for what came before.
+/// Makes tasks due now that were far from due, so that a slow machine had time for the steps
+/// before.
 async fn make_due(delayd: &Program, ids: &[u64]) {
     for some in ids.chunks(16) {
         let now = |id: &u64| json!({"topic": "t", "task_id": id, "delay": 0}).to_string();
@@ -57,10 +61,10 @@ async fn make_due(delayd: &Program, ids: &[u64]) {
     }
 }
 
-/// Asserts that each task came, once, and none before its moment.
+/// Asserts that each task was called once, and none before its moment.
 async fn check_each_came_once(new: &Program, receiver: &Receiver, ids: &[u64]) {
     let seen = receiver.wait_for(ids.len()).await;
-    // What comes twice may come late.
+    // A duplicate may come late.
     new.lives_for(Duration::from_secs(1)).await;
     let seen = if receiver.seen().len() > seen.len() { receiver.seen() } else { seen };
     let mut calls: HashMap<u64, Vec<&Seen>> = HashMap::new();
@@ -73,7 +77,7 @@ async fn check_each_came_once(new: &Program, receiver: &Receiver, ids: &[u64]) {
     assert!(lost.is_empty(), "{} tasks never came, such as {:?}", lost.len(), lost.first());
     let twice: Vec<_> = calls.iter().filter(|(_, calls)| calls.len() > 1).collect();
     assert!(twice.is_empty(), "{} tasks came twice, such as {:?}", twice.len(), twice.first());
-    assert_eq!(calls.len(), expected.len(), "something came that nobody added");
+    assert_eq!(calls.len(), expected.len(), "a task was called that was never added");
 }
 
 async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
@@ -83,13 +87,13 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let set = json!({"topic": "t", "shards": 4, "quota": 100_000, "retry": {"max_attempts": 3}})
         .to_string();
     old.post("/delay/topic/set", set).await.ok();
-    // Half of them fall due meanwhile, as far as they are not moved by then.
+    // Half of them fall due meanwhile, if they are not moved by then.
     let delay_ms = |n: usize| if n.is_multiple_of(2) { 1_000 + n * 5 } else { HOUR_MS };
     let tasks: Vec<Value> = (0..3_000).map(|n| called("t", n, delay_ms(n))).collect();
     let mut ids = old.add_all(&tasks).await;
     let far: Vec<u64> = ids.iter().copied().skip(1).step_by(2).collect();
-    // What nobody fetches is overdue, and moves; what is held back moves as well, and stays held
-    // back.
+    // A task without a consumer is overdue and moves. A task of a held destination moves as well,
+    // and stays held.
     let pulled = old
         .add(json!({"topic": "p", "delay": 0, "mode": "pull", "content": "any \"text\"\n"}))
         .await
@@ -114,7 +118,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let cancelled = old.add(called("t", 0, 60_000)).await.id();
     let later = old.add(called("t", 0, 3_600_000)).await.id();
 
-    // Adds go on at the old one meanwhile.
+    // Adds go on at the old service meanwhile.
     let moving = move_all(&old, &new, &["--margin", "1s", "--batch", "100"]);
     let adding = async {
         let mut added = Vec::new();
@@ -128,7 +132,11 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     ids.extend(added);
     assert_eq!(summary["left"], 0, "{summary}");
     assert!(summary["moved"].as_u64().unwrap() > 1_000, "{summary}");
-    assert!(!new.log().contains("resumed by hand"), "nobody resumed a topic: {}", new.log());
+    assert!(
+        !new.log().contains("resumed by hand"),
+        "the log says that a topic was resumed by hand: {}",
+        new.log()
+    );
 
     let shown = new.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await.ok().body;
     assert_eq!(
@@ -142,7 +150,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let pull = new.post("/delay/task/pull", json!({"topic": "p"}).to_string()).await.ok().body;
     assert_eq!((&pull["task_id"], &pull["content"]), (&json!(pulled), &json!("any \"text\"\n")));
 
-    // Callers hold ids: by them they cancel and look at the new one.
+    // Callers hold ids. They can cancel and read the tasks at the new service with them.
     let one = |id: u64| json!({"topic": "t", "task_id": id}).to_string();
     new.post("/delay/task/cancel", one(cancelled)).await.ok();
     assert_eq!(new.task("t", later).await["task_id"], later);
@@ -163,7 +171,7 @@ async fn everything_moves_from_redis_to_embedded_while_both_serve() {
     everything_moves_while_both_serve(Kept::redis(), Kept::embedded()).await;
 }
 
-/// A mover in the background, which is killed with the test.
+/// A mover in the background. Dropping it kills it.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -171,7 +179,7 @@ impl Running {
         Self(mover.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Waits for its end, which is to be a success.
+    /// Waits until the mover has ended successfully.
     pub(crate) async fn ended(self) {
         let mut running = self;
         let wait = move || {
@@ -194,19 +202,19 @@ impl Drop for Running {
     }
 }
 
-/// Waits until the new one keeps so many.
+/// Waits until the new service has `count` scheduled tasks.
 async fn wait_for_moved(new: &Program, count: u64) {
     let is_moved = async || scheduled(new, "t").await >= count;
-    assert!(poll::until(is_moved).await, "nothing is moved:\n{}", new.log());
+    assert!(poll::until(is_moved).await, "the tasks were not moved:\n{}", new.log());
 }
 
-async fn a_mover_that_was_killed_is_gone_on_with(from: Kept, into: Kept) {
+async fn a_killed_mover_is_resumed(from: Kept, into: Kept) {
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];
     let (old, new) = (from.start(&settings).await, into.start(&settings).await);
     let tasks: Vec<Value> = (0..2_000).map(|n| called("t", n, HOUR_MS + n)).collect();
     let ids = old.add_all(&tasks).await;
-    // Killed at whatever it is at: lent, adopted, or said.
+    // Killed at any of its steps.
     for kills in 1..=8 {
         let running = Running::start(mover(&old, &new, &["--batch", "20", "--margin", "1s"]));
         wait_for_moved(&new, kills * 50).await;
@@ -220,18 +228,18 @@ async fn a_mover_that_was_killed_is_gone_on_with(from: Kept, into: Kept) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mover_that_was_killed_is_gone_on_with_into_redis() {
-    a_mover_that_was_killed_is_gone_on_with(Kept::embedded(), Kept::redis()).await;
+async fn a_killed_mover_is_resumed_into_redis() {
+    a_killed_mover_is_resumed(Kept::embedded(), Kept::redis()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mover_that_was_killed_is_gone_on_with_into_embedded() {
-    a_mover_that_was_killed_is_gone_on_with(Kept::redis(), Kept::embedded()).await;
+async fn a_killed_mover_is_resumed_into_embedded() {
+    a_killed_mover_is_resumed(Kept::redis(), Kept::embedded()).await;
 }
 
-/// As a mover leaves it that dies between two of its steps.
+/// The state that a mover leaves if it dies between two of its steps.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_a_mover_left_half_done_each_task_comes_once() {
+async fn after_a_partial_move_each_task_is_called_once() {
     let (from, into) = (Kept::redis(), Kept::embedded());
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];
@@ -240,7 +248,8 @@ async fn whatever_a_mover_left_half_done_each_task_comes_once() {
     let lend = |ids: &[u64]| {
         json!({"topic": "t", "task_ids": ids, "lend": "10m", "receipt": "mover"}).to_string()
     };
-    // Ten are lent only, ten adopted as well, ten said to be moved, but for the end.
+    // Ten tasks are leased by the mover. Ten more are also stored at the new service. The last ten
+    // are also confirmed to the old service, and are only not finished.
     let lent = old.post("/delay/task/records", lend(&ids)).await.ok().body;
     assert_eq!(lent["records"].as_array().unwrap().len(), 30);
     let adopt = json!({"records": lent["records"].as_array().unwrap()[10..]}).to_string();
@@ -262,7 +271,7 @@ async fn whatever_a_mover_left_half_done_each_task_comes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_new_service_will_not_have_stays_and_fires_at_the_old() {
+async fn a_task_that_the_new_service_refuses_stays_at_the_old_one() {
     let (from, into) = (Kept::embedded(), Kept::redis());
     let receiver = Receiver::start().await;
     let old = from.start(&[service("message.call", &receiver)]).await;
@@ -313,7 +322,7 @@ async fn two_services_of_one_store_move_nothing() {
     assert_eq!(one.task("t", id).await, before);
 }
 
-/// Each record is answered by itself, as a task of a batch is.
+/// Each record is answered separately, as each task of a batch is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
     let delayd = Kept::embedded().start(&[]).await;
@@ -369,9 +378,9 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
     assert_eq!(counts(&delayd, "t").await["scheduled"], 1);
 }
 
-/// It restarts in mid-run, at the same address.
+/// The new service restarts during the run, at the same address.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_goes_away_for_a_while_is_waited_for() {
+async fn the_mover_waits_for_a_target_that_restarts() {
     let (from, into) = (Kept::redis(), Kept::embedded());
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];

@@ -1,5 +1,5 @@
-//! `delayd move`, while callers change what is on its way: they push it back by its key, cancel it,
-//! or acknowledge it late.
+//! `delayd move` while callers change tasks that are being moved: they push a task back by its key,
+//! cancel it, or acknowledge it late.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ use crate::moving::{Running, counts, move_all, mover_from};
 use crate::program::{Program, run, service};
 use crate::receiver::{Receiver, now_ms};
 
-/// Stands before a service and holds each `adopt` and `moved` up until the test lets it go on.
+/// A proxy before a service. It holds each `adopt` and `moved` until the test lets the call
+/// continue.
 struct Gate {
     address: SocketAddr,
     stops: mpsc::Receiver<Stop>,
@@ -59,7 +60,7 @@ async fn carry(State(carrier): State<Arc<Carrier>>, request: Request) -> Respons
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
     if matches!(&*path, "/delay/task/adopt" | "/delay/task/moved") {
         let (go_on, goes_on) = oneshot::channel();
-        // Without a test that looks, all go on.
+        // Without a test that receives the stops, all calls continue.
         if carrier.stops.send(Stop { path: path.clone(), go_on }).await.is_ok()
             && goes_on.await.is_err()
         {
@@ -93,13 +94,13 @@ impl Watched {
         }
     }
 
-    /// Lets all calls go on, up to the mover's end, which is to be a success.
+    /// Lets all calls continue until the mover has ended successfully.
     async fn end(self) {
         let Self { old, new, running } = self;
         for mut gate in [old, new] {
             tokio::spawn(async move {
                 while let Some(stop) = gate.stops.recv().await {
-                    // Nobody waits for it any more if the mover has ended.
+                    // The mover may have ended. Then nothing waits for this.
                     let _ = stop.go_on.send(());
                 }
             });
@@ -108,7 +109,7 @@ impl Watched {
     }
 }
 
-/// Tasks that are on their way.
+/// Tasks that are being moved.
 struct Moving<'a> {
     topic: &'a str,
     cancelled: u64,
@@ -121,12 +122,13 @@ async fn beat(service: &Program, topic: &str, key: &str) -> Value {
     service.add(task).await.ok().body
 }
 
-/// Has the new service draw ids of the next hours from now on. In the same second both services
-/// draw the same ones, and a task whose id the new service has drawn, too, stays at the old one.
+/// Makes the new service draw ids of a later hour. Otherwise both services draw the same ids in the
+/// same second. A task whose id the new service has drawn stays at the old one.
 async fn keep_ids_apart(new: &Program) {
     let (now, ahead) = (now_ms(), 2 * 3_600);
     let record = json!({
-        "topic": "apart", "task_id": (now / 1_000 + ahead) * 1_000_000, "mode": "pull", "content": "x",
+        "topic": "apart", "task_id": (now / 1_000 + ahead) * 1_000_000, "mode": "pull",
+        "content": "x",
         "state": "delivered", "created_ms": now, "due_ms": now, "finished_ms": now,
     });
     let answer =
@@ -144,9 +146,11 @@ impl<'a> Moving<'a> {
         }
         let plain = json!({"topic": topic, "delay": "1h", "mode": "pull", "content": "plain"});
         let cancelled = old.add(plain).await.id();
-        // Its consumer gives it back, and succeeds all the same.
+        // Its consumer gives it back, and acknowledges it late all the same.
         let backoff = json!({"kind": "fixed", "every": "1h"});
-        let late = json!({"topic": topic, "delay": 0, "mode": "pull", "backoff": backoff, "content": "late"});
+        let late = json!({
+            "topic": topic, "delay": 0, "mode": "pull", "backoff": backoff, "content": "late",
+        });
         let id = old.add(late).await.id();
         let pulled = old
             .post("/delay/task/pull", json!({"topic": topic, "lease": "30s"}).to_string())
@@ -159,10 +163,14 @@ impl<'a> Moving<'a> {
         Self { topic, cancelled, acknowledged: (id, named) }
     }
 
-    /// What callers do while all of it is lent.
+    /// What callers do while the mover has leased the tasks.
     async fn change(&self, old: &Program, new: &Program, acknowledges: bool) {
         let topic = self.topic;
-        assert_eq!(beat(old, topic, "old").await["replaced"], Value::Null, "its task is lent");
+        assert_eq!(
+            beat(old, topic, "old").await["replaced"],
+            Value::Null,
+            "the mover has leased the task of this key"
+        );
         beat(new, topic, "new then old").await;
         beat(old, topic, "new then old").await;
         beat(old, topic, "old then new").await;
@@ -174,8 +182,8 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Asserts that one task of each key waits, at the new service, and what the callers ended has
-    /// ended.
+    /// Asserts that one task of each key waits, at the new service, and that the tasks that callers
+    /// ended have ended.
     async fn check(&self, old: &Program, new: &Program, was_acknowledged: bool) {
         let topic = self.topic;
         let left = counts(old, topic).await;
@@ -199,13 +207,12 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// The heartbeat made a second task while the first was on its way, and both waited: the alarm
-/// fired though heartbeats came. What was
-/// acknowledged late fired again.
-async fn what_changes_on_its_way_ends_at_the_new_service(from: Kept, into: Kept) {
+/// A heartbeat used to make a second task while the first was being moved, and both waited: the
+/// alarm fired although heartbeats came. A task that was acknowledged late fired again.
+async fn tasks_changed_during_the_move_end_up_at_the_new_service(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
     keep_ids_apart(&new).await;
-    // Before the new service keeps it, and before the old one lets go of it.
+    // Once before the new service stores the task, and once before the old one ends it.
     for (topic, before) in [("adopt", "/delay/task/adopt"), ("moved", "/delay/task/moved")] {
         let moving = Moving::add(&old, topic).await;
         let mut watched = Watched::start(&old, &new, topic).await;
@@ -224,23 +231,23 @@ async fn what_changes_on_its_way_ends_at_the_new_service(from: Kept, into: Kept)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_on_its_way_ends_at_the_new_service_into_redis() {
-    what_changes_on_its_way_ends_at_the_new_service(Kept::embedded(), Kept::redis()).await;
+async fn tasks_changed_during_the_move_end_up_at_the_new_service_into_redis() {
+    tasks_changed_during_the_move_end_up_at_the_new_service(Kept::embedded(), Kept::redis()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_on_its_way_ends_at_the_new_service_into_embedded() {
-    what_changes_on_its_way_ends_at_the_new_service(Kept::redis(), Kept::embedded()).await;
+async fn tasks_changed_during_the_move_end_up_at_the_new_service_into_embedded() {
+    tasks_changed_during_the_move_end_up_at_the_new_service(Kept::redis(), Kept::embedded()).await;
 }
 
-/// Killed before each of its steps, and the tasks changed before each step up to that one. A
-/// success while nobody moves is not among the
-/// changes: the next mover cannot see it.
-async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with(from: Kept, into: Kept) {
+/// The mover is killed before each of its steps, and the tasks are changed before each step up to
+/// that one. A late acknowledgement while no mover runs is not among the changes, since the next
+/// mover cannot see it.
+async fn a_mover_killed_between_its_steps_is_resumed(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
     keep_ids_apart(&new).await;
-    // The steps are adopt, moved, adopt (an end), moved (back); and after the first moved those of
-    // what is superseded, moved and moved (back).
+    // The steps are adopt, moved, adopt (an end), moved (back). After the first moved come those of
+    // superseded tasks: moved and moved (back).
     for (changed_before, steps) in [(1, 6), (2, 4)] {
         for killed_before in changed_before..=steps {
             let topic = format!("changed-{changed_before}-killed-{killed_before}");
@@ -268,18 +275,18 @@ async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with(from: Kept, in
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_redis() {
-    a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::embedded(), Kept::redis()).await;
+async fn a_mover_killed_between_its_steps_is_resumed_into_redis() {
+    a_mover_killed_between_its_steps_is_resumed(Kept::embedded(), Kept::redis()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_embedded() {
-    a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::redis(), Kept::embedded()).await;
+async fn a_mover_killed_between_its_steps_is_resumed_into_embedded() {
+    a_mover_killed_between_its_steps_is_resumed(Kept::redis(), Kept::embedded()).await;
 }
 
-/// Another task of the new service has the id of a task with a key, so that it stays at the old
-/// one. As long as its caller pushes it back there, the mover goes on; and once the caller has
-/// changed over, it sees to it that the task at the old service never fires.
+/// Another task of the new service has the id of a task with a key, so that task stays at the old
+/// service. The mover goes on as long as its caller pushes it back there. Once the caller uses the
+/// new service, the mover ends the task at the old service.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
     let (from, into) = (Kept::embedded(), Kept::embedded());
@@ -308,7 +315,7 @@ async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
     assert_eq!(counts(&new, "alive").await["scheduled"], 1);
 }
 
-/// The alarm that has moved is older than the one that stays, and would fire though the device is
+/// The alarm that has moved is older than the one that stays. It would fire although the device is
 /// alive.
 async fn a_task_that_stays_ends_the_older_one_of_its_key(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
@@ -348,15 +355,16 @@ async fn a_task_that_stays_ends_the_older_one_of_its_key_in_embedded() {
     a_task_that_stays_ends_the_older_one_of_its_key(Kept::redis(), Kept::embedded()).await;
 }
 
-/// A device that is silent for so long is in alarm.
+/// A device that is silent for this long raises an alarm.
 const ALARM: Duration = Duration::from_secs(8);
 const DEVICES: usize = 40;
 
-/// A heartbeat of each device.
+/// One heartbeat of each device.
 async fn beat_all(service: &Program) {
     let beat = |device: usize| {
         json!({
-            "topic": "alive", "key": format!("device-{device}"), "delay": format!("{}s", ALARM.as_secs()),
+            "topic": "alive", "key": format!("device-{device}"),
+            "delay": format!("{}s", ALARM.as_secs()),
             "content": {"sn": "message.call", "url": "/", "device": device},
         })
     };
@@ -366,8 +374,8 @@ async fn beat_all(service: &Program) {
     assert_eq!(answer.body["failed"], 0, "{answer:?}");
 }
 
-/// In the order of docs/OPERATIONS.md: the mover runs, and the callers change over meanwhile, some
-/// sooner than others.
+/// The order of docs/OPERATIONS.md: the mover runs, and the callers change to the new service
+/// meanwhile, at different times.
 async fn no_alarm_fires_while_heartbeats_come(from: Kept, into: Kept) {
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];
@@ -391,11 +399,19 @@ async fn no_alarm_fires_while_heartbeats_come(from: Kept, into: Kept) {
     beats(ALARM + Duration::from_secs(1), &[&new]).await;
     let (code, output, error) = moving.await.unwrap();
     assert_eq!(code, 0, "{output}{error}");
-    assert_eq!(receiver.seen().len(), 0, "an alarm fired though heartbeats came: {output}{error}");
+    assert_eq!(
+        receiver.seen().len(),
+        0,
+        "an alarm fired although heartbeats came: {output}{error}"
+    );
     let left = counts(&old, "alive").await;
     assert_eq!((&left["scheduled"], &left["leased"]), (&json!(0), &json!(0)));
-    assert_eq!(counts(&new, "alive").await["scheduled"], DEVICES, "one waits for each device");
-    // They fall silent, and each is in alarm once.
+    assert_eq!(
+        counts(&new, "alive").await["scheduled"],
+        DEVICES,
+        "one task must wait for each device"
+    );
+    // The devices fall silent, and each raises one alarm.
     let seen = receiver.wait_for(DEVICES).await;
     let mut alarms: HashMap<String, usize> = HashMap::new();
     for call in &seen {

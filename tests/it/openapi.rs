@@ -1,5 +1,4 @@
-//! The OpenAPI document is the truth about the program: what it answers is as documented, whatever
-//! it is asked.
+//! The answers of the program match the OpenAPI document, whatever is asked.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,12 +10,12 @@ use crate::program::{Program, command, folder, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
-/// What one run of schemathesis may take at the very most.
+/// The longest time that one run of schemathesis may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 on_both_stores!(every_kind_of_answer_is_as_documented,);
 
-/// The document, strict: what it does not name may not be answered.
+/// The document in its strict form: an answer may not have a field that the document does not name.
 pub struct Document(Value);
 
 impl Document {
@@ -48,7 +47,7 @@ impl Document {
     }
 }
 
-/// Makes schemas of objects refuse what they do not name.
+/// Makes object schemas refuse properties that they do not name.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -62,8 +61,8 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// What the examples of the documentation leave out: errors, and the answers that have fields only
-/// then.
+/// The answers that the examples of the documentation leave out: errors, and fields that only some
+/// answers have.
 async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let document = Document::of(&delayd).await;
@@ -91,7 +90,9 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     check("/delay/topic/delete", json!({"topic": "t"}), 409).await;
     let backoff = json!({"kind": "list", "steps": ["5s", 60]});
     let retry = json!({"max_attempts": 1, "backoff": backoff, "final_statuses": [410]});
-    let set = json!({"topic": "d", "retry": retry, "timeout": 5, "mode": "pull", "rate": "10/s", "concurrency": 5, "quota": 7,
+    let set = json!({
+        "topic": "d", "retry": retry, "timeout": 5, "mode": "pull", "rate": "10/s",
+        "concurrency": 5, "quota": 7,
         "history": {"keep": "1h", "max": 10}, "misfire": "dead", "paused": true});
     check("/delay/topic/set", set, 200).await;
     check("/delay/topic/resume", json!({"topic": "d"}), 200).await;
@@ -137,7 +138,8 @@ async fn the_command_prints_what_the_service_answers() {
 async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
     let hash = "265c0d5b0ee2e930fe3e35f14ccc7da75b8aa2717db15972da8e5c6e1fea94cb";
     let token = format!(
-        "http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"],topics=[\"*\"]}}]"
+        "http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",\
+         scopes=[\"admin\"],topics=[\"*\"]}}]",
     );
     let delayd = Kept::embedded().start(&[token]).await;
     assert_eq!(delayd.post("/delay/topic/list", "{}").await.status, 401);
@@ -159,14 +161,13 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
     assert_eq!(delayd.get("/openapi.json").await.body["openapi"], "3.1.0");
 }
 
-/// The checks that hold for whoever calls.
-const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
-                      response_schema_conformance";
+/// The checks that hold for every caller.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance";
 
-/// Schemathesis asks every operation, by the document and against it, with what its seed makes of
-/// it.
+/// Schemathesis calls every operation with generated input, valid by the document and invalid.
 #[tokio::test(flavor = "multi_thread")]
-async fn schemathesis_finds_no_call_that_is_not_as_documented() {
+async fn schemathesis_finds_no_undocumented_answer() {
     let receiver = Receiver::start().await;
     let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
     let checks = format!("{CHECKS},negative_data_rejection,unsupported_method");
@@ -176,13 +177,13 @@ async fn schemathesis_finds_no_call_that_is_not_as_documented() {
 }
 
 const TOKEN: &str = "dly_tester";
-/// `printf %s … | sha256sum` of it.
+/// `printf %s … | sha256sum` of the token.
 const TOKEN_HASH: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9baa4277edf";
 
-/// Where tokens are configured, no operation does without: asked with one it answers as documented,
-/// asked without or with a wrong one 401.
+/// With configured tokens, no operation works without one. With a token the answer is as
+/// documented. Without a token or with a wrong one it is 401.
 #[tokio::test(flavor = "multi_thread")]
-async fn schemathesis_finds_no_call_that_does_without_its_token() {
+async fn schemathesis_finds_no_call_that_works_without_a_token() {
     let receiver = Receiver::start().await;
     let scopes = "scopes=[\"produce\",\"consume\",\"admin\"],topics=[\"*\"]";
     let tokens =
@@ -198,7 +199,7 @@ async fn schemathesis_finds_no_call_that_does_without_its_token() {
     ask_all(&delayd, &document, &[&some[..], &["--header", &bearer, "--checks", &checks]].concat())
         .await;
 
-    // Without it, nothing but 401 is right, whatever is asked.
+    // Without a token 401 is the only right answer to any call.
     for operation in operations(&mut document) {
         operation.as_object_mut().unwrap().remove("security");
         let refused = operation["responses"]["401"].take();
@@ -207,7 +208,7 @@ async fn schemathesis_finds_no_call_that_does_without_its_token() {
     ask_all(&delayd, &document, &[&some[..], &["--checks", CHECKS]].concat()).await;
 }
 
-/// Those that ask for a token where tokens are configured.
+/// The operations that need a token if tokens are configured.
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     let calls = document["paths"]
         .as_object_mut()
@@ -222,9 +223,9 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
 async fn document_for_testers(delayd: &Program) -> Value {
     let mut document = delayd.get("/openapi.json").await.body;
     let schemas = &mut document["components"]["schemas"];
-    // Or most of the time would be spent in waiting for tasks.
+    // Without this most of the time would be spent waiting for tasks.
     schemas["PullRequest"]["properties"].as_object_mut().unwrap().remove("wait");
-    // A bad task of a batch is answered in its place: the call as a whole succeeds.
+    // A bad task of a batch is answered in its own result: the call as a whole succeeds.
     for (request, many) in [("BatchRequest", "tasks"), ("AdoptRequest", "records")] {
         let items = &mut schemas[request]["properties"][many]["items"];
         *items = json!({"anyOf": [items.take(), {}]});
@@ -251,12 +252,13 @@ async fn ask_all(delayd: &Program, document: &Value, how: &[&str]) {
         "20",
     ]);
     schemathesis.arg("--continue-on-failure");
-    let (code, output, error) =
-        tokio::time::timeout(PATIENCE, run(schemathesis)).await.expect("it comes to its end");
+    let (code, output, error) = tokio::time::timeout(PATIENCE, run(schemathesis))
+        .await
+        .expect("schemathesis did not end in time");
     assert_eq!(code, 0, "{output}\n{error}\n{}", delayd.log());
 }
 
-/// Beside the programs that cargo builds, where `scripts/needs` puts it; else wherever it is found.
+/// Beside cargo's programs, where `scripts/needs` installs it; otherwise by `PATH`.
 fn schemathesis() -> std::path::PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_delayd")).ancestors().nth(2).unwrap();
     let installed = target.join("schemathesis/bin/schemathesis");

@@ -1,4 +1,5 @@
-//! More than can be done: what is not done is refused at once, and what is in hand is bounded.
+//! Overload: requests beyond the capacity are refused at once, and the memory of accepted ones is
+//! bounded.
 
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use tokio::net::TcpStream;
 use crate::open_loop::{Callers, End, read_answer, resident_kib};
 use crate::{Kept, on_both_stores};
 
-on_both_stores!(an_overloaded_edge_answers_everyone_and_recovers);
+on_both_stores!(an_overloaded_service_answers_every_call_and_recovers);
 
-/// Far more than a debug build does. Each request is answered, with 200 or a 503 that says when to
-/// come again; and with the load gone everything is as before. (How fast is for the drill of the
-/// same name to measure.)
-async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
+/// The load is far more than a debug build can serve. Each request gets 200, or 503 with
+/// `Retry-After`. After the load, everything is as before. (The drill of the same name measures how
+/// fast.)
+async fn an_overloaded_service_answers_every_call_and_recovers(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(120));
     callers.connect().await;
@@ -34,10 +35,10 @@ async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await;
 }
 
-/// Batches whose last byte does not come fill what bodies may hold. One more is refused at once;
-/// small requests go on.
+/// Batches without their last byte fill the memory budget of bodies. One more batch is refused at
+/// once. Small requests go on.
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
+async fn the_memory_of_batches_is_bounded_and_small_adds_go_on() {
     let delayd = Kept::embedded().start(&["limits.bodies=\"64MiB\"".into()]).await;
     let head = "POST /delay/task/add_batch HTTP/1.1\r\nhost: x\r\ncontent-length: 16777216\r\n\r\n";
     let most = vec![b' '; (16 << 20) - 1];
@@ -45,7 +46,7 @@ async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
     let refusal = loop {
         let mut stream = TcpStream::connect(delayd.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
-        // One that is refused may be closed before it is through.
+        // A refused connection may be closed before all is sent.
         let _ = stream.write_all(&most).await;
         if let Ok(answer) =
             tokio::time::timeout(Duration::from_secs(1), read_answer(&mut stream)).await
@@ -53,7 +54,7 @@ async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
             break answer.unwrap();
         }
         held.push(stream);
-        assert!(held.len() < 4, "more than 64 MiB are in hand");
+        assert!(held.len() < 4, "more than 64 MiB of bodies are held");
     };
     assert!(refusal.starts_with("HTTP/1.1 503") && refusal.contains("retry-after: 1"), "{refusal}");
     assert!(refusal.contains("too many bytes"), "{refusal}");

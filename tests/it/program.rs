@@ -13,14 +13,14 @@ use tokio::sync::watch;
 use crate::poll;
 use crate::receiver::Receiver;
 
-/// How a store is named to the program.
+/// How the program is told which store to use.
 #[derive(Clone, Debug)]
 pub enum StoreAt {
     /// A folder for the embedded store's file.
     Embedded(std::path::PathBuf),
     /// A port and a key prefix.
     Redis(u16, String),
-    /// Whatever these settings say.
+    /// Any settings.
     Set(Vec<String>),
 }
 
@@ -47,11 +47,11 @@ pub struct Program {
     log: Arc<Mutex<String>>,
     pub address: SocketAddr,
     client: reqwest::Client,
-    /// Whether the child is another program, whose own child delayd is.
+    /// Whether the child is another program, and delayd is the child of that program.
     is_under: bool,
 }
 
-/// What a call answered.
+/// The answer to a call.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-/// The binary with settings that suit a test; the caller adds a command and more.
+/// The program with settings that suit a test. The caller adds a command and more arguments.
 pub fn command(sets: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayd"));
     command.env_clear().stdin(Stdio::null());
@@ -96,26 +96,26 @@ pub fn serve(store: &StoreAt, sets: &[String]) -> Command {
     command
 }
 
-/// `--set` that makes the receiver a service.
+/// The `--set` that makes the receiver a service.
 pub fn service(name: &str, receiver: &Receiver) -> String {
     format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
 }
 
 impl Program {
-    /// Starts it on a free port, with more settings, and waits until it listens.
+    /// Starts the program on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
         Self::launch(serve(store, sets)).await
     }
 
-    /// Starts it as the child of another program, such as strace, which is given the command line.
+    /// Starts the program as the child of another, such as strace, which gets the command line.
     pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
         let mut program = Self::launch(inside(outer, &serve(store, sets))).await;
         program.is_under = true;
         program
     }
 
-    /// Starts it by another command that ends up as it, such as one that changes its surroundings
-    /// first.
+    /// Starts the program through a command that becomes it, such as one that first changes its
+    /// environment.
     #[allow(dead_code, reason = "tests/drills share this program")]
     pub async fn start_by(
         store: &StoreAt,
@@ -125,7 +125,7 @@ impl Program {
         Self::launch(by(serve(store, sets))).await
     }
 
-    /// Starts what [`serve`] gave, perhaps with changes, and waits until it listens.
+    /// Starts the command of [`serve`], perhaps with changes, and waits until the program listens.
     pub async fn launch(mut serve: Command) -> Self {
         delayd::install_crypto();
         let mut child = serve
@@ -151,7 +151,8 @@ impl Program {
         });
         let waited =
             tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
-        let Ok(Ok(address)) = waited.map(|found| found.map(|address| address.expect("just seen")))
+        let Ok(Ok(address)) =
+            waited.map(|found| found.map(|address| address.expect("the address was just found")))
         else {
             let _ = child.kill();
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
@@ -159,7 +160,7 @@ impl Program {
         Self { child, log, address, client: client(), is_under: false }
     }
 
-    /// Its process.
+    /// The id of its process.
     #[allow(dead_code, reason = "tests/drills share this program")]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -178,7 +179,7 @@ impl Program {
         answer(sent).await
     }
 
-    /// `None`: nobody listens any more.
+    /// Like [`Self::post`]; `None` if nothing listens any more.
     pub async fn try_post(&self, path: &str, body: impl Into<String>) -> Option<Answer> {
         Some(answer(self.client.post(self.url(path)).body(body.into()).send().await.ok()?).await)
     }
@@ -191,7 +192,8 @@ impl Program {
         self.post("/delay/task/add", task.to_string()).await.ok()
     }
 
-    /// Adds many, a hundred a call: a debug build on a busy machine needs a second for a thousand.
+    /// Adds many tasks, a hundred per call: a debug build on a busy machine needs a second for a
+    /// thousand.
     pub async fn add_all(&self, tasks: &[Value]) -> Vec<u64> {
         let mut ids = Vec::new();
         for batch in tasks.chunks(100) {
@@ -209,8 +211,9 @@ impl Program {
         ids
     }
 
-    /// Posts what may be done twice until the store has answered: where the disk or the processor
-    /// stalls for a second, a call gets 503 (not confirmed). For tests whose store has no faults.
+    /// Posts until the store has confirmed, so the call must be repeatable. Where the disk or the
+    /// processor stalls for a second, a call gets 503 (not confirmed). For tests whose store has no
+    /// faults.
     pub async fn post_until_confirmed(&self, path: &str, body: &Value) -> Answer {
         let confirmed = async || {
             let answer = self.post(path, body.to_string()).await;
@@ -248,19 +251,19 @@ impl Program {
         assert!(answers, "/readyz did not answer {status}:\n{}", self.log());
     }
 
-    /// Reads the log until it says `text`; panics after a minute.
+    /// Reads the log until it contains `text`; panics after a minute.
     pub async fn wait_for_log(&self, text: &str) {
         self.wait_for_logs(text, 1).await;
     }
 
-    /// Reads the log until it says `text` so many times; panics after a minute.
+    /// Reads the log until it contains `text` this many times; panics after a minute.
     pub async fn wait_for_logs(&self, text: &str, times: usize) {
         let says = poll::until(async || self.log().matches(text).count() >= times).await;
         assert!(says, "the log does not say {text:?} {times} times:\n{}", self.log());
     }
 
-    /// Waits until so much time has passed by the store's clock: a pull waits for a task that falls
-    /// due then. For showing that something does not happen meanwhile.
+    /// Waits until `span` has passed by the store's clock: a pull waits for a task that falls due
+    /// then. Tests use it to show that something does not happen meanwhile.
     #[allow(dead_code, reason = "tests/drills share this program")]
     pub async fn lives_for(&self, span: Duration) {
         let delay = format!("{}ms", span.as_millis());
@@ -283,7 +286,7 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until the process ends by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         match poll::answer(async || self.child.try_wait().unwrap()).await {
             Some(status) => status,
@@ -295,7 +298,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if self.is_under {
-            // A tracer that is killed lets go of what it traced, which would go on for ever.
+            // Killing a tracer detaches the traced process, which would run for ever.
             let _ =
                 Command::new("pkill").args(["-KILL", "-P", &self.child.id().to_string()]).status();
         }
@@ -304,7 +307,7 @@ impl Drop for Program {
     }
 }
 
-/// No call may hang: the edge answers within seconds, whatever happens.
+/// The timeout is a bound: the service answers within seconds, whatever happens.
 fn client() -> reqwest::Client {
     reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap()
 }
@@ -316,7 +319,7 @@ async fn answer(response: reqwest::Response) -> Answer {
     Answer { status, headers, body }
 }
 
-/// The address in the line that says where it listens.
+/// The address in the line that says where the program listens.
 fn listening_at(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("listens on http://")?;
     let address: String =
@@ -324,7 +327,7 @@ fn listening_at(line: &str) -> Option<SocketAddr> {
     address.trim_end_matches(['.', ':']).parse().ok()
 }
 
-/// Runs a command to its end, and answers exit code, standard output and standard error.
+/// Runs a command to its end. Returns exit code, standard output and standard error.
 pub async fn run(mut command: Command) -> (i32, String, String) {
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     (
@@ -334,7 +337,7 @@ pub async fn run(mut command: Command) -> (i32, String, String) {
     )
 }
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }

@@ -1,5 +1,5 @@
-//! A TCP proxy before a server, which can lose an answer: the request is carried out, and its
-//! answer never comes.
+//! A TCP proxy before a server. It can lose an answer: the request is carried out, and its answer
+//! never arrives.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Proxy {
     plan: Arc<Mutex<Option<Loss>>>,
 }
 
-/// One answer to be lost.
+/// One answer that is to be lost.
 #[derive(Clone, Default)]
 pub struct Loss {
     executed: Arc<Notify>,
@@ -23,12 +23,12 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Returns once the server has answered, which nobody hears.
+    /// Returns once the server has answered. The proxy does not pass the answer on.
     pub async fn executed(&self) {
         self.executed.notified().await;
     }
 
-    /// Closes the connection on which the answer was to come.
+    /// Closes the connection on which the answer was expected.
     pub fn close(&self) {
         self.go_on.notify_one();
     }

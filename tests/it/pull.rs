@@ -1,4 +1,4 @@
-//! Consuming by pull.
+//! Consumers that pull.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ on_both_stores!(
     a_pull_consumes_and_the_task_stays_readable,
     a_lease_comes_back_unless_acknowledged,
     many_consumers_never_get_the_same_task,
-    a_caller_that_hung_up_loses_nothing,
+    a_disconnected_caller_loses_nothing,
     a_nacked_task_comes_back_and_dies_of_its_attempts,
     the_contents_of_a_pull_are_bounded_over_all_lanes,
 );
@@ -55,7 +55,11 @@ async fn a_lease_comes_back_unless_acknowledged(kept: Kept) {
     let id = add(&delayd, 1).await[0];
     let first = pull(&delayd, json!({"lease": "1s"})).await;
     assert_eq!((&first["task_id"], &first["attempt"]), (&json!(id), &json!(1)));
-    assert_eq!(pull(&delayd, json!({"lease": "1s"})).await["task_id"], Value::Null, "it is leased");
+    assert_eq!(
+        pull(&delayd, json!({"lease": "1s"})).await["task_id"],
+        Value::Null,
+        "the task is leased, and a pull returned it"
+    );
     delayd.wait_for_state("t", id, "scheduled").await;
     let second = pull(&delayd, json!({"lease": "30s"})).await;
     assert_eq!((&second["task_id"], &second["attempt"]), (&json!(id), &json!(2)));
@@ -66,7 +70,7 @@ async fn a_lease_comes_back_unless_acknowledged(kept: Kept) {
     assert_eq!(
         (late.status, &late.body["state"]),
         (409, &json!("leased")),
-        "a late holder moved the task"
+        "a settle with an old receipt changed the task"
     );
     delayd.post("/delay/task/ack", ack(&second["receipt"])).await.ok();
     assert_eq!(delayd.task("t", id).await["state"], "delivered");
@@ -99,14 +103,13 @@ async fn many_consumers_never_get_the_same_task(kept: Kept) {
     assert_eq!(got.into_iter().collect::<HashSet<_>>(), ids);
 }
 
-/// The caller sends its pull and resets the connection before the answer can be written. What it
-/// would have got is there for the next.
-async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
+/// The caller sends its pull and resets the connection before the answer can be written. The next
+/// pull must get the task.
+async fn a_disconnected_caller_loses_nothing(kept: Kept) {
     use std::io::Write;
 
     let delayd = kept.start(&[]).await;
-    // An answer larger than the socket's buffers, so that it cannot be written to someone who does
-    // not read.
+    // An answer larger than the socket's buffers cannot be written to a client that does not read.
     let filler = "x".repeat(200_000);
     let tasks: Vec<Value> = (0..64)
         .map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n, "filler": filler}}))
@@ -123,7 +126,7 @@ async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
         body.len()
     )
     .unwrap();
-    // The first byte of the answer is there, so the tasks are claimed; then the caller is gone.
+    // The first byte of the answer is there, so the tasks are claimed. Then the caller disconnects.
     socket.peek(&mut [0]).unwrap();
     drop(socket);
     let mut got = HashSet::new();
@@ -151,7 +154,7 @@ async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
     assert_eq!(delayd.task("t", id).await["state"], "dead");
 }
 
-/// Each lane gave as much as all of them together may.
+/// Each lane used to return as much as all of them together may.
 async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
     const MOST: usize = 4 << 20;
     let settings =
@@ -187,7 +190,7 @@ async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
             );
             assert_eq!(
                 task["attempt"], 1,
-                "nothing was claimed and given back with an attempt spent"
+                "a task was claimed and given back, and its attempt was spent"
             );
         }
         pulls += 1;

@@ -1,4 +1,4 @@
-//! A real receiver: an axum server that notes each callback and answers as it is told.
+//! A real receiver: an axum server that records each callback and answers as the test says.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 
-/// One callback as it came.
+/// One callback as it arrived.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub path: String,
@@ -24,23 +24,23 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How late it came, by this machine's clock; negative is early.
+    /// How late the call came, by this machine's clock; negative if it was early.
     pub fn lateness_ms(&self) -> i64 {
         self.arrived_ms - self.due_ms
     }
 }
 
-/// What to answer.
+/// How to answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Status(u16),
     With(u16, Vec<(&'static str, &'static str)>, &'static str),
-    /// 200, after so long.
+    /// 200, after this time.
     #[allow(dead_code, reason = "tests/drills share this receiver")]
     After(Duration),
     /// Never, until the receiver is dropped or the caller gives up.
     Never,
-    /// Once the gate of the receiver is opened: what it is told to answer then, or 200.
+    /// When the receiver's gate opens: with what the test says then, or 200.
     AtTheGate,
 }
 
@@ -51,7 +51,7 @@ struct Inner {
     count: watch::Sender<usize>,
     behaviour: Mutex<Arc<Behaviour>>,
     gate: watch::Sender<bool>,
-    /// How many answers were decided on once the gate was open.
+    /// How many answers were chosen after the gate opened.
     passed: watch::Sender<usize>,
 }
 
@@ -72,7 +72,7 @@ pub fn now_ms() -> i64 {
 }
 
 impl Receiver {
-    /// Starts one that answers 200 to everything.
+    /// Starts a receiver that answers 200 to everything.
     pub async fn start() -> Self {
         Self::answering(|_| Answer::Status(200)).await
     }
@@ -81,7 +81,7 @@ impl Receiver {
         Self::answering_at(IpAddr::V4(Ipv4Addr::LOCALHOST), behaviour).await
     }
 
-    /// One that others than this machine's own programs find.
+    /// Starts a receiver that other machines or namespaces can reach.
     pub async fn answering_at(
         host: IpAddr,
         behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
@@ -108,8 +108,8 @@ impl Receiver {
         *self.inner.behaviour.lock().unwrap() = Arc::new(behaviour);
     }
 
-    /// Waits until so many have gone through the gate: what is answered from now on is not theirs.
-    /// Panics after a minute.
+    /// Waits until `count` calls have passed the gate, so that a later change of the answers does
+    /// not affect them. Panics after a minute.
     #[allow(dead_code, reason = "tests/drills share this receiver")]
     pub async fn wait_until_passed(&self, count: usize) {
         let mut passed = self.inner.passed.subscribe();
@@ -130,8 +130,7 @@ impl Receiver {
         self.inner.seen.lock().unwrap().clone()
     }
 
-    /// Waits until at least `count` callbacks came; panics with what came when none comes for a
-    /// minute.
+    /// Waits until at least `count` callbacks came. Panics if none comes for a minute.
     pub async fn wait_for(&self, count: usize) -> Vec<Seen> {
         let mut counts = self.inner.count.subscribe();
         while *counts.borrow_and_update() < count {
@@ -169,7 +168,7 @@ async fn take(
         return respond(answer).await;
     }
     let _ = inner.gate.subscribe().wait_for(|open| *open).await;
-    // As it is told by then.
+    // The test may have changed the answers meanwhile.
     let behaviour = inner.behaviour.lock().unwrap().clone();
     let answer = behaviour(&seen);
     inner.passed.send_modify(|passed| *passed += 1);

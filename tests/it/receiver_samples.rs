@@ -1,8 +1,8 @@
-//! The receivers that `docs/RECEIVERS.md` shows do what it says: they take what delayd signed,
-//! once, and nothing else.
+//! The receivers that `docs/RECEIVERS.md` shows accept what delayd signed, act on it once, and
+//! refuse everything else.
 //!
-//! Those in Python and Node are started here. The others need more than a test may ask a machine
-//! for.
+//! The tests run the receivers in Python and Node. The other languages would need too many
+//! installs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +30,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Starts it on a free port and waits until it says which.
+    /// Starts the sample on a free port and waits until it prints the port.
     fn start(program: &str, file: &str, secrets: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
@@ -56,7 +56,7 @@ impl Sample {
         Self { child, lines, endpoint, _folder: folder }
     }
 
-    /// `--set`s that make it a service that delayd signs for.
+    /// The `--set`s that make it a service whose calls delayd signs.
     fn service(&self, name: &str, secrets: &str) -> [String; 2] {
         [
             format!("services.\"{name}\".endpoints=[\"{}\"]", self.endpoint),
@@ -64,9 +64,10 @@ impl Sample {
         ]
     }
 
-    /// What it did since it was last asked: it says so before it answers.
+    /// What it did since the last call of this function. It prints that before it answers.
     fn did(&self) -> Vec<String> {
-        // Its output passes through a pipe and a thread, so the first line may be on its way still.
+        // Its output passes through a pipe and a thread, so the first line may arrive a little
+        // later.
         let first = self.lines.recv_timeout(Duration::from_secs(10));
         first.into_iter().chain(self.lines.try_iter()).collect()
     }
@@ -85,21 +86,21 @@ impl Drop for Sample {
     }
 }
 
-/// Headers as delayd sends them, signed by `secret` so many seconds ago.
+/// Headers as delayd sends them, signed with `secret`, `age` seconds ago.
 fn signed(secret: &str, id: &str, age: i64, body: &str) -> HeaderMap {
     let moment = now_ms() / 1000 - age;
     let signature = Webhook::new(secret).unwrap().sign(id, moment, body.as_bytes()).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("webhook-id", id.parse().unwrap());
     headers.insert("webhook-timestamp", moment.to_string().parse().unwrap());
-    // Another secret's comes first, as during a rotation.
+    // Another secret's signature comes first, as during a rotation.
     headers.insert("webhook-signature", format!("v1,AAAA {signature}").parse().unwrap());
     headers
 }
 
 async fn check(program: &str, file: &str) {
-    // It knows both secrets, as in the midst of a rotation; delayd signs by one of them, by
-    // another's, and by both.
+    // The sample knows both secrets, as during a rotation. delayd signs with one of them, with an
+    // unknown one, and with both.
     let sample = Sample::start(program, file, &format!("{OLD} {NEW}"));
     let recorder = Receiver::start().await;
     let sets = [
@@ -129,7 +130,7 @@ async fn check(program: &str, file: &str) {
     let task = delayd.wait_for_state("t", wrong, "dead").await;
     assert_eq!(task["last_outcome"], "401 Unauthorized", "{file}");
 
-    // What delayd really sent, sent once more: as if the first answer had been lost.
+    // What delayd really sent, sent again, as if the first answer had been lost.
     let recorded = add("recorder").await;
     let call = recorder.wait_for(1).await.remove(0);
     let words = |name: &str| name.starts_with("webhook-");
@@ -150,10 +151,10 @@ async fn check(program: &str, file: &str) {
     assert_eq!(
         sample.did(),
         [format!("did {}", recorded.as_str().unwrap())],
-        "{file} did it twice, or what it refused"
+        "{file} acted twice, or acted on a call that it refused"
     );
 
-    // Nothing that is not exactly what was signed, and just now.
+    // Everything must be refused that is not exactly what was signed, at most five minutes ago.
     let refused = async |headers: HeaderMap, body: &str, why: &str| {
         assert_eq!(
             sample.post(headers, body).await,
@@ -171,7 +172,7 @@ async fn check(program: &str, file: &str) {
     let mut odd = signed(OLD, "7", 0, "{}");
     odd.insert("webhook-timestamp", "soon".parse().unwrap());
     refused(odd, "{}", "a moment that is none").await;
-    // Small differences of clocks are borne.
+    // Small differences between clocks are accepted.
     assert_eq!(sample.post(signed(OLD, "7", 290, "{}"), "{}").await.0, 200, "{file}");
     assert_eq!(sample.did(), ["did 7"], "{file}");
 }
@@ -186,7 +187,7 @@ async fn the_receiver_in_node_takes_what_is_signed_once_and_nothing_else() {
     check("node", "receiver.mjs").await;
 }
 
-/// A page shows the files that were tried.
+/// The page shows exactly the files that the tests run.
 #[test]
 fn the_page_on_receivers_shows_the_samples_as_they_are() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
@@ -194,6 +195,9 @@ fn the_page_on_receivers_shows_the_samples_as_they_are() {
     let mut shown = 0;
     for file in std::fs::read_dir(format!("{folder}/samples")).unwrap() {
         let file = file.unwrap();
+        if !file.file_name().to_string_lossy().to_lowercase().starts_with("receiver.") {
+            continue;
+        }
         let text = std::fs::read_to_string(file.path()).unwrap();
         let whole = page
             .split("\n```")
@@ -204,7 +208,7 @@ fn the_page_on_receivers_shows_the_samples_as_they_are() {
     assert_eq!(shown, 5);
 }
 
-/// Who writes a receiver in another language compares with it.
+/// Authors of receivers in other languages compare their result with it.
 #[test]
 fn the_signature_on_the_page_is_right() {
     let page =
@@ -218,7 +222,7 @@ fn the_signature_on_the_page_is_right() {
         .sign(field("webhook-id: "), moment, body.trim_end().as_bytes())
         .unwrap();
     assert_eq!(field("webhook-signature: "), signature);
-    assert!(page.contains(OLD), "and whose key it is");
+    assert!(page.contains(OLD), "the page does not show the key");
 }
 
 /// SQLite stands for the databases of the page's readers.
@@ -238,5 +242,5 @@ fn the_sql_on_the_page_knows_a_duplicate() {
         database.query_row("SELECT state FROM orders", [], |row| row.get(0)).unwrap();
     assert_eq!(state, "cancelled");
     let insert = work.lines().find(|line| line.starts_with("INSERT")).unwrap();
-    assert_eq!(database.execute(insert, []).unwrap(), 0, "the second time");
+    assert_eq!(database.execute(insert, []).unwrap(), 0, "the second insert must change nothing");
 }

@@ -1,4 +1,5 @@
-//! A cluster: one primary dies and the others do not notice; a slot moves while it is in use.
+//! A Redis Cluster: one primary dies and the others are not affected; a slot moves while it is in
+//! use.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::receiver::{Answer, Receiver};
 use crate::redis_many::{Cluster, until};
 use crate::{Program, StoreAt};
 
-/// What a client may take from the election to its first accepted write.
+/// How long a client may take from the election to its first accepted write.
 const RESUME: Duration = Duration::from_secs(5);
 
 async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
@@ -28,8 +29,7 @@ async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
     delayd
 }
 
-/// Waits until one of the replicas has taken the place of the `n`th primary, as another node sees
-/// it.
+/// Waits until a replica has replaced the `n`th primary, as another node sees it.
 fn elect(cluster: &Cluster, n: usize) -> Instant {
     let other = &cluster.nodes[(n + 1) % 3];
     let gone = format!("127.0.0.1:{}@", cluster.nodes[n].port());
@@ -41,7 +41,7 @@ fn elect(cluster: &Cluster, n: usize) -> Instant {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
+async fn a_killed_primary_affects_no_other_slots() {
     let mut cluster = Cluster::start();
     let receiver = Receiver::start().await;
     let delayd = start(&cluster, &receiver).await;
@@ -59,7 +59,7 @@ async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
     let [healthy, hurt] = loads;
     let ((healthy, undisturbed), (hurt, answers)) = (healthy.stop().await, hurt.stop().await);
 
-    assert!(undisturbed.iter().all(|a| a.status == 200), "another primary's slots were held up");
+    assert!(undisturbed.iter().all(|a| a.status == 200), "adds to another primary's slots failed");
     let meanwhile = undisturbed.iter().filter(|a| a.at > killed && a.at < elected).count();
     assert!(meanwhile > 0, "nothing was added to the healthy slots meanwhile");
     assert_eq!(lost(&delayd, &receiver, &healthy, &undisturbed).await.len(), 0);
@@ -67,7 +67,8 @@ async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
     assert!(refused > 0, "the outage was not noticed");
     let lost = lost(&delayd, &receiver, &hurt, &answers).await;
     println!(
-        "cluster: {meanwhile} adds elsewhere while one primary was dead; of its own {refused} refused, {} lost, resumed {:?} after the election",
+        "cluster: {meanwhile} adds elsewhere while one primary was dead; \
+         of its own {refused} refused, {} lost, resumed {:?} after the election",
         lost.len(),
         resumed - elected
     );
@@ -77,15 +78,19 @@ async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
     );
 }
 
-/// Without the id counter nothing can be added, and that is said at once; what is there goes on
-/// being delivered.
+/// Without the id counter no task can be added, and adds fail at once. Existing tasks are still
+/// delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on() {
     let mut cluster = Cluster::start();
     let receiver = Receiver::start().await;
     let delayd = start(&cluster, &receiver).await;
     let topic = cluster.topic_on(1);
-    let task = |delay: &str| json!({"topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let task = |delay: &str| {
+        json!({
+            "topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"},
+        })
+    };
     let ids = delayd.add_all(&vec![task("2s"); 30]).await;
     cluster.nodes[0].kill();
     let load = Load::start(&delayd, &topic, "0s", 2);
@@ -95,13 +100,13 @@ async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on(
     assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
     let (topic, answers) = load.stop().await;
     let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
-    let longest = refused.iter().map(|a| a.took).max().expect("the counter was away");
+    let longest = refused.iter().map(|a| a.took).max().expect("an add was refused");
     assert!(longest < Duration::from_secs(2), "a refusal took {longest:?}");
     println!(
         "cluster: {} adds refused without the counter, the slowest in {longest:?}",
         refused.len()
     );
-    // The tasks' node never was away.
+    // The node of these tasks never failed.
     for &id in &ids {
         delayd.wait_for_state(&topic, id, "delivered").await;
     }
@@ -110,7 +115,7 @@ async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on(
     assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
 }
 
-/// Moves all keys of a slot, whose state is then still "on its way".
+/// Moves all keys of a slot. The slot's state is then still "migrating".
 fn move_keys(cluster: &Cluster, slot: &str, from: usize, to: usize) {
     let port = cluster.nodes[to].port().to_string();
     loop {
@@ -143,8 +148,8 @@ fn refusals(cluster: &Cluster) -> u64 {
     counted.sum()
 }
 
-/// The map is read again a quarter of a second later at best: until then the nodes' own word is
-/// what counts.
+/// The slot map is read again a quarter of a second later at the earliest. Until then the
+/// redirections of the nodes count.
 #[tokio::test(flavor = "multi_thread")]
 async fn redirections_are_followed_at_once() {
     let cluster = Cluster::start();
@@ -169,28 +174,29 @@ async fn redirections_are_followed_at_once() {
     };
     store.add(vec![task()]).await.remove(0).unwrap();
 
-    // TRYAGAIN while the lane is on its way, then MOVED. An add is soon refused, for those of other
-    // lanes wait behind it.
+    // TRYAGAIN while the lane is being moved, then MOVED. An add is refused soon, since adds of
+    // other lanes wait behind it.
     let lane = topic.lanes().next().unwrap();
     let slot = cluster.first_owner(&format!("{{{}:0}}", topic.topic)).1.to_string();
     begin_move(&cluster, &slot, 1, 2);
     let adding = tokio::time::timeout(Duration::from_secs(5), store.add(vec![task()]));
-    let refused = adding.await.expect("an add waits for a slot on its way").remove(0);
+    let refused =
+        adding.await.expect("an add must not wait for a slot that is being moved").remove(0);
     assert!(matches!(refused, Err(Error::Moving(_))), "{refused:?}");
     let before = refusals(&cluster);
     let counting = tokio::spawn({
         let (store, lane) = (store.clone(), lane.clone());
         async move { store.stats(&lane).await }
     });
-    until("a count meets half a lane", || refusals(&cluster) > before + 1);
-    assert!(!counting.is_finished(), "half a lane was counted");
+    until("a count reaches a lane that is half moved", || refusals(&cluster) > before + 1);
+    assert!(!counting.is_finished(), "the count answered for a lane that was half moved");
     move_keys(&cluster, &slot, 1, 2);
     end_move(&cluster, &slot, 2);
     assert_eq!(counting.await.unwrap().unwrap().scheduled, 1);
     store.add(vec![task()]).await.remove(0).unwrap();
     assert_eq!(store.stats(&lane).await.unwrap().scheduled, 2);
 
-    // ASK while the registry's only key is there already and its slot is not.
+    // ASK: the registry's only key has moved already, and its slot has not.
     let slot = cluster.first_owner(&registry).1.to_string();
     begin_move(&cluster, &slot, 0, 1);
     move_keys(&cluster, &slot, 0, 1);
@@ -199,11 +205,11 @@ async fn redirections_are_followed_at_once() {
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(topic)]);
 }
 
-/// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all
-/// its other lanes, and those are worked: once the whole server counted as away, and its tasks were
-/// called again when their leases had run out.
+/// A lane's slot stays half moved while one of its tasks has to be settled. The same server takes
+/// the settles of all its other lanes, which must go on. The whole server used to count as
+/// unavailable: its tasks were called again when their leases expired.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
+async fn a_half_moved_lane_delays_no_other_lane_of_its_server() {
     let cluster = Cluster::start();
     let receiver = Receiver::answering(|seen| {
         if seen.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }
@@ -213,7 +219,11 @@ async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
     let lies_there = |topic: &String| cluster.first_owner(&format!("{{{topic}:0}}")).0 == 1;
     let mut topics = (0..).map(|n| format!("t{n}")).filter(lies_there);
     let (hurt, healthy) = (topics.next().unwrap(), topics.next().unwrap());
-    let task = |topic: &str, url: &str| json!({"topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url}});
+    let task = |topic: &str, url: &str| {
+        json!({
+            "topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url},
+        })
+    };
     let held = delayd.add(task(&hurt, "/gate")).await.id();
     receiver.wait_for(1).await;
 
@@ -233,9 +243,10 @@ async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
     delayd.wait_for_state(&hurt, id, "delivered").await;
 }
 
-/// A lane's slot moves to another primary, key by key, while it is added to, claimed and settled.
+/// A lane's slot moves to another primary, key by key, while the lane is added to, claimed and
+/// settled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
+async fn a_slot_moved_under_load_loses_and_duplicates_nothing() {
     let cluster = Cluster::start();
     let receiver = Receiver::start().await;
     let delayd = start(&cluster, &receiver).await;
@@ -244,10 +255,10 @@ async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     let load = Load::start(&delayd, &topic, "300ms", 8);
     load.accepted_after(Instant::now(), 200).await;
 
-    // Half here and half there, while callers ask.
+    // Half of the keys are here and half there, while callers add.
     let half_way = || {
         let before = load.answers().len();
-        until("callers are answered meanwhile", || load.answers().len() >= before + 20);
+        until("callers get answers meanwhile", || load.answers().len() >= before + 20);
     };
     tokio::task::block_in_place(|| cluster.move_slot(&slot, 1, 2, half_way));
     load.accepted_after(Instant::now(), 200).await;

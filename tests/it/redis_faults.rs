@@ -1,15 +1,14 @@
-//! Where a Redis fails in ways that no other store does: a lost answer, a lost counter, memory at
-//! its limit.
+//! Faults that only a Redis store has: a lost answer, a lost counter, memory at its limit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::TaskId;
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
     Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want,
 };
-use delayd::task::TaskId;
 use serde_json::json;
 
 use crate::poll;
@@ -55,15 +54,15 @@ async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
     store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect()
 }
 
-/// A lane is opened in three round trips, and callers wait for one and a half. Those who come later
-/// find it open.
+/// Opening a lane takes three round trips, and callers wait for one and a half. Later callers find
+/// the lane open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     let server = redis_server::shared();
     let wire = SlowWire::to(server.port(), Duration::ZERO).await;
     let prefix = format!("far{:x}", rand::random::<u64>());
     let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(400)).await;
-    // From here on there are connections, ids and scripts. The next topic is new.
+    // Now connections, ids and scripts exist. The next topic is new.
     add(&far, 1).await;
     far.register(TopicEntry { topic: "new".parse().unwrap(), shards: 1 }).await.unwrap();
     wire.set_delay(Duration::from_millis(250));
@@ -76,8 +75,8 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     assert!(poll::until(async || adding().await.is_ok()).await, "the lane stays closed");
 }
 
-/// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It
-/// must not be scheduled beside its lease: it would fire twice.
+/// The answer to an add is lost, and the task has been claimed before the add is repeated. The
+/// repeat must not schedule it again: it would fire twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_again() {
     let server = redis_server::shared();
@@ -85,7 +84,7 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
     let proxy = Proxy::before(server.port()).await;
     let behind = Arc::new(connect(proxy.address.port(), &prefix).await);
     let direct = connect(server.port(), &prefix).await;
-    // The block of ids and the scripts are there, so that the next request is the add itself.
+    // Now the block of ids and the scripts exist, so the next request is the add itself.
     add(&behind, 1).await;
 
     let loss = proxy.lose_next().await;
@@ -113,13 +112,13 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
     let mut ids = adding.await.unwrap();
     let claimed: Vec<TaskId> = grant.tasks.iter().map(|task| task.id).collect();
     ids.sort_unstable();
-    assert_eq!(claimed[1..], ids, "the repeat answers the ids of the first try");
+    assert_eq!(claimed[1..], ids, "the repeat returned other ids than the first try");
     let counts = direct.stats(&lane).await.unwrap();
     assert_eq!((counts.leased, counts.scheduled), (4, 0), "a claimed task was scheduled again");
 }
 
-/// A Redis that lost its last second has also lost ids that are in use. Neither an instance that
-/// drew a block before, nor one that draws afterwards, may give out one of them.
+/// A Redis that lost its last second has also lost ids that are in use. No instance may give out
+/// one of them again, whether it drew its block before or draws it afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     let mut server = Server::with_options(&["--appendonly", "no"]);
@@ -141,10 +140,10 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     assert_eq!(late.len(), 6);
 }
 
-/// A caller who is gone by the time that his ids are drawn has been refused: none of his tasks may
-/// be stored after all. The other's, in the same batch, is.
+/// A caller that disconnects while ids are drawn has been refused: none of its tasks may be stored.
+/// The task of the other caller, in the same batch, is stored.
 #[tokio::test]
-async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
+async fn a_caller_that_disconnects_while_ids_are_drawn_leaves_no_task() {
     let server = Server::start();
     let store = Arc::new(connect(server.port(), "gone").await);
     server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
@@ -159,7 +158,7 @@ async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
             .lines()
             .any(|line| line.contains("flags=b") && line.contains("cmd=evalsha"))
     };
-    assert!(poll::until(async || is_drawing()).await, "no id is drawn");
+    assert!(poll::until(async || is_drawing()).await, "no call draws ids");
     goes.abort();
     assert!(goes.await.unwrap_err().is_cancelled());
     server.command(&["CLIENT", "UNPAUSE"]);
@@ -168,8 +167,8 @@ async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
     assert_eq!(store.stats(&lane).await.unwrap().scheduled, 1);
 }
 
-/// A Redis that has fallen silent costs each caller a timeout or two, however many there are: they
-/// do not queue up for one attempt each. When it comes back, so does everything.
+/// A silent Redis costs each caller one or two timeouts, however many callers there are: they do
+/// not queue for one attempt each. When it answers again, all calls work again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_redis_is_an_error_soon_and_not_a_hang() {
     let server = Server::start();
@@ -182,7 +181,7 @@ async fn a_silent_redis_is_an_error_soon_and_not_a_hang() {
     delayd.wait_for_state("t", id, "delivered").await;
     server.signal("STOP");
     let get = json!({"topic": "t", "task_id": id}).to_string();
-    // Some at once, and some while the first of them are finding out.
+    // Some at once, and some while the first ones time out.
     let calls = (0..60).map(|n| {
         let (delayd, get) = (&delayd, get.clone());
         async move {
@@ -202,14 +201,19 @@ async fn a_silent_redis_is_an_error_soon_and_not_a_hang() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
-/// At `maxmemory` adds are refused, but what is there goes out; or memory would never fall.
+/// At `maxmemory` adds are refused, but existing tasks are delivered. Otherwise memory would never
+/// fall.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
     let server = Server::start();
     let receiver = Receiver::start().await;
     let store = StoreAt::Redis(server.port(), "full".into());
     let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
-    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let task = |delay: &str| {
+        json!({
+            "topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"},
+        })
+    };
     let pushed = delayd.add_all(&vec![task("3s"); 50]).await;
     let pulled = delayd.add(json!({"topic": "p", "delay": 0, "content": {}})).await.id();
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
@@ -229,10 +233,10 @@ async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
-/// A record that cannot be read (another version wrote it, say) keeps nobody else of its claim from
-/// being called.
+/// A record that cannot be read (for example of another version) must not stop the other tasks of
+/// its claim.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
+async fn an_unreadable_record_does_not_delay_other_tasks() {
     let server = redis_server::shared();
     let prefix = format!("odd{:x}", rand::random::<u64>());
     let receiver = Receiver::start().await;
@@ -247,9 +251,9 @@ async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
     assert!(delayd.log().contains("cannot be read"), "{}", delayd.log());
 }
 
-/// The store takes no settles for a while, and when it does again, one lane's keys are broken. That
-/// lane's settles are given up; without the word that the store is back every other lane would wait
-/// for ever.
+/// The store refuses settles for a while. When it takes them again, one lane's keys are damaged,
+/// and the settles of that lane are given up. The other lanes must still learn that the store is
+/// back; they used to wait for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
     let server = Server::start();
@@ -262,7 +266,11 @@ async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
         &[service("message.call", &receiver)],
     )
     .await;
-    let task = |topic: &str, url: &str| json!({"topic": topic, "delay": 0, "content": {"sn": "message.call", "url": url}});
+    let task = |topic: &str, url: &str| {
+        json!({
+            "topic": topic, "delay": 0, "content": {"sn": "message.call", "url": url},
+        })
+    };
     delayd.add(task("a", "/gate")).await;
     receiver.wait_for(1).await;
     server.command(&["ACL", "SETUSER", "default", "-evalsha"]);

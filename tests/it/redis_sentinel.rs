@@ -1,4 +1,4 @@
-//! A primary that sentinels watch: it dies, sleeps, is demoted; and replicas that are waited for.
+//! A primary that Sentinels watch: it dies, sleeps, is demoted; and writes that wait for replicas.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::redis_many::{MASTER, Watched, until};
 use crate::redis_server::Server;
 use crate::{Program, StoreAt};
 
-/// What a client may take from the election to its first accepted write.
+/// How long a client may take from the election to its first accepted write.
 const RESUME: Duration = Duration::from_secs(5);
 
 fn under_sentinels(urls: &[String], further: &[&str]) -> StoreAt {
@@ -25,7 +25,7 @@ fn under_sentinels(urls: &[String], further: &[&str]) -> StoreAt {
     StoreAt::Set(sets)
 }
 
-/// Another primary is elected, once: the sentinels depose nobody before or after.
+/// Forces the election of another primary. The Sentinels start no other failover before or after.
 fn elect(watched: &Watched, old: u16) -> Instant {
     watched.may_depose(true);
     until("another primary is elected", || watched.primary() != old);
@@ -34,8 +34,8 @@ fn elect(watched: &Watched, old: u16) -> Instant {
     elected
 }
 
-/// kill -9 of the primary under load. What replication had not carried over yet is lost with it;
-/// nothing else is.
+/// kill -9 of the primary under load. What replication had not copied yet is lost, and nothing
+/// else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_primary_is_followed_to_its_successor() {
     let mut watched = Watched::start();
@@ -52,7 +52,7 @@ async fn a_killed_primary_is_followed_to_its_successor() {
     let elected = elect(&watched, old);
     let resumed = load.accepted_after(elected, 1).await;
     assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
-    // The old one comes back, and is made a replica.
+    // The old primary comes back as a replica.
     watched.on(old).restart();
     until("the old primary is a replica", || watched.on(old).replication().contains("role:slave"));
     let tail = Instant::now();
@@ -60,7 +60,7 @@ async fn a_killed_primary_is_followed_to_its_successor() {
     let (topic, answers) = load.stop().await;
     assert!(
         answers.iter().filter(|a| a.at > tail).all(|a| a.status == 200),
-        "the outage has no end"
+        "tasks added after the outage were not delivered"
     );
     assert!(answers.iter().all(|a| a.status == 200 || a.status == 503));
 
@@ -77,7 +77,8 @@ async fn a_killed_primary_is_followed_to_its_successor() {
     );
 }
 
-/// The primary sleeps until another is elected, and wakes up believing that it still is the one.
+/// The primary sleeps until another is elected, and still believes to be the primary when it wakes
+/// up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_wakes_up_demoted_gets_no_more_tasks() {
     let mut watched = Watched::start();
@@ -97,11 +98,14 @@ async fn a_primary_that_wakes_up_demoted_gets_no_more_tasks() {
     let (topic, answers) = load.stop().await;
     let lost = lost(&delayd, &receiver, &topic, &answers).await;
     println!("sleeping primary: {} lost", lost.len());
-    assert!(lost.iter().all(|a| a.at < elected), "a task went to the old primary: {lost:?}");
+    assert!(
+        lost.iter().all(|a| a.at < elected),
+        "an add after the election went to the old primary: {lost:?}"
+    );
 }
 
-/// A planned failover breaks no connection by itself: whoever looks at nothing but PING goes on
-/// writing to a replica for ever.
+/// A planned failover breaks no connection by itself. A client that looks only at PING would write
+/// to a replica for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demoted_server_is_noticed_though_it_answers() {
     let server = Server::start();
@@ -115,15 +119,19 @@ async fn a_demoted_server_is_noticed_though_it_answers() {
     delayd.wait_until_ready(200).await;
 }
 
-/// An add counts once so many replicas have it; while they are away adds are refused, and what is
-/// there goes out.
+/// An add counts when enough replicas have it. While they are away adds are refused, and existing
+/// tasks are delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_add_that_too_few_replicas_have_is_not_confirmed() {
     let watched = Watched::start();
     let receiver = Receiver::start().await;
     let store = under_sentinels(&watched.urls(), &["store.redis.wait_replicas=2"]);
     let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
-    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let task = |delay: &str| {
+        json!({
+            "topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"},
+        })
+    };
     delayd.wait_until_ready(200).await;
     let ids = delayd.add_all(&vec![task("1500ms"); 20]).await;
     let primary = watched.primary();
@@ -141,9 +149,9 @@ async fn an_add_that_too_few_replicas_have_is_not_confirmed() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
-/// Once a failover undid a cancel that was answered OK, for only adds waited for replicas.
+/// A failover used to undo a cancel that was answered OK, since only adds waited for replicas.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_caller_is_told_outlasts_a_failover() {
+async fn confirmed_calls_outlast_a_failover() {
     let mut watched = Watched::start();
     let store = under_sentinels(&watched.urls(), &["store.redis.wait_replicas=1"]);
     let delayd = Program::start(&store, &[]).await;
@@ -159,7 +167,7 @@ async fn what_a_caller_is_told_outlasts_a_failover() {
         .body;
     assert_eq!(taken["task_id"], due);
     let receipt = &taken["receipt"];
-    // With this, a replica has the lease as well.
+    // Once this add is confirmed, a replica has the lease as well.
     let late = add("1h").await;
 
     let old = watched.primary();
@@ -198,7 +206,7 @@ async fn what_a_caller_is_told_outlasts_a_failover() {
         watched.on(watched.primary()).replication().contains("state=online")
     });
     delayd.wait_until_ready(200).await;
-    // Nothing of it has happened there, as nobody was told that it had.
+    // None of it has happened there, and no caller was told that it had.
     assert_eq!(delayd.task("t", late).await["state"], "scheduled");
     assert_eq!(delayd.task("t", due).await["state"], "leased");
     delayd
@@ -216,7 +224,7 @@ async fn check(store: &StoreAt) -> (i32, String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_the_sentinels_is_said() {
+async fn wrong_sentinels_are_named() {
     let (server, sentinel) = (Server::start(), Server::sentinel());
     let port = server.port().to_string();
     let store = under_sentinels(&[sentinel.url()], &[]);
@@ -228,7 +236,7 @@ async fn what_is_wrong_with_the_sentinels_is_said() {
     let (code, says, _) = check(&store).await;
     assert!(code == 0 && says.contains(&format!("1 primary: 127.0.0.1:{port}")), "{says}");
 
-    // Somebody else's port, where nobody listens now.
+    // A port of this machine where nothing listens any more.
     let gone = Server::start().url();
     let (code, _, says) = check(&under_sentinels(std::slice::from_ref(&gone), &[])).await;
     assert!(code == 1 && says.contains("no sentinel answers"), "{code}: {says}");
@@ -247,9 +255,9 @@ async fn what_is_wrong_with_the_sentinels_is_said() {
     );
 }
 
-/// A sentinel that was cut off with the old primary names that one until the others have told it.
-/// Whoever believed it wrote to a server that was about to forget it all, for as long as ten
-/// seconds.
+/// A Sentinel that was cut off with the old primary names that primary until the others have told
+/// it of the election. delayd used to believe it, and wrote for up to ten seconds to a server that
+/// was about to lose these writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
     let (old, new) = (Server::start(), Server::start());
@@ -266,8 +274,8 @@ async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
     }
 }
 
-/// The servers' login comes first in the address, the sentinels' own at its end; neither is ever
-/// shown.
+/// The servers' login is the one of the URL, and the Sentinels' own login is in its query. Neither
+/// is ever shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_have_logins_of_their_own() {
     let (server, sentinel) = (Server::start(), Server::sentinel());

@@ -1,4 +1,4 @@
-//! The configuration, changed while the program serves.
+//! The configuration changes while the program serves.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::program::{Program, embedded, folder, serve};
 use crate::receiver::{Answer, Receiver};
 
-/// A folder with the store and a configuration, and the program that reads it.
+/// A folder with a store and a configuration file, and the program that reads it.
 struct Served {
     folder: tempfile::TempDir,
     file: PathBuf,
@@ -34,7 +34,7 @@ impl Served {
         Self { folder, file, delayd }
     }
 
-    /// As an editor writes: another file, renamed.
+    /// Saves as an editor does: it writes another file and renames it.
     fn save(&self, text: &str) {
         let new = self.folder.path().join(".delayd.toml.swp");
         std::fs::write(&new, text).unwrap();
@@ -79,11 +79,12 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
     delayd.wait_for_logs("cannot read the configuration file", 1).await;
     add(delayd, "two").await.ok();
     let metrics = delayd.get("/metrics").await;
-    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let open_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(metrics.headers["content-type"], open_metrics);
     let counted = metrics.body.as_str().unwrap();
     assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 1\n"), "{counted}");
     assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");
-    // Back again, and good.
+    // A valid file again.
     served.save(&service("three", &receiver));
     delayd.wait_for_logs("changed: services", 2).await;
     add(delayd, "three").await.ok();
@@ -91,14 +92,17 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
+async fn limits_and_the_log_level_change_and_other_settings_are_named() {
     let served = Served::by("").await;
     let delayd = &served.delayd;
     delayd.get("/readyz").await;
     assert!(!delayd.log().contains("DEBUG"));
-    served.save("[http]\nbind = \"127.0.0.1:7\"\n[worker]\nlease = \"45s\"\n[limits]\nbatch = 1\ncontent = \"10B\"\n[log]\nlevel = \"debug\"\n");
+    served.save(concat!(
+        "[http]\nbind = \"127.0.0.1:7\"\n[worker]\nlease = \"45s\"\n",
+        "[limits]\nbatch = 1\ncontent = \"10B\"\n[log]\nlevel = \"debug\"\n"
+    ));
     delayd.wait_for_logs("changed: limits, log.level", 1).await;
-    // The address is given by --set, which goes before the file.
+    // The address is given by --set, which overrides the file.
     delayd.wait_for_logs("Not taken before the next start: worker", 1).await;
     delayd.get("/readyz").await;
     delayd.wait_for_logs("DEBUG", 1).await;
@@ -116,7 +120,7 @@ async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
+async fn a_shorter_retry_after_max_applies_to_existing_holds() {
     let receiver =
         Receiver::answering(|_| Answer::With(429, vec![("retry-after", "600")], "")).await;
     let text = service("one", &receiver)
@@ -130,12 +134,11 @@ async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
     receiver.answer(|_| Answer::Status(200));
     served.save(&(text + "[callback]\nretry_after_max = \"1s\"\n"));
     served.delayd.wait_for_logs("changed: callback.retry_after_max", 1).await;
-    // The one that was answered keeps its own wait.
+    // The task that was answered keeps its own wait.
     receiver.wait_for(3).await;
 }
 
-/// A file that is the same, and a folder in which others work, are no reason to load anything;
-/// SIGHUP always is.
+/// An unchanged file, or other changes in its folder, cause no reload. SIGHUP always does.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     let receiver = Receiver::start().await;
@@ -152,8 +155,8 @@ async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     receiver.wait_for(1).await;
 }
 
-/// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that one
-/// is swapped.
+/// Kubernetes mounts a ConfigMap in this way: the file is a link into a folder that is itself a
+/// link, and the second link is swapped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_folder_behind_a_link_is_noticed() {
     use std::os::unix::fs::symlink;
@@ -184,12 +187,12 @@ const OPERATOR: &str = "ff8ea802a87c3f804697e03f957282a43674912f1a04d98b5cdd2c1e
 
 fn operators_token() -> String {
     format!(
-        "[[http.auth.tokens]]\nname = \"operator\"\ntoken_sha256 = \"{OPERATOR}\"\nscopes = [\"produce\", \"admin\"]\n\
-         topics = [\"order.*\"]\n"
+        "[[http.auth.tokens]]\nname = \"operator\"\ntoken_sha256 = \"{OPERATOR}\"\n\
+         scopes = [\"produce\", \"admin\"]\ntopics = [\"order.*\"]\n",
     )
 }
 
-/// Calls without a token, or with the operator's; answers the status.
+/// Calls without a token or with the operator's. Returns the status.
 async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
     let body = json!({"topic": topic, "confirm": topic}).to_string();
     let mut post = reqwest::Client::new().post(delayd.url("/delay/topic/purge")).body(body);
@@ -199,10 +202,10 @@ async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
     post.send().await.unwrap().status().as_u16()
 }
 
-/// A truncated file is valid TOML as a rule. Cut off before its tokens, it let everyone in, and the
-/// purge below succeeded.
+/// A truncated file is usually valid TOML. A file cut off before its tokens used to admit everyone,
+/// and the purge below succeeded.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_truncated_file_lets_nobody_in() {
+async fn a_truncated_file_gives_no_access() {
     let receiver = Receiver::start().await;
     let before = service("one", &receiver) + "[log]\nlevel = \"info\"\n";
     let whole = before.clone() + &operators_token();
@@ -216,7 +219,7 @@ async fn a_truncated_file_lets_nobody_in() {
         (before.find("[log]").unwrap(), "http.auth.tokens: expected at least one token"),
         (0, "got an empty file"),
     ] {
-        // In place, as a full disk or a killed editor leaves it.
+        // In place, as a full disk or a killed editor leaves the file.
         std::fs::write(&served.file, &whole[..length]).unwrap();
         refused += 1;
         delayd.wait_for_logs("the old one stays", refused).await;
@@ -227,24 +230,25 @@ async fn a_truncated_file_lets_nobody_in() {
         assert_eq!(
             purge(delayd, "other", Some("dly_operator")).await,
             403,
-            "the token was widened"
+            "the token has access to more topics than before"
         );
         assert_eq!(purge(delayd, "order.a", Some("dly_operator")).await, 404);
     }
     let counted = metrics(delayd, "dly_operator").await;
     assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");
     assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 0\n"), "{counted}");
-    // SIGHUP takes no more than a change of the file does.
+    // SIGHUP accepts no more than a change of the file does.
     delayd.signal("HUP");
     delayd.wait_for_logs("the old one stays", 5).await;
     assert_eq!(purge(delayd, "order.a", None).await, 401);
-    // On purpose it works: the word is in the file.
+    // It works if the file says so explicitly.
     served.save(&(before + "[http.auth]\nanonymous = true\n"));
     delayd.wait_for_logs("changed: http.auth", 1).await;
     assert_eq!(purge(delayd, "order.a", None).await, 404);
 }
 
-/// Two hundred tasks are called while the services are replaced over and over: each comes once.
+/// Two hundred tasks are called while the services are replaced again and again. Each is called
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_loses_no_call() {
     let receiver = Receiver::answering(|_| Answer::After(Duration::from_millis(50))).await;

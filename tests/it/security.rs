@@ -1,4 +1,5 @@
-//! Who may call, whom delayd calls and how that is shown, and what nobody gets to read.
+//! Who may call delayd, whom delayd may call and how it signs its calls, and which secrets are
+//! never shown.
 
 use serde_json::{Value, json};
 
@@ -7,8 +8,8 @@ use crate::receiver::Receiver;
 use crate::{Kept, StoreAt, on_both_stores, redis_server};
 
 on_both_stores!(
-    a_token_opens_its_own_calls_and_topics,
-    a_headers_value_is_shown_only_to_who_runs_the_service,
+    a_token_gives_access_to_its_own_calls_and_topics,
+    header_values_are_shown_only_to_admins,
     calls_of_a_service_with_secrets_are_signed_on_every_attempt,
     headers_of_a_task_go_along_with_every_attempt,
     an_absolute_url_is_called_on_an_allowed_host,
@@ -18,7 +19,7 @@ on_both_stores!(
 const WRITER: &str = "dly_writer-of-orders";
 const READER: &str = "dly_reader-of-all";
 const KEEPER: &str = "dly_keeper-of-all";
-/// `printf %s … | sha256sum` of each.
+/// `printf %s … | sha256sum` of each token.
 const HASHES: [&str; 3] = [
     "609a113f8662c1047dcc541cf1fb799cf5c7ae3e75907cbb7dee46d37c533320",
     "68582b62fd73d1ee5026c6d3e541c843a3faa3ed7600d5c8a9768e95e6b00d52",
@@ -28,13 +29,14 @@ const HASHES: [&str; 3] = [
 fn tokens() -> String {
     let [writer, reader, keeper] = HASHES;
     format!(
-        "http.auth.tokens=[{{name='writer', token_sha256='{writer}', scopes=['produce'], topics=['order.*']}}, \
+        "http.auth.tokens=[{{name='writer', token_sha256='{writer}', \
+         scopes=['produce'], topics=['order.*']}}, \
          {{name='reader', token_sha256='{reader}', scopes=['consume'], topics=['*']}}, \
-         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin'], topics=['*']}}]"
+         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin'], topics=['*']}}]",
     )
 }
 
-/// Posts with headers; answers status and body.
+/// Posts with headers. Returns status and body.
 async fn post(
     delayd: &Program,
     path: &str,
@@ -53,7 +55,7 @@ async fn as_holder(delayd: &Program, token: &str, path: &str, body: Value) -> (u
     post(delayd, path, &[("authorization", &format!("Bearer {token}"))], body.to_string()).await
 }
 
-/// "must be given once" was all that a command said of a token that was not given.
+/// A command used to say only "must be given once" if its token was missing.
 #[tokio::test]
 async fn a_command_names_the_variable_of_the_token_that_is_missing() {
     let (open, guarded) = (Kept::embedded(), Kept::embedded());
@@ -68,7 +70,8 @@ async fn a_command_names_the_variable_of_the_token_that_is_missing() {
     let (open, guarded) = (open.url(""), guarded.url(""));
     let stats = ["stats", "--server", &guarded];
     let missing = format!(
-        "{guarded} expects an access token, got none: set DELAYD_TOKEN or give --token (dm_error 1001)"
+        "{guarded} expects an access token, got none: \
+         set DELAYD_TOKEN or give --token (dm_error 1001)",
     );
     told(&[], &stats, &missing).await;
     told(&[("DELAYD_TOKEN", "")], &stats, &missing).await;
@@ -90,7 +93,7 @@ async fn a_command_names_the_variable_of_the_token_that_is_missing() {
     told(&[("DELAYD_TO_TOKEN", "x")], &from, "got none: set DELAYD_TOKEN or give --token").await;
 }
 
-async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
+async fn a_token_gives_access_to_its_own_calls_and_topics(kept: Kept) {
     let delayd = kept.start(&[tokens()]).await;
     let task = |topic: &str| json!({"topic": topic, "delay": 0, "content": {"n": 1}});
     let refused = async |answer: (u16, Value), status: u16, dm_error: u16| {
@@ -110,7 +113,7 @@ async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
     .await;
     refused(as_holder(&delayd, READER, "/delay/destination/list", json!({})).await, 403, 1003)
         .await;
-    // An answer of 401 arrives, though the caller still sends megabytes.
+    // An answer of 401 arrives although the caller still sends megabytes.
     refused(post(&delayd, "/delay/task/add_batch", &[], " ".repeat(12 << 20)).await, 401, 1001)
         .await;
     assert_eq!(delayd.get("/healthz").await.status, 200);
@@ -129,7 +132,7 @@ async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
         assert_eq!((status, pulled["task_id"].is_u64()), (200, topic == "order.b"), "{pulled}");
     }
 
-    // The client brings its token along, from the variable or the option, and shows it nowhere.
+    // The client sends its token, from the variable or the option, and prints it nowhere.
     let client = async |words: &[&str], variable: Option<&str>| {
         let mut client = command(&[]);
         client.args(words).arg("--server").arg(delayd.url(""));
@@ -150,8 +153,8 @@ async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
     assert!(code == 0 && help.contains("DELAYD_TOKEN"), "{help}");
 }
 
-/// Whoever only consumes could read the passwords that producers had given to their receivers.
-async fn a_headers_value_is_shown_only_to_who_runs_the_service(kept: Kept) {
+/// A consumer used to see the passwords that producers had given for their receivers.
+async fn header_values_are_shown_only_to_admins(kept: Kept) {
     let delayd = kept.start(&[tokens()]).await;
     let headers = json!({"Authorization": "Bearer secret", "x-tenant": "a"});
     let task = json!({"topic": "order.a", "delay": 60, "headers": headers, "content": {"n": 1}});
@@ -204,8 +207,8 @@ async fn an_open_port_is_warned_of_loudly_and_one_with_tokens_is_not() {
     {
         let sets = [vec!["http.bind='0.0.0.0:0'".to_owned()], sets].concat();
         let delayd = kept.start(&sets).await;
-        // The line comes right after that of the address, by which the start is known; the drain's
-        // after both.
+        // The warning comes right after the line with the address, which marks the start. The line
+        // of the drain comes after both.
         let mut delayd = delayd;
         delayd.signal("TERM");
         delayd.ended().await;
@@ -229,7 +232,12 @@ async fn calls_of_a_service_with_secrets_are_signed_on_every_attempt(kept: Kept)
     let delayd = kept
         .start(&[service("message.call", &receiver), secrets, service("plain", &receiver)])
         .await;
-    let task = |sn: &str, url: &str| json!({"topic": "t", "delay": 0, "backoff": {"kind": "fixed", "every": "1ms"}, "content": {"sn": sn, "url": url, "名": "订单"}});
+    let task = |sn: &str, url: &str| {
+        json!({
+            "topic": "t", "delay": 0, "backoff": {"kind": "fixed", "every": "1ms"},
+            "content": {"sn": sn, "url": url, "名": "订单"},
+        })
+    };
     delayd.add(task("message.call", "/signed")).await;
     let seen = receiver.wait_for(2).await;
     for call in &seen {
@@ -282,13 +290,17 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     let sets =
         [format!("callback.allow_hosts=[\"{host}\"]"), "callback.deny_private_hosts=false".into()];
     let delayd = kept.start(&sets).await;
-    let task = |url: String, mode: &str| json!({"topic": "t", "delay": 0, "mode": mode, "content": {"url": url}});
+    let task = |url: String, mode: &str| {
+        json!({
+            "topic": "t", "delay": 0, "mode": mode, "content": {"url": url},
+        })
+    };
     let answer = delayd.add(task(format!("http://{host}/hook?a=b"), "auto")).await;
     assert_eq!(answer.body["mode"], "push");
     let seen = receiver.wait_for(1).await;
     assert_eq!((seen[0].path.as_str(), seen[0].id), ("/hook?a=b", answer.id()));
     delayd.wait_for_state("t", answer.id(), "delivered").await;
-    // Like any destination it can be seen and held.
+    // The host can be listed and held like any destination.
     delayd.post("/delay/destination/hold", json!({"sn": host}).to_string()).await.ok();
     let held = delayd.add(task(format!("http://{host}/held"), "push")).await.id();
     let listed = delayd.post("/delay/destination/list", "{}").await.ok();
@@ -309,7 +321,7 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     assert_eq!(code, 0, "a host is a destination like any other: {found}{error}");
     delayd.post("/delay/destination/release", json!({"sn": host}).to_string()).await.ok();
     delayd.wait_for_state("t", held, "delivered").await;
-    // Elsewhere nobody is called, so it is refused unless consumers are to pull it.
+    // No other host is called, so such a task is refused unless consumers are to pull it.
     let other = delayd.add(task("http://127.0.0.1:1/".into(), "pull")).await;
     assert_eq!(other.body["mode"], "pull");
     for url in
@@ -334,7 +346,13 @@ async fn a_private_address_is_not_called_whatever_its_name(kept: Kept) {
         format!("services_fallback.dns='http://{{sn}}:{port}'"),
     ];
     let delayd = kept.start(&sets).await;
-    let task = |content: Value| json!({"topic": "t", "delay": 0, "max_attempts": 2, "backoff": {"kind": "fixed", "every": "1ms"}, "content": content});
+    let task = |content: Value| {
+        json!({
+            "topic": "t", "delay": 0, "max_attempts": 2,
+            "backoff": {"kind": "fixed", "every": "1ms"},
+            "content": content,
+        })
+    };
     for content in [
         json!({"url": format!("http://localhost:{port}/x")}),
         json!({"sn": "localhost", "url": "/x"}),
@@ -356,7 +374,8 @@ async fn a_private_address_is_not_called_whatever_its_name(kept: Kept) {
     assert!(receiver.seen().is_empty());
 }
 
-/// A configuration full of secrets, at the most talkative level, with all that goes wrong in a day.
+/// A configuration full of secrets, at the most verbose log level, with everything that can go
+/// wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_in_the_log_or_in_an_answer() {
     let receiver = Receiver::answering(|_| crate::receiver::Answer::Status(500)).await;
@@ -396,7 +415,7 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
             .collect::<Vec<_>>()
     };
 
-    // A wrong password, and a bad secret: the start fails, and says why without them.
+    // With a wrong password or a bad secret, the start fails and the message does not contain them.
     for bad in [
         url("wrong-secret"),
         "services.\"message.call\".secrets=['whsec_wrong-secret']".into(),
@@ -418,7 +437,9 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
         answer
     };
     let content = json!({"sn": "message.call", "url": "/x?url-secret", "data": "content-secret"});
-    let task = json!({"topic": "order.a", "delay": 0, "max_attempts": 2, "backoff": {"kind": "fixed", "every": "1ms"},
+    let task = json!({
+        "topic": "order.a", "delay": 0, "max_attempts": 2,
+        "backoff": {"kind": "fixed", "every": "1ms"},
         "headers": {"authorization": "Bearer task-header-secret"}, "content": content});
     let id = ask(WRITER, "/delay/task/add", task.clone()).await["task_id"].as_u64().unwrap();
     let refused = [
@@ -442,7 +463,7 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     }
     receiver.wait_for(2).await;
     delayd.wait_for_log(&format!("Task {id} is dead")).await;
-    // Its user is gone: connections end, and new ones are refused.
+    // The Redis user is removed: connections end, and new ones are refused.
     redis.command(&["ACL", "DELUSER", &user]);
     delayd.wait_until_ready(503).await;
     ask(WRITER, "/delay/task/add", task).await;
@@ -457,9 +478,9 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     assert_eq!((secrets(&log), secrets(&answers)), (vec![], vec![]), "{log}");
 }
 
-/// A reader that calls itself for each bracket ends the whole process when its stack is used up.
+/// A parser that recurses for each bracket would end the whole process when its stack is used up.
 #[tokio::test(flavor = "multi_thread")]
-async fn json_nested_without_end_is_refused_wherever_it_stands() {
+async fn deeply_nested_json_is_refused_everywhere() {
     let delayd = Kept::embedded().start(&["limits.content='1MiB'".into(), tokens()]).await;
     let (open, objects) = ("[".repeat(400_000), r#"{"a":"#.repeat(100_000));
     let closed = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
@@ -491,7 +512,7 @@ async fn json_nested_without_end_is_refused_wherever_it_stands() {
         assert_eq!((status, &answer["dm_error"]), (400, &json!(1000)), "{path} {shown}: {answer}");
         assert!(answer["error_msg"].as_str().unwrap().len() < 300, "{shown}");
     }
-    // In a batch the others are not spoilt.
+    // The other tasks of a batch are not affected.
     let batch =
         format!(r#"{{"tasks":[{closed},{{"topic":"order.a","delay":"1h","content":{{}}}}]}}"#);
     let (status, answer) = post(

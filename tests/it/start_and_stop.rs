@@ -1,4 +1,4 @@
-//! Start, when things are not as they should be; and stop, in order.
+//! Starts under wrong conditions, and orderly stops.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, redis_server};
 
 on_both_stores!(
-    a_drain_ends_running_calls_and_gives_back_the_unfired,
+    a_drain_ends_running_calls_and_gives_back_unstarted_tasks,
     a_call_cut_off_by_the_grace_period_keeps_its_attempt,
     a_second_signal_ends_at_once,
-    ended_tasks_are_forgotten_after_their_time_and_others_are_not,
+    ended_tasks_are_purged_after_their_time_and_others_are_not,
 );
 
-/// Runs `serve` with settings that cannot work, and checks how it ends: code, and a line that says
+/// Runs `serve` with settings that cannot work, and checks its exit code and the line that says
 /// why.
 async fn refuses(sets: &[String], code: i32, says: &[&str]) {
     let mut serve = command(sets);
@@ -24,7 +24,7 @@ async fn refuses(sets: &[String], code: i32, says: &[&str]) {
     let (status, _, log) = run(serve).await;
     assert_eq!(status, code, "{log}");
     for what in says {
-        assert!(log.contains(what), "should say {what:?}:\n{log}");
+        assert!(log.contains(what), "the log does not say {what:?}:\n{log}");
     }
     assert!(!log.contains("panicked") && !log.contains("secret"), "{log}");
 }
@@ -37,7 +37,7 @@ async fn a_bad_configuration_ends_with_78_and_names_the_key() {
     refuses(&["services.\"a b\".endpoints=[\"http://127.0.0.1:1\"]".into()], 78, &["a b"]).await;
 }
 
-/// Beyond loopback, a start without tokens let everyone in; a warning was all that told.
+/// A start beyond loopback without tokens used to admit everyone, with only a warning.
 #[tokio::test]
 async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_touched() {
     let folder = program::folder();
@@ -47,8 +47,8 @@ async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_to
         refuses(&sets, 78, &["http.auth.anonymous = true", "delayd token", bind]).await;
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // The contradiction of both is refused as well: were the file cut off behind the first,
-    // everyone could call.
+    // Setting both is refused as well: if the file were cut off after the first, everyone could
+    // call.
     let token = format!(
         "http.auth.tokens=[{{name='a', token_sha256='{}', scopes=['admin'], topics=['*']}}]",
         "0".repeat(64)
@@ -149,7 +149,7 @@ async fn without_redis_it_starts_says_so_and_is_ready_when_redis_is() {
     let refused = delayd.post("/delay/task/add", task.to_string()).await;
     assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)));
     assert!(refused.headers.contains_key("retry-after"));
-    assert!(started.elapsed() < Duration::from_secs(5), "a hang where an error was due");
+    assert!(started.elapsed() < Duration::from_secs(5), "the add hung instead of failing");
 
     redis.restart();
     delayd.wait_until_ready(200).await;
@@ -163,12 +163,16 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     let receiver = Receiver::start().await;
     let store = StoreAt::Redis(redis.port(), "again".into());
     let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
-    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let task = |delay: &str| {
+        json!({
+            "topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"},
+        })
+    };
     delayd.add(task("0s")).await;
     receiver.wait_for(1).await;
     let pending = delayd.add(task("4s")).await.id();
-    // What everysec has written is what this test is about; what it still holds back is not
-    // promised.
+    // This test is about tasks that everysec has written. Redis does not promise those that it
+    // still buffers.
     let is_written = || redis.command(&["INFO", "persistence"]).contains("aof_buffer_length:0\r\n");
     assert!(
         poll::until(async || is_written()).await,
@@ -183,7 +187,7 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
-/// Settles that the store does not take must hold up neither the drain nor its end.
+/// Settles that the store does not take must not delay the drain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_ends_though_redis_is_gone() {
     let mut redis = redis_server::Server::start();
@@ -204,7 +208,7 @@ async fn a_drain_ends_though_redis_is_gone() {
     assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
 }
 
-async fn a_drain_ends_running_calls_and_gives_back_the_unfired(kept: Kept) {
+async fn a_drain_ends_running_calls_and_gives_back_unstarted_tasks(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
     let settings = [service("message.call", &receiver)];
     let mut delayd = kept.start(&settings).await;
@@ -242,7 +246,10 @@ async fn a_call_cut_off_by_the_grace_period_keeps_its_attempt(kept: Kept) {
     ];
     let mut delayd = kept.start(&settings).await;
     let id = delayd
-        .add(json!({"topic": "t", "delay": 0, "timeout": "1m", "content": {"sn": "message.call", "url": "/"}}))
+        .add(json!({
+            "topic": "t", "delay": 0, "timeout": "1m",
+            "content": {"sn": "message.call", "url": "/"},
+        }))
         .await
         .id();
     receiver.wait_for(1).await;
@@ -250,11 +257,11 @@ async fn a_call_cut_off_by_the_grace_period_keeps_its_attempt(kept: Kept) {
     assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
     let delayd = kept.start(&settings).await;
     if matches!(kept.store, StoreAt::Embedded(_)) {
-        // The lease was long, for a call of a minute; the start voids it.
+        // The lease was long, for a call of a minute. The start voids it.
         let task = delayd.wait_for_state("t", id, "delivered").await;
         assert_eq!(task["attempts"], 2);
     } else {
-        // Nobody can know that the holder is gone: the lease stands.
+        // No other instance can know that the holder is gone: the lease stands.
         assert_eq!(delayd.task("t", id).await["state"], "leased");
     }
 }
@@ -273,13 +280,13 @@ async fn a_second_signal_ends_at_once(kept: Kept) {
     assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
 }
 
-async fn ended_tasks_are_forgotten_after_their_time_and_others_are_not(kept: Kept) {
+async fn ended_tasks_are_purged_after_their_time_and_others_are_not(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let ended = delayd.add(json!({"topic": "t", "delay": 0, "content": {}})).await.id();
     let waits = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
     delayd.post("/delay/task/pull", r#"{"topic":"t"}"#).await.ok();
     delayd.wait_for_state("t", ended, "delivered").await;
-    // The janitor's first round comes with the next start: by then the task is old enough.
+    // The janitor's first round comes with the next start. By then the task is old enough.
     delayd.lives_for(Duration::from_millis(1_100)).await;
     delayd.kill();
     let delayd = kept.start(&["history.keep=\"1s\"".into()]).await;

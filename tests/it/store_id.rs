@@ -1,5 +1,5 @@
-//! What a store says of itself. `webhook-id`: no two tasks of two stores share one, and a task
-//! keeps its own.
+//! The identity of a store. Two tasks of two stores never share a `webhook-id`, and a task keeps
+//! its own.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{Kept, on_both_stores};
 
 on_both_stores!(
     a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move,
-    another_id_is_for_the_tasks_that_come_next,
+    a_new_store_id_applies_to_later_tasks,
     a_format_is_shown_and_raised
 );
 
@@ -25,8 +25,8 @@ fn task(n: usize) -> Value {
     json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n}})
 }
 
-/// Each store's first id of a second is the same. A receiver that knew tasks by `webhook-id` took
-/// four of these eight for duplicates.
+/// The first id that a store draws in a second is the same for all stores. A receiver that knew
+/// tasks by `webhook-id` used to take four of these eight for duplicates.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_deployments_share_no_webhook_id_where_they_share_task_ids() {
     let receiver = Receiver::start().await;
@@ -34,7 +34,7 @@ async fn two_deployments_share_no_webhook_id_where_they_share_task_ids() {
     let (one, two) = (Kept::embedded(), Kept::embedded());
     let (one, two) = (one.start(&settings).await, two.start(&settings).await);
     let mut sent = 0;
-    // The two have to draw in the same second, for the first time in it.
+    // Both stores have to draw their first id of the same second.
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(1_005 - now_ms() as u64 % 1_000)).await;
         let tasks: Vec<Value> = (0..4).map(task).collect();
@@ -54,7 +54,8 @@ async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) 
     let receiver = Receiver::answering(|_| Answer::Status(500)).await;
     let settings = [service("message.call", &receiver)];
     let delayd = kept.start(&settings).await;
-    let retried = json!({"topic": "t", "delay": 0, "key": "k", "backoff": {"kind": "fixed", "every": "2s"},
+    let retried = json!({
+        "topic": "t", "delay": 0, "key": "k", "backoff": {"kind": "fixed", "every": "2s"},
         "content": {"sn": "message.call", "url": "/"}});
     let id = delayd.add(retried).await.id();
     let first = webhook_id(&receiver.wait_for(1).await[0]);
@@ -74,7 +75,7 @@ async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) 
     let record = delayd.post("/delay/task/records", record).await.ok().body["records"][0].clone();
     assert_eq!(record["options"]["origin"], store, "{record}");
 
-    // By way of another store, and home again.
+    // To another store and back.
     let other = Kept::embedded();
     let away = other.start(&settings).await;
     move_all(&delayd, &away).await;
@@ -87,7 +88,9 @@ async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) 
         (&json!(first), &Value::Null),
         "{moved}"
     );
-    let pushed = json!({"topic": "t", "delay": "1h", "key": "k", "content": {"sn": "message.call", "url": "/late"}});
+    let pushed = json!({
+        "topic": "t", "delay": "1h", "key": "k", "content": {"sn": "message.call", "url": "/late"},
+    });
     assert_eq!(away.add(pushed).await.id(), id);
     assert_eq!(away.task("t", id).await["webhook_id"], *first, "pushed back by its key");
     move_all(&away, &delayd).await;
@@ -158,7 +161,7 @@ async fn an_import_keeps_webhook_ids_where_it_keeps_ids() {
     );
 }
 
-async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
+async fn a_new_store_id_applies_to_later_tasks(kept: Kept) {
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];
     let mut delayd = kept.start(&settings).await;
@@ -180,7 +183,7 @@ async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
     if matches!(kept.store, crate::StoreAt::Embedded(_)) {
         delayd = kept.start(&settings).await;
     }
-    // Instances on Redis go on, and take it up.
+    // Instances on Redis keep running and take up the new id.
     let mut n = 0;
     let another = async || {
         n += 1;
@@ -189,7 +192,7 @@ async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
         (second != first).then_some(second)
     };
     let Some(second) = poll::answer(another).await else {
-        panic!("nobody took up the new id:\n{}", delayd.log())
+        panic!("no instance took up the new id:\n{}", delayd.log())
     };
     assert!(output.contains(&second), "{output}");
 }

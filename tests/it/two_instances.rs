@@ -13,7 +13,11 @@ use crate::redis_server;
 
 fn tasks(count: usize, delay: &str) -> Vec<Value> {
     (0..count)
-        .map(|n| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/", "n": n}}))
+        .map(|n| {
+            json!({
+                "topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/", "n": n},
+            })
+        })
         .collect()
 }
 
@@ -37,8 +41,8 @@ async fn two_instances_share_a_topic_and_each_task_comes_once() {
     assert_eq!(calls.into_keys().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
-/// The holder is killed in the middle of a burst. Tasks that it had not claimed go on at once (its
-/// lock lasts 2 s).
+/// The holder of a lane is killed during a burst. Tasks that it had not claimed are called soon
+/// (its lock lasts 2 s).
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_holder_of_a_lane_is_killed_the_other_goes_on_within_three_seconds() {
     let kept = Kept::redis();
@@ -48,7 +52,7 @@ async fn when_the_holder_of_a_lane_is_killed_the_other_goes_on_within_three_seco
     holder.add_all(&tasks(100, "0s")).await;
     let before = receiver.wait_for(1).await.len();
     let other = kept.start(&settings).await;
-    // As a holder that dies in the middle of a burst would leave it: its lock stays behind.
+    // The state that a killed holder leaves: its lock remains.
     let lock = format!("{}:DELAY_TOPIC_RELOAD_LOCK-{{t:0}}", kept.prefix());
     redis_server::shared().command(&["SET", &lock, "the killed one", "EX", "2"]);
     receiver.answer(|_| Answer::Status(200));
@@ -61,10 +65,10 @@ async fn when_the_holder_of_a_lane_is_killed_the_other_goes_on_within_three_seco
     drop(other);
 }
 
-/// An instance that only takes tasks hints at them, so that the one that works need not wait for
-/// its look.
+/// An instance without workers sends hints, so that the working instance need not wait for its
+/// poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
+async fn an_instance_without_workers_leaves_its_tasks_to_others() {
     let kept = Kept::redis();
     let receiver = Receiver::start().await;
     let works = kept.start(&[service("message.call", &receiver)]).await;
@@ -74,8 +78,8 @@ async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
     works.wait_for_state("t", id, "delivered").await;
 }
 
-/// Asks again and again until the answer is as it should be: what another instance has changed is
-/// known within a second.
+/// Asks again until the answer is as expected. A change by another instance is known within a
+/// second.
 async fn soon<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
     poll::answer(ask).await.unwrap_or_else(|| panic!("{what}: not known after a minute"))
 }
@@ -93,10 +97,10 @@ async fn pull(program: &Program, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Of 120 such tasks 90 could be neither read nor cancelled, and 30 of those waited in lanes that
-/// nobody looks into.
+/// Of 120 such tasks, 90 could neither be read nor cancelled, and 30 of those waited in lanes that
+/// were never polled.
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
+async fn tasks_added_with_an_old_number_of_shards_are_found() {
     let kept = Kept::redis();
     let (one, two) = (kept.start(&[]).await, kept.start(&["worker.enabled=false".into()]).await);
     let topic = json!({"topic": "t"}).to_string();
@@ -107,7 +111,10 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
         two.post("/delay/topic/get", &*topic).await.ok();
         one.post("/delay/topic/delete", &*topic).await.ok();
         one.post("/delay/topic/set", json!({"topic": "t", "shards": now}).to_string()).await.ok();
-        let waiting = |n: usize| json!({"topic": "t", "delay": if n.is_multiple_of(2) { "0s" } else { "1h" }, "content": {"n": n}});
+        let waiting = |n: usize| {
+            let delay = if n.is_multiple_of(2) { "0s" } else { "1h" };
+            json!({"topic": "t", "delay": delay, "content": {"n": n}})
+        };
         let mut ids = two.add_all(&(0..120).map(waiting).collect::<Vec<_>>()).await;
         ids.push(two.add(waiting(121)).await.id());
         let mut due = HashSet::new();
@@ -142,10 +149,10 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
     }
 }
 
-/// A failover may lose a topic's entry. Whoever then registers it anew, with one lane, must not
-/// hide the tasks in the others.
+/// A failover may lose a topic's entry. If the topic is then registered again with one lane, the
+/// tasks in the other lanes must not be hidden.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
+async fn a_topic_with_a_lost_entry_keeps_its_tasks() {
     let kept = Kept::redis();
     let one = kept.start(&[]).await;
     one.post("/delay/topic/set", json!({"topic": "t", "shards": 4}).to_string()).await.ok();
@@ -171,10 +178,10 @@ async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
     );
 }
 
-/// It took a minute on instances that do not work, on which a paused topic went on handing out
-/// tasks to consumers.
+/// Instances without workers used to take a minute. Meanwhile a paused topic still handed out tasks
+/// to consumers there.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
+async fn a_change_at_one_instance_reaches_all_others_soon() {
     let kept = Kept::redis();
     let (here, there) = (kept.start(&[]).await, kept.start(&["worker.enabled=false".into()]).await);
     let topic = json!({"topic": "t"}).to_string();
@@ -236,7 +243,8 @@ async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
     assert_eq!(pulled, ids);
 }
 
-/// Idle topics cost one look a second over all of them, a script for each 64, and no other script.
+/// Idle topics cost one poll a second over all of them: a script for each 64 topics, and no other
+/// script.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_topics_are_not_polled() {
     let redis = redis_server::Server::start();
@@ -248,10 +256,15 @@ async fn idle_topics_are_not_polled() {
     )
     .await;
     let far: Vec<Value> = (0..200)
-        .map(|n| json!({"topic": format!("idle.{n}"), "delay": "1h", "content": {"sn": "message.call", "url": "/"}}))
+        .map(|n| {
+            json!({
+                "topic": format!("idle.{n}"), "delay": "1h",
+                "content": {"sn": "message.call", "url": "/"},
+            })
+        })
         .collect();
     delayd.add_all(&far).await;
-    // Topics with a worker that has had work, and has gone idle.
+    // Topics with a worker that had work and became idle.
     delayd
         .add(json!({"topic": "idle.0", "delay": 0, "content": {"sn": "message.call", "url": "/"}}))
         .await;
@@ -268,7 +281,7 @@ async fn idle_topics_are_not_polled() {
             .and_then(|rest| rest.split(',').next()?.parse::<i64>().ok())
             .unwrap_or_default()
     };
-    // Until the workers have ended, others may run; then not one may.
+    // Other scripts may run until the workers have ended. Then none may.
     const SCRIPTS_A_LOOK: i64 = 4;
     let mut before = calls("evalsha");
     for _ in 0..60 {

@@ -1,5 +1,5 @@
-//! The client commands that look after tasks, topics and the dead, with the real program against
-//! the real service.
+//! The client commands for tasks, topics and dead letters: the real program against the real
+//! service.
 
 use serde_json::{Value, json};
 
@@ -9,31 +9,31 @@ use crate::{Kept, Program, on_both_stores};
 
 on_both_stores!(
     a_leased_task_is_extended_given_back_and_done,
-    a_waiting_task_is_listed_moved_and_cancelled,
-    a_topic_is_set_paused_foreseen_emptied_and_removed,
-    the_dead_are_grouped_replayed_and_thrown_away,
+    a_waiting_task_is_listed_rescheduled_and_cancelled,
+    a_topic_is_set_paused_forecast_purged_and_deleted,
+    dead_letters_are_grouped_replayed_and_purged,
     a_destination_is_held_and_released,
-    what_is_exported_waits_the_same_after_the_import_and_only_once,
+    an_import_restores_exported_tasks_once,
     a_task_that_lost_its_key_is_not_exported,
-    an_import_goes_past_the_lines_that_cannot_be_added,
-    topics_the_dead_and_the_history_are_exported_too,
+    an_import_skips_invalid_lines,
+    topics_dead_letters_and_history_are_exported,
 );
 
-/// Runs a client command; answers its exit code, and what it printed on both channels.
+/// Runs a client command. Returns its exit code, standard output and standard error.
 async fn client(delayd: &Program, words: &[&str]) -> (i32, String, String) {
     let mut client = command(&[]);
     client.args(words).arg("--server").arg(delayd.url(""));
     run(client).await
 }
 
-/// One that succeeds; answers what it printed.
+/// Runs a command that must succeed. Returns what it printed.
 async fn done(delayd: &Program, words: &[&str]) -> String {
     let (code, output, error) = client(delayd, words).await;
     assert_eq!(code, 0, "{words:?}: {output}{error}");
     output
 }
 
-/// One that fails, with one line that says `why`.
+/// Runs a command that must fail with one line that contains `why`.
 async fn failed(delayd: &Program, words: &[&str], why: &str) {
     let (code, output, error) = client(delayd, words).await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn a_leased_task_is_extended_given_back_and_done(kept: Kept) {
     assert!(done(&delayd, &["list", "t", "--state", "delivered"]).await.contains("acked"));
 }
 
-async fn a_waiting_task_is_listed_moved_and_cancelled(kept: Kept) {
+async fn a_waiting_task_is_listed_rescheduled_and_cancelled(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let heartbeat = ["add", "alive", "--key", "device-7", "--in", "1h", r#"{"device":7}"#];
     let first = json_of(&delayd, &heartbeat).await["task_id"].to_string();
@@ -114,7 +114,7 @@ async fn a_waiting_task_is_listed_moved_and_cancelled(kept: Kept) {
     failed(&delayd, &["cancel", "alive", "7"], "no such task").await;
 }
 
-async fn a_topic_is_set_paused_foreseen_emptied_and_removed(kept: Kept) {
+async fn a_topic_is_set_paused_forecast_purged_and_deleted(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let set = [
         "topic",
@@ -170,7 +170,7 @@ async fn a_topic_is_set_paused_foreseen_emptied_and_removed(kept: Kept) {
     failed(&delayd, &["topic", "get", "report"], "no such topic").await;
 }
 
-async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
+async fn dead_letters_are_grouped_replayed_and_purged(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::With(503, vec![], "no")).await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let content = json!({"sn": "message.call", "url": "/x"});
@@ -214,26 +214,32 @@ async fn a_destination_is_held_and_released(kept: Kept) {
     failed(&delayd, &["destination", "hold", "nobody"], "there is no such service").await;
 }
 
-/// What an add decides of a task, as `/delay/task/get` shows it.
-fn wish(task: &Value) -> Value {
+/// The fields that an add decides, as `/delay/task/get` shows them.
+fn requested(task: &Value) -> Value {
     let names = ["state", "mode", "sn", "key", "due_ms", "options", "content"];
     Value::Object(names.iter().map(|name| ((*name).to_owned(), task[name].clone())).collect())
 }
 
-async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Kept) {
+async fn an_import_restores_exported_tasks_once(kept: Kept) {
     let receiver = Receiver::start().await;
     let sets = [service("message.call", &receiver)];
     let from = kept.start(&sets).await;
     let push = json!({"sn": "message.call", "url": "/x", "n": 1});
     let ids = [
         from.add(json!({
-            "topic": "a", "delay": "1h", "content": push, "max_attempts": 3, "timeout": "5s", "key": "k",
-            "backoff": {"kind": "list", "steps": ["5s", "5m"]}, "headers": {"x-tenant": "7"}, "expires_after": "2h",
+            "topic": "a", "delay": "1h", "content": push, "max_attempts": 3, "timeout": "5s",
+            "key": "k",
+            "backoff": {"kind": "list", "steps": ["5s", "5m"]}, "headers": {"x-tenant": "7"},
+            "expires_after": "2h",
             "on_dead": {"sn": "message.call", "url": "/dead"},
         }))
         .await
         .id(),
-        from.add(json!({"topic": "a", "delay": "90m", "mode": "pull", "content": "any \"text\"\n订单"})).await.id(),
+        from.add(
+            json!({"topic": "a", "delay": "90m", "mode": "pull", "content": "any \"text\"\n订单"}),
+        )
+        .await
+        .id(),
     ];
     let many: Vec<Value> =
         (0..1_100).map(|n| json!({"topic": "b", "delay": "1h", "content": {"n": n}})).collect();
@@ -261,17 +267,21 @@ async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Ke
     assert_eq!(from.task("a", ids[0]).await["options"]["headers"], json!({"x-tenant": "7"}));
     for (before, after) in ids.into_iter().zip(there) {
         let after = into.task("a", after["task_id"].as_u64().unwrap()).await;
-        assert_eq!(wish(&from.task("a", before).await), wish(&after));
+        assert_eq!(requested(&from.task("a", before).await), requested(&after));
     }
     let counts = json_of(&into, &["import", file]).await;
     assert_eq!(counts, json!({"stored": 0, "known": 1_102, "failed": 0}));
     assert_eq!(json_of(&into, &["topic", "get", "b"]).await["counts"]["scheduled"], 1_100);
 }
 
-/// Without this the one in someone's hands would replace the one that waits, as its key says.
+/// If the leased task were exported with its key, it would replace the one that waits.
 async fn a_task_that_lost_its_key_is_not_exported(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let beat = |delay: &str, n: u32| json!({"topic": "t", "key": "k", "delay": delay, "content": {"n": n}});
+    let beat = |delay: &str, n: u32| {
+        json!({
+            "topic": "t", "key": "k", "delay": delay, "content": {"n": n},
+        })
+    };
     let first = delayd.add(beat("0s", 1)).await.id();
     let pulled = json_of(&delayd, &["pull", "t", "--lease", "10m", "--wait", "20s"]).await;
     assert_eq!(pulled["task_id"], first);
@@ -284,12 +294,13 @@ async fn a_task_that_lost_its_key_is_not_exported(kept: Kept) {
     assert_eq!(exported["task_id"], second);
 }
 
-async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
+async fn an_import_skips_invalid_lines(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let line = |id: u64, content: Value| {
         let content = content.to_string();
         json!({
-            "topic": "t", "task_id": id, "state": "scheduled", "created_ms": 1, "due_ms": 1_700_000_000_000_u64,
+            "topic": "t", "task_id": id, "state": "scheduled", "created_ms": 1,
+            "due_ms": 1_700_000_000_000_u64,
             "mode": "auto", "content": content,
         })
     };
@@ -312,11 +323,14 @@ async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
     );
 }
 
-async fn topics_the_dead_and_the_history_are_exported_too(kept: Kept) {
+async fn topics_dead_letters_and_history_are_exported(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::Status(410)).await;
     let sets = [service("message.call", &receiver)];
     let from = kept.start(&sets).await;
-    let set = json!({"topic": "t", "shards": 2, "rate": "50/s", "history": {"max": 9}, "retry": {"max_attempts": 4}});
+    let set = json!({
+        "topic": "t", "shards": 2, "rate": "50/s", "history": {"max": 9},
+        "retry": {"max_attempts": 4},
+    });
     from.post("/delay/topic/set", set.to_string()).await.ok();
     let call = json!({"sn": "message.call", "url": "/x"});
     let doomed = from.add(json!({"topic": "t", "delay": 0, "content": call})).await.id();

@@ -1,20 +1,20 @@
-//! One task as it should stand, by what was asked for and what was answered.
+//! The expected state of one task, from the requests and their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
 use delayd::store::{
     Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Misfire, Misfired, Moment, Rescheduled, Settled,
     Transition,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::checker::Violation;
 use crate::history::{Asked, Call, LifeId};
 use crate::pauses::covers;
 
-/// A task. Each verb answers which promise it broke, if it did.
+/// A task. Each function returns the promise that was broken, if any.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) lane: Lane,
@@ -25,26 +25,26 @@ pub(crate) struct Account {
     pub(crate) state: State,
     pub(crate) attempts: u32,
     pub(crate) expiries: u32,
-    /// A cancel was answered as done, or as waiting for the end of the lease.
+    /// A cancel was answered as done, or as pending until the end of the lease.
     pub(crate) is_cancelled: bool,
     pub(crate) lease: Option<Lease>,
     pub(crate) grants: HashMap<Receipt, Grant>,
-    /// It fell due in a pause, and ended by that.
+    /// It fell due in a pause, and the end of the pause ended it.
     pub(crate) has_misfired: bool,
-    /// It has died, and its call has not been made.
+    /// It has died, and its dead-letter callback was not made yet.
     pub(crate) owes_call: bool,
-    /// Whom its death calls, and by what task.
+    /// The destination and the id of its dead-letter callback.
     on_dead: Option<(Destination, TaskId)>,
-    /// The calls that were made for it.
+    /// The dead-letter callbacks that were made for it.
     made: HashSet<TaskId>,
-    /// What it waits for.
+    /// The moment that it waits for.
     pub(crate) due: Option<UnixMillis>,
-    /// The moment that it was added or moved for, and how long after that it is worth delivering.
+    /// The moment that it was added or moved for, and how long after it the task expires.
     wished: UnixMillis,
     expires_after: Option<Duration>,
-    /// The receipt whose bearer may move the task.
+    /// The receipt that allows a settle.
     current: Option<Receipt>,
-    /// Settles that were taken: they may be repeated.
+    /// Settles that were accepted and may be repeated.
     taken: HashSet<(Receipt, &'static str)>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn holds(&self, now: UnixMillis) -> bool {
-        // One that ends further away than any lease was given before the clock was set back.
+        // A deadline further away than any lease lasts was given before the clock was set back.
         now < self.until && self.until <= now + FURTHEST_DEADLINE
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct Grant {
     pub(crate) revision: u32,
     pub(crate) content: String,
     pub(crate) due: Option<UnixMillis>,
-    /// The event.
+    /// The index of the event.
     pub(crate) event: usize,
 }
 
@@ -116,7 +116,7 @@ impl Account {
         }
     }
 
-    /// The task that calls for a dead one.
+    /// A dead-letter callback.
     pub(crate) fn of_call(lane: Lane, call: &Call, now: UnixMillis) -> Self {
         let asked = Asked {
             moment: Moment::After(Duration::ZERO),
@@ -129,7 +129,7 @@ impl Account {
         Self::stored(lane, &asked, None, now)
     }
 
-    /// The service that its content names.
+    /// Whether its content names this service.
     pub(crate) fn is_for(&self, destination: &Destination) -> bool {
         let content: serde_json::Value =
             serde_json::from_str(&self.content).expect("contents are JSON");
@@ -140,7 +140,7 @@ impl Account {
         self.lease.as_ref().is_some_and(|lease| lease.holds(now))
     }
 
-    /// The end of a lease that has run out.
+    /// Ends an expired lease.
     pub(crate) fn sweep(&mut self, now: UnixMillis) {
         let Some(lease) = self.lease.take_if(|lease| !lease.holds(now)) else { return };
         self.expiries += 1;
@@ -153,7 +153,7 @@ impl Account {
         }
     }
 
-    /// A claim of its lane comes upon it.
+    /// A claim of its lane finds it expired.
     pub(crate) fn expire(&mut self, now: UnixMillis) {
         let is_worthless = self.expires_after.is_some_and(|after| self.wished + after < now);
         if is_worthless && self.lease.is_none() && !self.state.is_final() {
@@ -161,7 +161,7 @@ impl Account {
         }
     }
 
-    /// A claim that wants its service comes upon it.
+    /// A claim for its service finds that it fell due in a pause.
     pub(crate) fn misfire(&mut self, misfires: &[Misfire], now: UnixMillis) {
         let Some(due) = self.due.filter(|due| *due <= now && !self.state.is_final()) else {
             return;
@@ -176,13 +176,13 @@ impl Account {
         }
     }
 
-    /// A call is owed once, however often the task dies.
+    /// A dead-letter callback is owed once, however often the task dies.
     fn die(&mut self) {
         (self.state, self.due) = (State::Dead, None);
         self.owes_call = self.on_dead.as_ref().is_some_and(|(_, call)| !self.made.contains(call));
     }
 
-    /// Its call is made.
+    /// Its dead-letter callback was made.
     pub(crate) fn called_for(&mut self, id: TaskId, call: &Call) -> Option<Violation> {
         let is_owed = std::mem::take(&mut self.owes_call);
         let (sn, made) = self.on_dead.as_ref()?;
@@ -280,8 +280,8 @@ impl Account {
             return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
         }
         if !is_current {
-            // It waits, for whoever took it from this one gave it back. The store cannot tell that
-            // from a repeated retry: it answers done, and nothing has moved.
+            // It waits, since a later holder gave it back. The store cannot distinguish that from a
+            // repeated retry: it answers done, and nothing changes.
             let is_of_this_revision =
                 self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
             let waits = self.current.is_none() && !self.state.is_final();
@@ -304,7 +304,7 @@ impl Account {
                 self.attempts -= 1;
             }
             Transition::Keep { .. } | Transition::Moved => {
-                unreachable!("the simulated business says at once how it ended")
+                unreachable!("the simulated receiver says at once how it ended")
             }
             Transition::Dead { .. } | Transition::Delivered { .. } => self.die(),
         }
@@ -315,7 +315,7 @@ impl Account {
         self.fulfil_pending_cancel(now);
         match answer {
             Cancelled::Pending => self.is_cancelled = true,
-            // So it stood already; its last holder may still be told that its settle is done.
+            // It was cancelled already. Its last holder may still be told that its settle is done.
             Cancelled::Done if self.state == State::Cancelled => {}
             Cancelled::Done => {
                 let fires_all_the_same = self.holds(now);
@@ -345,7 +345,7 @@ impl Account {
         }
     }
 
-    /// Another add of its key moved it.
+    /// Another add with its key moved it.
     pub(crate) fn replaced(
         &mut self,
         asked: &Asked,
@@ -360,7 +360,7 @@ impl Account {
         (!waited).then_some(Violation::TwoOfAKey)
     }
 
-    /// Another add of its key made a task, though this one has it.
+    /// Another add with its key made a new task, although this one has the key.
     pub(crate) fn overtaken(&mut self, now: UnixMillis) -> Option<Violation> {
         self.fulfil_pending_cancel(now);
         let is_held = self.holds(now);
@@ -368,7 +368,7 @@ impl Account {
         (!is_held && !self.state.is_final()).then_some(Violation::TwoOfAKey)
     }
 
-    /// A cancel that waited for the end of a lease that has run out is done by now.
+    /// A cancel that was pending for a lease that has expired is done by now.
     fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
         if self.is_cancelled {
             self.sweep(now);

@@ -1,14 +1,14 @@
-//! Reads a history and says which promises were broken.
+//! Reads a history and reports the broken promises.
 //!
-//! It keeps its own [`Account`] of each task, from what was asked for and what was answered, and
-//! never asks the model: a store that breaks its word cannot mislead it.
+//! The checker has its own [`Account`] of each task, from the requests and their answers. It never
+//! asks the model, so a broken store cannot mislead it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
 use delayd::store::{MAX_EXPIRIES, Misfire, Transition};
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::account::Account;
 use crate::history::{Asked, Call, CallId, Event, Heard, History, LifeId, What};
@@ -18,72 +18,73 @@ use crate::plan::Plan;
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Violation {
-    /// A task that was stored or accepted is not there.
+    /// A task that was stored or accepted is missing.
     Lost,
     /// It was handed out before its due millisecond, by the store's clock.
     Early,
-    /// It was handed out though another's lease held, or one instance ran two calls of it at once.
+    /// It was handed out during the lease of another holder, or one instance made two calls of it
+    /// at once.
     TwoHolders,
-    /// A call began whose lease was another's, or did not last longer than the call's timeout.
+    /// A call began under another's lease, or under a lease shorter than the call's timeout.
     CalledWithoutLease,
-    /// A call carried another content than the task had when it was handed out.
+    /// The content of a call was not the content that was handed out.
     WrongContent,
-    /// It was called again after a success, and nothing explains why.
+    /// It was called again after a success, without a permitted cause.
     DuplicateWithoutCause,
-    /// It was handed out after its cancel had been answered.
+    /// It was handed out after its cancel was answered.
     CancelledFired,
-    /// It was handed out when it was not worth delivering any more.
+    /// It was handed out after it had expired.
     ExpiredFired,
-    /// It was handed out by an instance that had been told before that its topic is paused.
+    /// It was handed out by an instance that knew before that its topic is paused.
     PausedFired,
-    /// It was handed out by one that had been told that what fell due at its moment, in a pause, is
-    /// not to be.
+    /// It was handed out by an instance that knew that tasks due at its moment, in a pause, are not
+    /// to be delivered.
     MisfireFired,
-    /// An instance claimed by a pause that never was.
+    /// An instance sent a claim with a pause that never existed.
     PauseMadeUp,
-    /// It died, and nobody was called who should have been.
+    /// It died, and its dead-letter callback was not made.
     DeathUntold,
-    /// Someone was called for it before it died, or once more.
+    /// Its dead-letter callback was made before it died, or a second time.
     CallWithoutDeath,
-    /// Nobody has added what was handed out.
+    /// A task was handed out that was never added.
     MadeUp,
-    /// One add, however often it was asked for, was done twice.
+    /// One add was done twice.
     AddedTwice,
-    /// Two tasks of one key waited, or one was moved that did not wait.
+    /// Two tasks of one key waited, or a task was moved that did not wait.
     TwoOfAKey,
-    /// It was handed out after its road had ended.
+    /// It was handed out after it had ended.
     FiredAfterEnd,
-    /// Someone who did not hold the task moved it.
+    /// A settle without the lease changed the task.
     LateHolderMoved,
     /// The success of an earlier revision ended the task.
     OldRevisionEnded,
-    /// A worker told the store something else than it had heard.
+    /// A worker's settle differs from the answer that the worker got.
     SettledOtherwise,
-    /// It counts as delivered, dead or cancelled, and nothing explains why.
+    /// It counts as delivered, dead or cancelled without a reason.
     EndedWithoutReason,
-    /// It is still there long after the faults stopped.
+    /// It has not ended long after the faults stopped.
     Stalled,
-    /// An instance asked the store too often.
+    /// An instance sent too many requests to the store.
     Spinning,
-    /// Without any fault, it came later than a look after its due moment.
+    /// Without any fault, it was called later than a poll after its due moment.
     Late,
-    /// Some code of the product panicked.
+    /// Code of the product panicked.
     Panicked,
 }
 
-/// Which promise, at which event.
+/// The promise and the event that broke it.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     pub(crate) violation: Violation,
-    /// Beyond the last event for what shows only in the whole.
+    /// Beyond the last event for a promise of the whole history.
     pub(crate) event: usize,
     pub(crate) text: String,
 }
 
-/// The most requests of one life in one second. Twelve tasks in four lanes give no reason for more.
+/// The most requests of one life in one second. Twelve tasks in four lanes need no more.
 pub(crate) const MOST_REQUESTS: u32 = 150;
 
-/// By how much a call may be late where nothing goes wrong: a look, and the ways.
+/// How late a call may be without faults: a poll and the latencies.
 const PROMPT: Duration = Duration::from_millis(1_200);
 
 /// All broken promises of a history.
@@ -133,7 +134,7 @@ struct Checker<'a> {
     plan: &'a Plan,
     history: &'a History,
     tasks: BTreeMap<TaskId, Account>,
-    /// Whose key it is.
+    /// The task that a key belongs to.
     owners: BTreeMap<(Lane, String), TaskId>,
     /// The idempotency keys of the adds that were done.
     asked: BTreeSet<String>,
@@ -163,7 +164,7 @@ impl Checker<'_> {
             }
             What::Replaced { id, lane, asked, call } => {
                 self.asked_for(at, *id, asked);
-                let key = asked.key.clone().expect("it is that of its key");
+                let key = asked.key.clone().expect("the event is that of an add with a key");
                 let is_owner = self.owners.get(&(lane.clone(), key)) == Some(id);
                 let broken =
                     self.tasks.get_mut(id).and_then(|task| task.replaced(asked, *call, now));
@@ -222,7 +223,7 @@ impl Checker<'_> {
                 task.rescheduled(*moment, content.clone(), *answer, now);
             }
             What::Replayed { id } => {
-                self.tasks.get_mut(id).expect("it was dead, so it was there").begin_revision(now);
+                self.tasks.get_mut(id).expect("a dead task has an account").begin_revision(now);
             }
             What::TopicPaused { topic } => self.pauses.paused(topic, at, now),
             What::TopicResumed { topic, becomes } => self.pauses.resumed(topic, *becomes, at, now),
@@ -231,7 +232,7 @@ impl Checker<'_> {
                 self.call_began(at, *call, (*by, *id, receipt), *timeout, content);
             }
             What::CallEnded { call, heard } => {
-                // One of a task that nobody added has been reported.
+                // A call of an unknown task was reported before.
                 if let Some(call) = self.calls.get_mut(call) {
                     (call.heard, call.is_running) = (Some(*heard), false);
                 }
@@ -264,8 +265,8 @@ impl Checker<'_> {
         }
     }
 
-    /// In the order of the store: leases that ran out and what has expired, then service by service
-    /// what misfires and what is handed out.
+    /// In the order of the store: expired leases and expired tasks first, then for each service
+    /// misfires and tasks that are handed out.
     fn claimed(
         &mut self,
         claimed: &Claimed<'_>,
@@ -303,7 +304,7 @@ impl Checker<'_> {
 
     fn hand_out(&mut self, claimed: &Claimed<'_>, id: TaskId) {
         let Claimed { at, now, by, lane, lease, receipt, sent, .. } = *claimed;
-        let task = self.tasks.get_mut(&id).expect("it was looked for");
+        let task = self.tasks.get_mut(&id).expect("the task was found before");
         let misfires = |due| self.pauses.is_known_to_misfire(&lane.topic, due, by, sent);
         let unwanted = if self.pauses.is_known_to_hold(&lane.topic, by, sent) {
             Some(Violation::PausedFired)
@@ -316,7 +317,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Takes in those of the calls that are owed; answers the others.
+    /// Records the owed dead-letter callbacks and returns the others.
     fn called_for(&mut self, at: usize, lane: &Lane, calls: &[Call]) -> Vec<Call> {
         let is_owed = |call: &Call| self.tasks.get(&call.dead).is_some_and(|task| task.owes_call);
         let (owed, others): (Vec<Call>, Vec<Call>) = calls.iter().cloned().partition(is_owed);
@@ -327,14 +328,14 @@ impl Checker<'_> {
     fn call(&mut self, at: usize, lane: &Lane, call: &Call) {
         self.tasks
             .insert(call.id, Account::of_call(lane.clone(), call, self.history.events[at].now));
-        let dead = self.tasks.get_mut(&call.dead).expect("only what was added is called for");
+        let dead = self.tasks.get_mut(&call.dead).expect("only added tasks have callbacks");
         if let Some(broken) = dead.called_for(call.dead, call) {
             self.report(broken, at, format!("task {}, for task {}", call.id, call.dead));
         }
     }
 
-    /// After a step of the store that may have killed tasks of a lane: nobody is called for who
-    /// lives, and for each who died.
+    /// After a step of the store that may have killed tasks of a lane: a dead-letter callback was
+    /// made for each dead task, and for no other.
     fn check_calls(&mut self, at: usize, lane: &Lane, left: &[Call]) {
         left.iter().for_each(|call| self.call(at, lane, call));
         let owing = self.tasks.iter_mut().filter(|(_, task)| task.lane == *lane && task.owes_call);
@@ -349,15 +350,15 @@ impl Checker<'_> {
             .for_each(|id| self.report(Violation::DeathUntold, at, format!("task {id}")));
     }
 
-    /// An add was done. Repeated, it must not be.
+    /// An add was done. It must not be done a second time.
     fn asked_for(&mut self, at: usize, id: TaskId, asked: &Asked) {
         if asked.idempotency_key.clone().is_some_and(|key| !self.asked.insert(key)) {
             self.report(Violation::AddedTwice, at, format!("task {id}"));
         }
     }
 
-    /// Whether that is what the worker can have heard of a call, or that it made none under this
-    /// lease.
+    /// Whether the settle matches what the worker may have heard of a call, or the worker made no
+    /// call under this lease.
     fn was_heard(
         &self,
         by: LifeId,
@@ -372,13 +373,13 @@ impl Checker<'_> {
             Transition::Dead { .. } => {
                 calls.any(|call| matches!(call.heard, Some(Heard::Failure | Heard::Final)))
             }
-            // The simulated business says at once how it ended.
+            // The simulated receiver says at once how it ended.
             Transition::Keep { .. } | Transition::Moved => false,
             Transition::Release => calls.all(|call| call.receipt != *receipt),
         }
     }
 
-    /// Whether the business has taken the task in that revision, and some worker has heard so.
+    /// Whether the receiver has accepted the task in that revision and a worker has heard so.
     fn was_taken(&self, id: TaskId, revision: u32) -> bool {
         self.successes(id).any(|call| call.revision == revision)
     }
@@ -408,14 +409,14 @@ impl Checker<'_> {
                 format!("task {id}: its receipt is made up"),
             );
         };
-        // The success of an earlier lease may have ended the task since; whether that call may be
-        // made again is asked below.
+        // The success of an earlier lease may have ended the task since. Whether the call may be
+        // made again is checked below.
         let has_ended = task.state == State::Delivered;
         let lasts = |lease: &crate::account::Lease| {
             lease.receipt == *receipt && now + timeout <= lease.until
         };
-        // A jump may end a lease at any moment, and nobody can know before the next answer of the
-        // store.
+        // A jump of the clock may end a lease at any moment. The worker learns that only from the
+        // next answer of the store.
         if !has_ended
             && !task.lease.as_ref().is_some_and(lasts)
             && !self.clock_jumped(grant.event..at)
@@ -454,9 +455,9 @@ impl Checker<'_> {
         self.calls.insert(call, called);
     }
 
-    /// Whether something went wrong, between the first grant and event `to`, with either of two
-    /// instances that call a task: with the one that had the success `call`, which may not have
-    /// reached the store in time, or with the one that calls again.
+    /// Whether a fault between the first grant and event `to` explains the duplicate. It may
+    /// concern the instance with the success `call`, whose settle may not have reached the store in
+    /// time, or the instance that calls again.
     fn explains_duplicate(&self, call: &Called, again: (LifeId, usize), to: usize) -> bool {
         let first = self.tasks[&call.id].grants[&call.receipt].event.min(again.1);
         let (from, until) = (&self.history.events[first], &self.history.events[to]);
@@ -478,7 +479,7 @@ impl Checker<'_> {
         self.history.events[between].iter().any(|event| matches!(event.what, What::Jumped { .. }))
     }
 
-    /// Nothing goes wrong, nobody is restarted, the store is near, and there are slots for all.
+    /// There are no faults and no restarts, latencies are low, and there are slots for all tasks.
     fn must_be_prompt(&self) -> bool {
         let settings = &self.plan.settings;
         let has_slots = settings.concurrency >= 64 && settings.concurrency_per_service >= 32;
@@ -490,7 +491,7 @@ impl Checker<'_> {
             && !is_restarted
     }
 
-    /// Whether the task may have come to where it was found.
+    /// Checks whether the task may be in the state in which it was found.
     fn found(&mut self, at: usize, id: TaskId, state: State) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (revision, attempts, is_cancelled) = (task.revision, task.attempts, task.is_cancelled);

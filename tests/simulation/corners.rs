@@ -1,29 +1,32 @@
-//! Where the schedules must have been: a simulation that never gets into the corners shows nothing.
+//! The rare situations that the schedules must reach. A simulation that never reaches them shows
+//! nothing.
 
 use std::collections::BTreeMap;
 
+use delayd::model::task::State;
 use delayd::store::{Cancelled, Rescheduled, Settled, Transition};
-use delayd::task::State;
 
 use crate::history::{Heard, What};
 use crate::schedule::play;
 
-/// A corner that an event stands for, if it stands for one.
+/// The situation that an event stands for, if any.
 fn corner(what: &What) -> Option<&'static str> {
     Some(match what {
         What::Settled {
             transition: Transition::Delivered { .. },
             answer: Settled::Stale { .. },
             ..
-        } => "a success that comes too late",
+        } => "a late success",
         What::Settled {
             transition: Transition::Retry { .. },
             answer: Settled::Stale { .. },
             ..
-        } => "a failure that comes too late",
+        } => "a late failure",
         What::Settled { transition: Transition::Release, .. } => "a task that is given back",
         What::Extended { answer: Settled::Done, .. } => "a lease that is extended",
-        What::Extended { answer: Settled::Stale { .. }, .. } => "a lease that is another's by now",
+        What::Extended { answer: Settled::Stale { .. }, .. } => {
+            "an extension of a lease that another holds by now"
+        }
         What::Cancelled { answer: Cancelled::Pending, .. } => {
             "a cancel that waits for the end of a lease"
         }
@@ -35,24 +38,24 @@ fn corner(what: &What) -> Option<&'static str> {
         What::Replayed { .. } => "a replay",
         What::Repeated { .. } => "an add that is repeated",
         What::Replaced { .. } => "a push-back by key",
-        What::Recounted { .. } => "a topic that comes back with another number of lanes",
-        What::AddedStale { .. } => "an add by an old number of lanes",
+        What::Recounted { .. } => "a topic that is created again with another number of lanes",
+        What::AddedStale { .. } => "an add with an old number of lanes",
         What::TopicPaused { .. } => "a pause of a topic",
         What::TopicResumed { becomes: None, .. } => {
-            "an end of a pause after which all is delivered"
+            "an end of a pause after which all tasks are delivered"
         }
         What::TopicResumed { becomes: Some(_), .. } => {
-            "an end of a pause after which not all is delivered"
+            "an end of a pause after which not all tasks are delivered"
         }
         What::Looked { .. } => "an instance that learns of a pause",
-        What::Claimed { calls, .. } if !calls.is_empty() => "a misfire that is called for",
-        What::Settled { calls, .. } if !calls.is_empty() => "a death that is called for",
+        What::Claimed { calls, .. } if !calls.is_empty() => "a misfire with a dead-letter callback",
+        What::Settled { calls, .. } if !calls.is_empty() => "a death with a dead-letter callback",
         What::StoreFailed { verb: "add", how: "done twice", .. } => "an add that is done twice",
         What::CallEnded { heard: Heard::Final, .. } => "a final answer",
         What::CallDropped { .. } => "a call that is cut off",
         What::Crashed { .. } => "a crash",
         What::Paused { .. } => "a pause",
-        What::Drained { cut_off: 0, .. } => "an orderly end",
+        What::Drained { cut_off: 0, .. } => "an orderly stop",
         What::Jumped { .. } => "a jump of the store's clock",
         What::StoreFailed { verb: "settle", how: "done, answer lost", .. } => {
             "a settle whose answer is lost"
@@ -69,7 +72,7 @@ fn corner(what: &What) -> Option<&'static str> {
 }
 
 #[test]
-fn the_schedules_get_into_the_corners() {
+fn the_schedules_reach_the_corners() {
     const CORNERS: usize = 33;
     let mut reached: BTreeMap<&str, u32> = BTreeMap::new();
     let mut seeds = 0..400;
@@ -84,5 +87,5 @@ fn the_schedules_get_into_the_corners() {
     for (corner, count) in &reached {
         println!("{count:>6} × {corner}");
     }
-    assert_eq!(reached.len(), CORNERS, "some corner was never reached: {reached:#?}");
+    assert_eq!(reached.len(), CORNERS, "not every situation was reached: {reached:#?}");
 }

@@ -1,8 +1,8 @@
 //! Chance, from a seed.
 //!
-//! Every decision has a name (what is decided, for whom, the how-manieth time) and is drawn from
-//! the seed and that name alone. So a decision does not depend on what happened to be drawn before
-//! it, and a small change of the program changes a schedule little.
+//! Every decision has a name: what is decided, for which object, and how many times before. It is
+//! drawn from the seed and this name alone. So a decision does not depend on earlier draws, and a
+//! small change of the program changes a schedule little.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Dice {
     seed: u64,
-    /// How often each name was drawn for.
+    /// The number of draws for each name.
     draws: Mutex<HashMap<u64, u64>>,
 }
 
@@ -22,9 +22,9 @@ impl Dice {
         Self { seed, draws: Mutex::default() }
     }
 
-    /// What chance has for the next decision of that name.
+    /// The random numbers for the next decision of this name.
     pub(crate) fn throw(&self, name: impl Hash) -> Throw {
-        // Its keys are fixed, so its hashes are the same in every process.
+        // The keys of `DefaultHasher::new` are fixed, so the hashes are the same in every process.
         let mut hasher = DefaultHasher::new();
         (self.seed, name).hash(&mut hasher);
         let name = hasher.finish();
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// A row of numbers (SplitMix64) for one decision.
+/// A sequence of numbers (SplitMix64) for one decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Throw(u64);
 
@@ -47,7 +47,7 @@ impl Throw {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `least` to `most`, both possible.
+    /// From `least` to `most`, both included.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.number() % (most - least + 1)
     }
@@ -56,7 +56,7 @@ impl Throw {
         Duration::from_millis(self.between(least, most))
     }
 
-    /// True so many times out of a thousand.
+    /// True with a probability of `share` in a thousand.
     pub(crate) fn per_mille(&mut self, share: u64) -> bool {
         self.number() % 1_000 < share
     }

@@ -1,10 +1,10 @@
-//! What the simulation has found, each as a schedule that goes straight for it.
+//! The bugs that the simulation has found, each as a schedule of its own.
 //!
-//! They are small plans played with many seeds, so that they outlive changes of the plans at large.
+//! They are small plans that run with many seeds, so that they stay when the general plans change.
 
 use std::time::Duration;
 
-use delayd::breaker;
+use delayd::model::breaker;
 use delayd::store::TopicEntry;
 
 use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults, TopicPause};
@@ -22,7 +22,7 @@ fn one_add() -> Add {
     }
 }
 
-/// One instance, one task due after a second, and one pause at about that time.
+/// One instance, one task that is due after a second, and one pause at about that time.
 fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
     let (at, span) = pause;
     Plan {
@@ -57,21 +57,21 @@ fn check(seed: u64, plan: Plan) {
     assert!(report.broken.is_empty(), "{report}");
 }
 
-/// Its instance stood still after the call and woke when the lease had run out and the task had
-/// been rescheduled. It was handed the task anew before its settle arrived, and ended the new
-/// revision with the success of the old one: the new content was never sent.
+/// The instance paused after the call. When it went on, its lease had expired and the task had been
+/// rescheduled. It got the task again before its settle arrived. The success of the old revision
+/// then ended the new one, and the new content was never sent.
 #[test]
-fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer_lease() {
+fn a_success_before_a_reschedule_does_not_end_the_new_revision() {
     for seed in 0..seeds().min(600) {
         let pause = (Duration::from_millis(1_000 + seed % 150), Duration::from_secs(8));
         check(seed, Plan { meddling: 1_000, ..one_task(Duration::from_secs(5), pause) });
     }
 }
 
-/// While the store took no settles, its lane waited to claim; meanwhile the instance learned that
-/// the topic was paused, and claimed from it all the same when the wait was over.
+/// While the store took no settles, the lane waited to claim. Meanwhile the instance learned that
+/// the topic was paused. After the wait it still sent its claim.
 #[test]
-fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_meanwhile() {
+fn a_lane_that_waits_for_settles_claims_nothing_after_a_pause() {
     for seed in 0..seeds().min(400) {
         let adds = (0..6).map(|n| (Duration::from_millis(200 * n), one_add())).collect();
         let pauses = (0..3).map(|n| {
@@ -85,10 +85,10 @@ fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_me
     }
 }
 
-/// A lease too short for a call is extended first. The answer was known only when little was left
-/// of the extended one, and the call began all the same.
+/// A lease that is too short for a call is extended first. The answer came when little was left of
+/// the extended lease, and the call still began.
 #[test]
-fn a_call_does_not_begin_on_the_rest_of_an_extended_lease() {
+fn a_call_does_not_begin_with_little_left_of_its_lease() {
     for seed in 0..seeds().min(200) {
         let pause = (
             Duration::from_millis(1_000 + seed % 60),

@@ -1,14 +1,14 @@
-//! What happened in a schedule, in the order in which it happened.
+//! The events of a schedule, in their order.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 use delayd::store::{
     Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub(crate) struct LifeId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId(pub(crate) u32);
 
-/// What a worker made of a call.
+/// How a worker understood the answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Success,
@@ -34,11 +34,11 @@ pub(crate) struct Asked {
     pub(crate) key: Option<String>,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) expires_after: Option<Duration>,
-    /// The service that is called if it dies.
+    /// The service of the dead-letter callback.
     pub(crate) on_dead: Option<Destination>,
 }
 
-/// A task that the store made of a death.
+/// A dead-letter callback.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) id: TaskId,
@@ -59,20 +59,20 @@ impl Asked {
     }
 }
 
-/// Something that happened. Much of it is only for whoever reads the printed history. What the
-/// store does stands here when it is done there, whether or not its answer arrives.
+/// An event. Some events are only for readers of the printed history. An event of the store is
+/// recorded when the store does it, whether or not its answer arrives.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "a history is also printed")]
 pub(crate) enum What {
-    // The store.
+    // Events of the store.
     Stored {
         id: TaskId,
         lane: Lane,
         asked: Asked,
-        /// The id of the call that its death will make.
+        /// The id of its dead-letter callback.
         call: Option<TaskId>,
     },
-    /// An add moved a task of its key.
+    /// An add moved the task of its key.
     Replaced {
         id: TaskId,
         lane: Lane,
@@ -90,7 +90,7 @@ pub(crate) enum What {
         receipt: Receipt,
         wants: Vec<Destination>,
         misfires: Vec<Misfire>,
-        /// How many events had happened when it was sent.
+        /// How many events had happened when the claim was sent.
         sent: usize,
         ids: Vec<TaskId>,
         calls: Vec<Call>,
@@ -130,26 +130,26 @@ pub(crate) enum What {
         topic: Topic,
         becomes: Option<Misfired>,
     },
-    /// A topic was deleted, and came back with another number of lanes.
+    /// A topic was deleted and created again with another number of lanes.
     Recounted {
         topic: Topic,
         shards: u16,
     },
-    /// An add by an old number of lanes was refused.
+    /// An add with an old number of lanes was refused.
     AddedStale {
         topic: Topic,
     },
-    /// An instance read the registry, in which something had changed since it did last. It was read
-    /// when so many events had happened.
+    /// An instance read the registry, which had changed since its last read. It was read when
+    /// `read` events had happened.
     Looked {
         by: LifeId,
         read: usize,
     },
-    // The edge.
+    // Events of the API.
     Accepted {
         id: TaskId,
     },
-    // The callback.
+    // Events of the callback.
     CallBegan {
         call: CallId,
         by: LifeId,
@@ -168,7 +168,7 @@ pub(crate) enum What {
     CallDropped {
         call: CallId,
     },
-    // What goes wrong.
+    // Faults, starts and stops.
     Started {
         life: LifeId,
         instance: usize,
@@ -197,7 +197,7 @@ pub(crate) enum What {
         how: &'static str,
     },
     Healed,
-    // The end.
+    // The final states.
     Found {
         id: TaskId,
         state: State,
@@ -208,7 +208,7 @@ pub(crate) enum What {
     },
 }
 
-/// When, by the schedule's time and by the store's clock, and what.
+/// The schedule's time, the store's time, and the event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
@@ -222,11 +222,11 @@ impl fmt::Display for Event {
     }
 }
 
-/// All of it.
+/// All events of a schedule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) events: Vec<Event>,
-    /// Requests to the store by life and second of the schedule. Looks would fill the list of
-    /// events.
+    /// Requests to the store by life and second of the schedule. As events, polls would fill the
+    /// list.
     pub(crate) requests: BTreeMap<(LifeId, u64), u32>,
 }

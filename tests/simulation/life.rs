@@ -1,9 +1,9 @@
 //! One life of an instance, and how it is stopped.
 //!
-//! An instance acts on the world only by requests to the store and by calls. Both ask here first,
-//! before they leave and before their answer comes home. So a crash stops an instance at whatever
-//! it waits for: nothing of it ever gets out again. And a paused one goes on later with what it had
-//! in hand, its leases as stale as they may be by then.
+//! An instance affects its environment only by requests to the store and by calls. Both wait here
+//! before they leave and before their answer returns. So a crash stops an instance at whatever it
+//! waits for, and nothing leaves it any more. A paused instance goes on later with the state that
+//! it had, including leases that may have expired.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::history::LifeId;
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) id: LifeId,
-    /// Where this instance hears of adds.
+    /// The channel on which this instance hears of adds.
     pub(crate) hints: broadcast::Sender<Hint>,
     state: Mutex<LifeState>,
 }
@@ -38,7 +38,7 @@ impl Life {
         *self.state.lock().unwrap()
     }
 
-    /// Returns while the instance runs; never, once it is dead.
+    /// Returns while the instance runs. Never returns once it is dead.
     pub(crate) async fn runs(&self) {
         loop {
             match self.state() {

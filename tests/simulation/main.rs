@@ -1,23 +1,23 @@
-//! Thousands of small catastrophes, each from a seed.
+//! Thousands of small failure schedules, each from a seed.
 //!
-//! Several real workers, their logic unchanged, share one store and one business. The store is the
-//! specification of the conformance suite, which both real stores are held to; on the way to it
-//! requests are slow, refused, lost, done late or twice. The business fails, hangs and lies.
-//! Instances crash, stand still for longer than their leases, and are restarted; clocks are wrong
-//! and jump; tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and
-//! topics are paused. Then the faults stop, and everything must come to its end.
+//! Several real workers with unchanged logic share one store and one receiver. The store is the
+//! specification of the conformance suite, which both real stores have to match. Requests to it are
+//! slow, refused, lost, done late or done twice. The receiver fails, hangs and gives wrong answers.
+//! Instances crash, pause for longer than their leases, and are restarted. Clocks are wrong and
+//! jump. Tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and topics
+//! are paused. Then the faults stop, and every task must end.
 //!
-//! - [`plan`]: what a seed has in store. [`dice`]: chance.
-//! - [`schedule`]: plays it. [`life`]: how an instance is stopped. [`world`]: the truth. [`store`]:
-//!   the way to it. [`receiver`]: the business.
-//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each
+//! - [`plan`]: the tasks and faults of a seed. [`dice`]: chance.
+//! - [`schedule`]: runs a plan. [`life`]: how an instance is stopped. [`world`]: the real state of
+//!   the store. [`store`]: the way to it. [`receiver`]: the receiver of the calls.
+//! - [`history`]: the events. [`checker`]: which promises they break, with an [`account`] of each
 //!   task and of the topics' [`pauses`].
-//! - [`sabotage`]: broken stores and callers, each of which the checker must find out. [`corners`]:
-//!   what the schedules must have reached.
-//! - [`found`]: what was found this way once, as schedules of their own.
+//! - [`sabotage`]: broken stores and callers, each of which the checker must detect. [`corners`]:
+//!   the situations that the schedules must reach.
+//! - [`found`]: bugs that were found in this way, as schedules of their own.
 //!
-//! Time is tokio's, paused: it jumps to the next timer whenever nobody has anything to do.
-//! `SIMULATION_SEEDS=100000` plays so many schedules, `SIMULATION_SEED=42` that one, and prints it.
+//! Time is tokio's, paused: it jumps to the next timer when no task can run.
+//! `SIMULATION_SEEDS=100000` runs that many schedules. `SIMULATION_SEED=42` runs one and prints it.
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "shown by --nocapture: what was found where")]
 
@@ -52,10 +52,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sabotage::Sabotage;
 use schedule::{Report, play};
 
-/// How many schedules are played unless the environment says otherwise.
+/// How many schedules run unless the environment says otherwise.
 const SEEDS: u64 = 1_500;
 
-/// Within how many seeds a sabotage must be found out.
+/// The number of seeds within which a sabotage must be detected.
 const FOUND_WITHIN: u64 = 1_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -64,13 +64,13 @@ fn number(name: &str) -> Option<u64> {
     })
 }
 
-/// How many schedules are played of each kind.
+/// How many schedules run of each kind.
 fn seeds() -> u64 {
     number("SIMULATION_SEEDS").unwrap_or(SEEDS)
 }
 
-/// Plays all seeds, on as many threads as there are processors, until one does not hold; answers
-/// the first that did not.
+/// Runs all seeds, on as many threads as there are processors, until one breaks a promise. Returns
+/// the first report of a broken promise.
 fn first_broken(seeds: Range<u64>) -> Option<Report> {
     let next = AtomicU64::new(seeds.start);
     let play_on = || {
@@ -110,7 +110,7 @@ fn no_schedule_breaks_a_promise() {
 }
 
 #[test]
-fn every_sabotage_is_found_out() {
+fn every_sabotage_is_detected() {
     for (sabotage, expected) in Sabotage::ALL {
         let finds = |seed| {
             let report = play(seed, Some(*sabotage));
@@ -122,12 +122,15 @@ fn every_sabotage_is_found_out() {
         };
         let (seed, broken) = (0..FOUND_WITHIN)
             .find_map(finds)
-            .unwrap_or_else(|| panic!("{sabotage:?} was not found out in {FOUND_WITHIN} seeds"));
-        println!("{sabotage:?}: found out by seed {seed}: {:?}, {}", broken.violation, broken.text);
+            .unwrap_or_else(|| panic!("{sabotage:?} was not detected in {FOUND_WITHIN} seeds"));
+        println!(
+            "{sabotage:?}: detected with seed {seed}: {:?}, {}",
+            broken.violation, broken.text
+        );
     }
 }
 
-/// Without this a failing seed would be an anecdote.
+/// Without this a failing seed could not be reproduced.
 #[test]
 fn a_seed_repeats_itself() {
     for seed in 0..(seeds() / 5).min(100) {

@@ -1,26 +1,25 @@
-//! The pauses of topics as the checker reads them from the history, and what each instance can know
-//! of them.
+//! The pauses of topics in the history, and what each instance can know of them.
 //!
-//! An instance learns of a pause, and of its end, by its looks: what it was told last before it
-//! sent a claim is what that claim must go by. Moments in a history are numbers of events: clocks
-//! are wrong and jump, their order does not.
+//! An instance learns of a pause, and of its end, by its polls. A claim must follow the last poll
+//! that was answered before the claim was sent. A moment in a history is the number of an event:
+//! clocks are wrong and jump, the order of events is not.
 
 use std::collections::BTreeMap;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::Topic;
 use delayd::store::{Misfire, Misfired};
-use delayd::task::Topic;
 
 use crate::history::LifeId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
-    /// The event that paused a topic, and the store's moment of it.
+    /// The event that paused a topic, and its moment by the store's clock.
     held: BTreeMap<Topic, (usize, UnixMillis)>,
-    /// Those that are over and whose tasks are not delivered late, each with the event that ended
-    /// it.
+    /// The past pauses whose tasks are not delivered late, each with the event that ended it.
     over: BTreeMap<Topic, Vec<(usize, Misfire)>>,
-    /// What came home to an instance when, and how many events had happened when it was read.
+    /// When an answer to a poll reached an instance, and how many events had happened when it was
+    /// read.
     looks: BTreeMap<LifeId, Vec<(usize, usize)>>,
 }
 
@@ -36,7 +35,7 @@ impl Pauses {
         at: usize,
         now: UnixMillis,
     ) {
-        let (_, from) = self.held.remove(topic).expect("only what is paused is resumed");
+        let (_, from) = self.held.remove(topic).expect("only a paused topic is resumed");
         let misfire = becomes.map(|becomes| (at, Misfire { from, to: now, becomes }));
         self.over.entry(topic.clone()).or_default().extend(misfire);
     }
@@ -51,12 +50,12 @@ impl Pauses {
         looks.take_while(|(home, _)| *home < sent).last().map_or(0, |(_, read)| *read)
     }
 
-    /// Whether a claim that was sent then knew of the pause that holds now.
+    /// Whether a claim that was sent then knew of the current pause.
     pub(crate) fn is_known_to_hold(&self, topic: &Topic, by: LifeId, sent: usize) -> bool {
         self.held.get(topic).is_some_and(|(began, _)| *began < self.known(by, sent))
     }
 
-    /// Whether a claim that was sent then knew that what is due at that moment misfires.
+    /// Whether a claim that was sent then knew that tasks due at that moment misfire.
     pub(crate) fn is_known_to_misfire(
         &self,
         topic: &Topic,
@@ -69,7 +68,7 @@ impl Pauses {
         over.filter(|(ended, _)| *ended < known).any(|(_, misfire)| covers(misfire, due))
     }
 
-    /// Whether there was such a pause.
+    /// Whether this pause existed.
     pub(crate) fn was(&self, topic: &Topic, misfire: &Misfire) -> bool {
         self.over.get(topic).into_iter().flatten().any(|(_, was)| was == misfire)
     }

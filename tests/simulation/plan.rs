@@ -1,8 +1,8 @@
-//! What one schedule has in store: the deployment, its tasks, and what goes wrong when.
+//! The plan of one schedule: the deployment, its tasks, and its faults with their moments.
 
 use std::time::Duration;
 
-use delayd::breaker;
+use delayd::model::breaker;
 use delayd::store::{Misfired, TopicEntry};
 
 use crate::dice::{Dice, Throw};
@@ -13,22 +13,22 @@ pub(crate) struct Plan {
     pub(crate) topics: Vec<TopicEntry>,
     pub(crate) services: usize,
     pub(crate) settings: Settings,
-    /// Per instance, how far its clock is from the store's, in milliseconds, and what befalls it.
+    /// For each instance, the offset of its clock from the store's in milliseconds, and its
+    /// mishaps.
     pub(crate) instances: Vec<(i64, Vec<(Duration, Mishap)>)>,
     pub(crate) adds: Vec<(Duration, Add)>,
     pub(crate) pauses: Vec<(Duration, TopicPause)>,
-    /// When a topic is deleted and comes back with another number of lanes, if it holds nothing
-    /// then.
+    /// When a topic is deleted and created again with another number of lanes, if it is empty then.
     pub(crate) recounts: Vec<(Duration, TopicEntry)>,
     /// Jumps of the store's clock, in milliseconds.
     pub(crate) jumps: Vec<(Duration, i64)>,
     pub(crate) outages: Vec<Outage>,
     pub(crate) store: StoreFaults,
-    /// How many of a thousand calls go wrong in one way or another.
+    /// How many of a thousand calls go wrong.
     pub(crate) bad_calls: u64,
-    /// The longest that the business usually works on a call, in milliseconds.
+    /// The longest time that the receiver usually takes for a call, in milliseconds.
     pub(crate) call_ms: u64,
-    /// How many of a thousand tasks someone meddles with, by cancel, reschedule or replay.
+    /// How many of a thousand tasks a client cancels, reschedules or replays.
     pub(crate) meddling: u64,
     /// When faults stop.
     pub(crate) length: Duration,
@@ -47,16 +47,16 @@ pub(crate) struct Settings {
     pub(crate) breaker: breaker::Params,
 }
 
-/// What befalls an instance.
+/// What happens to an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mishap {
-    /// Killed in whatever it does; another life begins after a while.
+    /// It is killed at any point. Another life begins after a while.
     Crash { down: Duration },
-    /// Stands still, and then goes on with what it had in hand.
+    /// It pauses, and then goes on with the state that it had.
     Pause { span: Duration },
-    /// Stopped in order and started again.
+    /// It is stopped in order and started again.
     Restart { grace: Duration, down: Duration },
-    /// Its own clock jumps by so many milliseconds.
+    /// Its own clock jumps by this many milliseconds.
     ClockJump { by_ms: i64 },
 }
 
@@ -66,45 +66,46 @@ pub(crate) struct Add {
     pub(crate) topic: usize,
     pub(crate) service: usize,
     pub(crate) delay: Duration,
-    /// One of few: at most one task of it waits.
+    /// One of few keys: at most one task of a key waits.
     pub(crate) key: Option<u64>,
-    /// How long after its due moment it is worth delivering.
+    /// How long after its due moment it expires.
     pub(crate) expires_after: Option<Duration>,
-    /// The service that is called if it dies.
+    /// The service of its dead-letter callback.
     pub(crate) on_dead: Option<usize>,
 }
 
-/// Someone holds a topic back for a while.
+/// A topic is paused for a while.
 #[derive(Clone, Debug)]
 pub(crate) struct TopicPause {
     pub(crate) topic: usize,
     pub(crate) span: Duration,
-    /// What becomes of the tasks that fell due meanwhile; `None`: they are delivered late.
+    /// What overdue tasks become; `None`: they are delivered late.
     pub(crate) becomes: Option<Misfired>,
 }
 
-/// The store is away, for everyone.
+/// The store is unavailable for all instances.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
-    /// It lets callers wait instead of refusing them.
+    /// It does not answer, instead of refusing requests.
     pub(crate) is_silent: bool,
 }
 
-/// How the store behaves towards single requests.
+/// How the store treats single requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreFaults {
     /// How many of a thousand requests go wrong.
     pub(crate) share: u64,
-    /// The longest that a request or an answer is usually on its way, in milliseconds.
+    /// The longest time that a request or an answer usually takes, in milliseconds.
     pub(crate) latency_ms: u64,
 }
 
 const HOUR_MS: i64 = 3_600_000;
 
 impl Plan {
-    /// The schedule of a seed. Every eighth has no fault but skewed clocks and orderly restarts.
+    /// The schedule of a seed. Every eighth schedule has no faults except skewed clocks and orderly
+    /// restarts.
     pub(crate) fn of(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let mut plan = Self::calm(&dice);
@@ -114,7 +115,7 @@ impl Plan {
         plan
     }
 
-    /// Whether anything goes wrong in it that may make an instance call twice.
+    /// Whether it has no fault that may make an instance call twice.
     pub(crate) fn is_calm(&self) -> bool {
         let is_harmless =
             |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Restart { .. });
@@ -190,7 +191,7 @@ impl Plan {
     fn add(throw: &mut Throw, wishes: &mut Throw, topics: usize, services: usize) -> Add {
         let delay = match throw.between(0, 3) {
             0 => Duration::ZERO,
-            // Whole seconds come in bursts.
+            // Whole seconds, so that several tasks fall due together.
             1 => Duration::from_secs(throw.between(1, 3)),
             _ => throw.millis(1, 9_000),
         };
@@ -204,7 +205,7 @@ impl Plan {
         }
     }
 
-    /// Most are about the due moment of some task, and no fault: who is paused in order loses
+    /// Most pauses are about the due moment of some task. A pause is no fault: a paused topic loses
     /// nothing.
     fn pauses(
         throw: &mut Throw,
@@ -228,7 +229,7 @@ impl Plan {
         pauses
     }
 
-    /// Shortly before a topic's first task: those who add it know the number of lanes from before.
+    /// Shortly before a topic's first task: its clients know the number of lanes from before.
     fn recounts(
         throw: &mut Throw,
         adds: &[(Duration, Add)],
@@ -247,7 +248,7 @@ impl Plan {
     }
 
     fn restart(throw: &mut Throw, length: Duration) -> (Duration, Mishap) {
-        // A grace as long as a call: nothing need be cut off.
+        // The grace period is as long as a call: no call needs to be cut off.
         let (grace, down) = (Duration::from_secs(3), throw.millis(0, 3_000));
         (Self::moment(throw, length), Mishap::Restart { grace, down })
     }
@@ -256,7 +257,7 @@ impl Plan {
         throw.millis(0, length.as_millis() as u64)
     }
 
-    /// Puts in what goes wrong: each kind in about half of the schedules.
+    /// Adds the faults: each kind in about half of the schedules.
     fn spoil(&mut self, dice: &Dice) {
         let mut throw = dice.throw("faults");
         self.store.share = throw.one_of(&[0, 0, 20, 100, 300]);
@@ -278,8 +279,7 @@ impl Plan {
         }
         let (length, call_ms, lease_ms) =
             (self.length, self.call_ms, self.settings.lease.as_millis() as u64);
-        // Most of what can go wrong goes wrong around a due moment: half of the mishaps come just
-        // then.
+        // Most faults matter around a due moment, so half of them come at that time.
         let dues: Vec<Duration> = self.adds.iter().map(|(at, add)| *at + add.delay).collect();
         for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
             let mut throw = dice.throw(("mishaps", instance));
@@ -287,7 +287,7 @@ impl Plan {
                 let mishap = match throw.between(0, 7) {
                     0..=2 => Mishap::Crash { down: throw.millis(0, 4_000) },
                     3 => Mishap::Pause { span: throw.millis(100, lease_ms) },
-                    // It wakes when its leases have just run out, or long after.
+                    // It goes on when its leases have just expired, or long after.
                     4 => Mishap::Pause { span: throw.millis(lease_ms, lease_ms + 2_000) },
                     5 => Mishap::Pause { span: throw.millis(lease_ms, 3 * lease_ms) },
                     6 => Mishap::Restart {

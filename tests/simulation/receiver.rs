@@ -1,5 +1,5 @@
-//! The business that is called: it takes tasks, fails, hangs, and says one thing while it does
-//! another.
+//! The receiver that is called: it accepts tasks, fails, hangs, and sometimes answers differently
+//! from what it did.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ enum Conduct {
     },
     IsGone,
     Hangs,
-    /// Takes the task, and then the connection breaks.
+    /// Accepts the task, and then the connection breaks.
     TakesAndBreaks,
-    /// Takes the task, and never gets round to saying so.
+    /// Accepts the task and never answers.
     TakesAndHangs,
-    /// Takes the task and answers 500.
+    /// Accepts the task and answers 500.
     TakesAndLies,
 }
 
@@ -52,7 +52,7 @@ impl Postman {
         Self { world, life }
     }
 
-    /// What the business does, and when it answers.
+    /// What the receiver does, and when it answers.
     async fn deliver(&self, call: CallId, conduct: Conduct, works: Duration) -> Answer {
         sleep(works).await;
         if conduct.takes() {
@@ -94,7 +94,7 @@ impl Postman {
             6 | 7 => Conduct::TakesAndBreaks,
             8 => Conduct::TakesAndHangs,
             9 => Conduct::TakesAndLies,
-            // Slow, and well.
+            // Slow and correct.
             _ => Conduct::Takes,
         };
         (conduct, throw.millis(0, 2_400))
@@ -132,7 +132,7 @@ impl Caller for Postman {
     }
 }
 
-/// Writes down how a call ended, even if it was cut off.
+/// Records how a call ended, even if it was cut off.
 struct Log<'a> {
     world: &'a World,
     call: CallId,

@@ -1,4 +1,4 @@
-//! Ways to break the promises on purpose, one at a time: each must be found out.
+//! Ways to break the promises on purpose. Each must be detected.
 
 use crate::checker::Violation;
 
@@ -9,15 +9,15 @@ pub(crate) enum Sabotage {
     AnswerBeforeCommit,
     /// A claimed task counts as delivered from then on.
     DeleteBeforeCallback,
-    /// Whoever settles or extends is taken for the holder.
+    /// A settle or an extension is accepted with any receipt.
     ReceiptNotCompared,
-    /// A success counts for whatever revision there is.
+    /// A success counts for any revision.
     RevisionIgnored,
-    /// A claim takes what is due within three seconds, too.
+    /// A claim also takes tasks that are due within three seconds.
     EarlyFire,
     /// A cancel is answered and forgotten.
     CancelIgnored,
-    /// A retry is answered, but the task is on no schedule afterwards.
+    /// A retry is answered, but the task is in no schedule afterwards.
     RetryUnscheduled,
     /// A success is answered, but the task stays leased.
     SuccessForgotten,
@@ -27,38 +27,38 @@ pub(crate) enum Sabotage {
     LeaseNeverSwept,
     /// A refused or failed call is reported as a success.
     FailureCalledSuccess,
-    /// Each add makes a task, whatever its idempotency key.
+    /// Each add makes a task, whatever its idempotency key is.
     IdempotencyIgnored,
-    /// Each add makes a task, whatever its key.
+    /// Each add makes a task, whatever its key is.
     KeyIgnored,
-    /// A leased task whose key goes to a new one is retried all the same.
+    /// A leased task whose key goes to a new one is still retried.
     NamesakeGoesOn,
     /// A task that is pushed back by its key keeps its content.
     PushBackKeepsContent,
-    /// A task that is pushed back by its key falls due when it would have.
+    /// A task that is pushed back by its key keeps its due moment.
     PushBackKeepsMoment,
-    /// Tasks are handed out however late.
+    /// Tasks are handed out after they have expired.
     ExpiryIgnored,
-    /// Nobody is told that a topic is paused.
+    /// No instance learns that a topic is paused.
     PauseUntold,
-    /// What fell due in a pause is handed out, whatever its end says.
+    /// Tasks that fell due in a pause are handed out, whatever the end of the pause says.
     MisfireIgnored,
-    /// The end of a pause is taken for that of all time before and after it.
+    /// The end of a pause applies to tasks before and after the pause as well.
     MisfireTooWide,
-    /// Nobody is called for the dead.
+    /// No dead-letter callback is made.
     CallForgotten,
-    /// A task is called for when it is handed out, as if it were dead.
+    /// The dead-letter callback of a task is made when it is handed out.
     CallBeforeDeath,
-    /// A task is called for twice.
+    /// The dead-letter callback of a task is made twice.
     CallTwice,
-    /// An add is taken by whatever number of lanes it says that its topic has.
+    /// An add is accepted with any number of lanes.
     LanesNotCompared,
-    /// Each claim says that there will be something for the next one at once.
+    /// Each claim says that the next one will find something at once.
     BusyLoop,
 }
 
 impl Sabotage {
-    /// Each, with the violations of which at least one must be found.
+    /// Each sabotage with its violations. At least one of them must be found.
     pub(crate) const ALL: &[(Self, &[Violation])] = &[
         (Self::AnswerBeforeCommit, &[Violation::Lost]),
         (Self::DeleteBeforeCallback, &[Violation::EndedWithoutReason]),

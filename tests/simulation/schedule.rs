@@ -1,6 +1,7 @@
-//! One schedule from beginning to end: the instances live and die, clients add tasks and meddle
-//! with them, then everything is mended and what is due must be delivered.
+//! Runs one schedule. Instances start and stop, and clients add and change tasks. Then all faults
+//! end, and every due task must be delivered.
 
+use delayd::metrics::Metrics;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -8,18 +9,18 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
-use delayd::clock::{Clock, UnixMillis};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
 use delayd::maintenance::{self, Janitor};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::outcome::Policy;
-use delayd::retry::Backoff;
-use delayd::span::Span;
 use delayd::store::{
     Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics,
 };
-use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
@@ -33,17 +34,17 @@ use crate::sabotage::Sabotage;
 use crate::store::Access;
 use crate::world::World;
 
-/// Within what time after the last fault everything must have come to an end: a lease and a
-/// half-done request of before, the retries that are left, the looks in between.
+/// How long after the last fault every task must have ended. It covers a lease and an unfinished
+/// request from before, the remaining retries, and the polls in between.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
-/// The instances that take tasks.
+/// The number of API instances.
 const EDGES: usize = 3;
 
-/// How long a store remembers an add. Longer than any schedule, jumps of its clock included.
+/// How long a store remembers an add: longer than any schedule, including jumps of its clock.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// What became of a schedule.
+/// The result of a schedule.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) seed: u64,
@@ -69,12 +70,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the schedule of a seed, on a thread that plays no other at the time.
+/// Runs the schedule of a seed on the current thread, which must run no other one at the time.
 pub(crate) fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     play_plan(Plan::of(seed), seed, sabotage)
 }
 
-/// Plays a plan with the chances of a seed.
+/// Runs a plan with the decisions of a seed.
 pub(crate) fn play_plan(plan: Plan, seed: u64, sabotage: Option<Sabotage>) -> Report {
     note_panics();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,7 +96,7 @@ pub(crate) fn play_plan(plan: Plan, seed: u64, sabotage: Option<Sabotage>) -> Re
 }
 
 thread_local! {
-    /// What panicked in this thread's schedule: the workers' tasks swallow it.
+    /// The panics of this thread's schedule: the workers' tasks hide them.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -129,7 +130,7 @@ async fn run(world: &Arc<World>) {
         end_pauses(world);
         sleep(Duration::from_millis(500)).await;
     }
-    // For whatever comes late and does harm.
+    // For effects that come late and break a promise.
     sleep(Duration::from_secs(3)).await;
     take_stock(world);
 }
@@ -152,7 +153,7 @@ fn has_settled(world: &World) -> bool {
     })
 }
 
-/// Those who hold topics back for a while. An end that is not confirmed is asked for again.
+/// Clients pause topics for a while. An end that is not confirmed is requested again.
 async fn pauses(world: Arc<World>) {
     let pauses = world.plan.pauses.clone().into_iter().enumerate().map(|(n, (from, pause))| {
         let world = world.clone();
@@ -173,19 +174,19 @@ async fn pauses(world: Arc<World>) {
     join_all(pauses).await;
 }
 
-/// What is still held back, or is again by a pause that was done late, goes on.
+/// Ends pauses that still hold, or hold again because a pause was done late.
 fn end_pauses(world: &World) {
     for topic in &world.plan.topics {
         world.resume(&topic.topic, None);
     }
 }
 
-/// Writes down where each task has come to that its id leads to.
+/// Records the final state of each task, found by its id.
 fn take_stock(world: &World) {
     let topics = world.look(|model| model.topics());
     for lane in lanes(world) {
         let entry = topics.iter().map(|known| &known.entry).find(|entry| entry.topic == lane.topic);
-        let entry = entry.expect("the lane is one of its");
+        let entry = entry.expect("the topic has this lane");
         for state in State::ALL {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
             let query = delayd::store::ListQuery {
@@ -198,7 +199,7 @@ fn take_stock(world: &World) {
             };
             let listed = world.look(|model| model.list(&query));
             for listed in listed.into_iter().filter(|listed| entry.lane_of(listed.id) == lane) {
-                let task = world.get(&lane, listed.id).expect("it is listed");
+                let task = world.get(&lane, listed.id).expect("a listed task exists");
                 world.write(What::Found {
                     id: task.id,
                     state: task.state,
@@ -229,7 +230,7 @@ fn jump(world: &World, by_ms: i64) {
     world.write(What::Jumped { by_ms });
 }
 
-/// What was due by the clock at its furthest is due again: a clock that was set back is set right.
+/// All tasks due by the latest clock become due again: a clock that was set back is corrected.
 fn set_clock_right(world: &World) {
     let mut ahead_ms = 0;
     let mut furthest_ms = 0;
@@ -242,7 +243,7 @@ fn set_clock_right(world: &World) {
     }
 }
 
-/// What ended is remembered for longer than a schedule lasts.
+/// Ended tasks are kept for longer than a schedule lasts.
 const KEPT: maintenance::Params =
     maintenance::Params { keep: Duration::from_secs(30 * 24 * 3_600), keep_most: 1_000_000 };
 
@@ -262,7 +263,7 @@ struct Running {
 }
 
 impl Deployment {
-    /// An instance's lives, one after another.
+    /// The lives of an instance, one after another.
     async fn instance(self: Arc<Self>, index: usize) {
         let (skew_ms, mishaps) = self.world.plan.instances[index].clone();
         let mut running = self.start(index, skew_ms);
@@ -298,14 +299,13 @@ impl Deployment {
         self.world.write(What::Crashed { life: life.id });
     }
 
-    /// Stops an instance in order, or kills it where that takes too long, as whoever stops it
-    /// would.
+    /// Stops an instance in order, or kills it if that takes too long, as an operator would.
     async fn drain(&self, running: Running, grace: Duration) {
         let Running { life, worker, janitor, .. } = running;
         drop(janitor);
         match tokio::time::timeout(grace + Duration::from_secs(10), worker.drain(grace)).await {
             Ok(cut_off) => {
-                // What did not get out by now never does.
+                // A request that has not left by now never does.
                 life.kill();
                 self.world.write(What::Drained { life: life.id, cut_off });
             }
@@ -325,13 +325,16 @@ impl Deployment {
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 100 })),
             store,
             client: Postman::new(world.clone(), life.clone()),
-            services: Arc::new(Services::new(services(plan)).expect("they can be called")),
+            services: Arc::new(
+                Services::new(services(plan)).expect("the services of the plan are valid"),
+            ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
                 concurrency_per_service: plan.settings.concurrency_per_service,
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
             }),
+            metrics: Metrics::new([]),
             clock: clock.clone(),
         };
         let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);
@@ -339,11 +342,11 @@ impl Deployment {
         Running { life, clock, worker, janitor }
     }
 
-    /// Tells some of the instances of an add. Hints only save time, so some are lost.
+    /// Sends some of the instances a hint of an add. Hints only save time, so some are lost.
     fn hint(&self, lane: &Lane, due: UnixMillis, throw: &mut Throw) {
         for life in &*self.lives.lock().unwrap() {
             if throw.per_mille(700) {
-                // The dead hear nothing.
+                // A dead instance does not receive it.
                 let _ = life.hints.send(Hint { lane: lane.clone(), due, is_pull: false });
             }
         }
@@ -374,7 +377,7 @@ fn params(plan: &Plan) -> worker::Params {
         claim_batch: settings.claim_batch,
         policy: Policy {
             max_attempts: settings.max_attempts,
-            // Without jitter, which would be drawn from elsewhere than the seed.
+            // Without jitter, which would not come from the seed.
             backoff: Backoff::List {
                 steps: vec![Span::seconds(1), Span::seconds(2), Span::seconds(5)],
             },
@@ -385,12 +388,12 @@ fn params(plan: &Plan) -> worker::Params {
     }
 }
 
-/// Those who add tasks and meddle with them. Their requests go wrong like all others.
+/// The clients that add and change tasks. Their requests fail like all others.
 async fn clients(deployment: Arc<Deployment>) {
     let world = &deployment.world;
     let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0)))));
-    // Instances that take tasks know the topics as they were when the schedule began, until they
-    // are told that this is wrong.
+    // API instances know the topics as they were when the schedule began, until the store refuses
+    // that.
     let edges: Vec<Arc<Registry<Access>>> = (0..EDGES)
         .map(|_| {
             let registry = Registry::new(client.clone(), topic::Params { max_topics: 100 });
@@ -422,7 +425,7 @@ async fn add_one(
     let mut throw = world.dice.throw(("client", n));
     let topic = edge
         .known_entry(&world.plan.topics[add.topic].topic)
-        .expect("it was there from the beginning")
+        .expect("every topic exists from the beginning")
         .entry;
     let task = NewTask {
         topic: topic.clone(),
@@ -446,7 +449,7 @@ async fn add_one(
         }),
         quota: None,
     };
-    // Not confirmed: it may be stored, and must then be delivered like any other.
+    // Not confirmed: the task may be stored, and must then be delivered like any other.
     let again = &mut world.dice.throw(("again", n));
     let Some((topic, added)) = add_until_answered((client, edge), task, again).await else {
         return;
@@ -461,9 +464,9 @@ async fn add_one(
     }
 }
 
-/// As the API tells producers to: what is not confirmed is asked for again, with the same
-/// idempotency key. Some give up. And as the API itself does: where the topic's entry was an old
-/// one, it is read again.
+/// Adds as the API tells producers to: an add that is not confirmed is repeated with the same
+/// idempotency key. Some clients give up. And as the API itself does: if the topic's entry was an
+/// old one, it is read again.
 async fn add_until_answered(
     (client, edge): (&Access, &Registry<Access>),
     mut task: NewTask,
@@ -485,8 +488,8 @@ async fn add_until_answered(
     None
 }
 
-/// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as it has
-/// been tried and failed.
+/// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as an
+/// attempt has failed.
 async fn meddle(
     world: &World,
     client: &Access,
@@ -505,7 +508,7 @@ async fn meddle(
         return;
     }
     let is_dead = world.get(lane, id).is_some_and(|task| task.state == State::Dead);
-    // Not confirmed is not confirmed: the client leaves it at that.
+    // The client does not repeat a request that is not confirmed.
     match throw.between(0, 4) {
         0 => drop(client.cancel(lane, id).await),
         _ if is_dead => drop(client.replay(lane, vec![id]).await),

@@ -1,6 +1,6 @@
-//! The store as one instance sees it: slow, lossy, sometimes away.
+//! The store as one instance sees it: slow, lossy, sometimes unavailable.
 //!
-//! Each request comes to one of these ends:
+//! Each request ends in one of these ways:
 //!
 //! ```text
 //! done, answered        refused: not done       lost: done, no answer
@@ -8,22 +8,22 @@
 //! twice: done, done again, the second answer
 //! ```
 //!
-//! A request leaves only from an instance that runs, and an answer reaches only one that does. What
-//! is on its way when the instance dies arrives all the same.
+//! Only a running instance sends requests and receives answers. A request that was sent before the
+//! instance died still reaches the store.
 
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
     ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry, Topics,
     Transition,
 };
-use delayd::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
@@ -33,7 +33,7 @@ use crate::history::What;
 use crate::life::Life;
 use crate::world::World;
 
-/// After how long a caller gives a silent store up.
+/// How long a caller waits for a silent store.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a request ends.
@@ -52,7 +52,7 @@ enum Fate {
 pub(crate) struct Access {
     world: Arc<World>,
     life: Arc<Life>,
-    /// The last edition of the registry that came home.
+    /// The last edition of the registry that was received.
     edition: AtomicU32,
 }
 
@@ -61,7 +61,7 @@ impl Access {
         Self { world, life, edition: AtomicU32::new(0) }
     }
 
-    /// Tells its instance of a task that waits again.
+    /// Sends its instance a hint of a task that waits again.
     fn hint(&self, settle: &Settle, settled: Settled) {
         let after = match &settle.transition {
             Transition::Retry { after, .. } => *after,
@@ -70,12 +70,12 @@ impl Access {
         };
         if settled == Settled::Done {
             let due = self.world.clock.now() + after;
-            // The dead hear nothing.
+            // A dead instance does not receive it.
             let _ = self.life.hints.send(Hint { lane: settle.lane.clone(), due, is_pull: false });
         }
     }
 
-    /// Has the store do something, or not. `about` names the request among those of its verb.
+    /// Lets the store do something, or not. `about` identifies the request among those of its verb.
     async fn ask<T, F>(&self, verb: &'static str, about: impl Hash + Send, act: F) -> Result<T>
     where
         T: Send,
@@ -166,7 +166,7 @@ impl Access {
         }
     }
 
-    /// The way there, or back.
+    /// The latency of a request or an answer.
     async fn travel(&self, verb: &'static str, throw: &mut Throw) {
         let usual = self.world.plan.store.latency_ms;
         let is_slow =
@@ -182,7 +182,7 @@ impl Access {
     }
 }
 
-/// What the clients of a deployment ask for.
+/// The requests of a deployment's clients.
 impl Access {
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
@@ -239,7 +239,7 @@ impl Delivery for Access {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
-        // One token for the request, however often it is made.
+        // One token for the request, however often it is sent.
         let number = self.world.dice.throw(("receipt", self.life.id, &claim.lane)).number();
         let receipt: Receipt = format!("{number:016x}").parse().expect("digits make a receipt");
         let (by, sent) = (self.life.id, self.world.events());

@@ -1,22 +1,21 @@
-//! What all parts of a schedule share: the store's truth, its clock, chance, and the book in which
-//! everything is written down.
+//! What all parts of a schedule share: the store's real state, its clock, chance, and the history.
 //!
-//! The truth is the specification of the store's conformance suite, to which both real stores are
-//! held. A lane's lock, which the specification does not have, is added as Redis has it. Sabotages
-//! of the store are in here.
+//! The real state is the specification of the conformance suite, which both real stores have to
+//! match. The specification has no lane lock, so one is added that works as in Redis. The sabotages
+//! of the store are here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use delayd::store::{
     Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent,
     NewTask, Novelty, Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry,
     Transition,
 };
-use delayd::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
@@ -25,7 +24,7 @@ use crate::model::Model;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
 
-/// When schedules begin by the store's clock.
+/// The store's time at the beginning of a schedule.
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 
 /// How long the lock of a lane lasts.
@@ -35,13 +34,13 @@ const LOCK: Duration = Duration::from_secs(2);
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) dice: Dice,
-    /// The store's.
+    /// The store's clock.
     pub(crate) clock: Clock,
     sabotage: Option<Sabotage>,
     began: Instant,
     is_healed: AtomicBool,
     numbers: AtomicU32,
-    /// Requests that nobody waits for any more and that are still to be done.
+    /// Requests whose caller has given up, and that are still to be done.
     pub(crate) late: AtomicU32,
     /// How often a pause began or ended.
     edition: AtomicU32,
@@ -49,15 +48,15 @@ pub(crate) struct World {
     history: Mutex<History>,
 }
 
-/// What the store keeps.
+/// The content of the store.
 #[derive(Debug)]
 struct Kept {
     model: Model,
     locks: BTreeMap<Lane, (Holder, Instant)>,
-    /// Tasks that a sabotage has ended; the model holds them for cancelled.
+    /// Tasks that a sabotage has ended. In the model they are cancelled.
     falsely_delivered: BTreeSet<TaskId>,
     leased_before: BTreeSet<TaskId>,
-    /// The calls that deaths will make, by the ids that were drawn for them, each with its task.
+    /// The dead-letter callbacks that may still be made, by their ids, each with its task.
     owed: BTreeMap<TaskId, TaskId>,
 }
 
@@ -88,7 +87,7 @@ impl World {
         }
     }
 
-    /// How long the schedule has been going.
+    /// The schedule's time.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -101,12 +100,12 @@ impl World {
         self.sabotage == Some(how)
     }
 
-    /// A number that nobody has had.
+    /// A number that was not used before.
     pub(crate) fn number(&self) -> u32 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// From here on nothing goes wrong any more.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         self.is_healed.store(true, Ordering::Relaxed);
         self.write(What::Healed);
@@ -126,7 +125,7 @@ impl World {
         self.history.lock().unwrap().events.len()
     }
 
-    /// Counts a request, and answers how many its maker has made in this second.
+    /// Counts a request, and returns how many its life has made in this second.
     pub(crate) fn count_request(&self, by: LifeId) -> u32 {
         let second = self.elapsed().as_secs();
         let mut history = self.history.lock().unwrap();
@@ -139,14 +138,14 @@ impl World {
         std::mem::take(&mut self.history.lock().unwrap())
     }
 
-    /// The truth, at the store's now.
+    /// The real state, at the store's now.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock().unwrap();
         kept.model.now = self.clock.now();
         kept
     }
 
-    /// Looks into the truth.
+    /// Reads the real state.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Model) -> T) -> T {
         look(&mut self.kept().model)
     }
@@ -182,7 +181,7 @@ impl World {
         Ok(added)
     }
 
-    /// What a broken store makes of an add.
+    /// What a broken store does with an add.
     fn sabotaged(&self, model: &Model, mut task: NewTask) -> NewTask {
         if self.is_sabotaged(Sabotage::IdempotencyIgnored) {
             task.idempotency = None;
@@ -209,7 +208,7 @@ impl World {
         task
     }
 
-    /// A claim of an instance, which was sent when so many events had happened.
+    /// A claim of an instance, sent when `sent` events had happened.
     pub(crate) fn claim(
         &self,
         (by, sent): (LifeId, usize),
@@ -364,7 +363,7 @@ impl World {
         replayed.len()
     }
 
-    /// The calls that were made since the last request, by deaths.
+    /// The dead-letter callbacks that were made since the last request.
     fn calls(&self, kept: &mut Kept, lane: &Lane) -> Vec<Call> {
         let made = |(id, dead): (&TaskId, &TaskId)| {
             let content = kept.model.get(lane, *id)?.content;
@@ -385,8 +384,8 @@ impl World {
         calls
     }
 
-    /// Deletes a topic that holds nothing and of which nothing is asked, and brings it back with
-    /// another number of lanes.
+    /// Deletes a topic that is empty and has no pending requests, and creates it again with another
+    /// number of lanes.
     pub(crate) fn recount(&self, entry: &TopicEntry) {
         let mut kept = self.kept();
         let known = kept.model.topics().into_iter().find(|known| known.entry.topic == entry.topic);
@@ -457,14 +456,14 @@ fn namesakes(model: &Model, task: &NewTask) -> Vec<Task> {
 }
 
 impl Kept {
-    /// Another task like a call that was made.
+    /// Makes a second task like a dead-letter callback.
     fn call_again(&mut self, lane: &Lane, call: &Call) -> Call {
-        let made = self.model.get(lane, call.id).expect("it was made");
+        let made = self.model.get(lane, call.id).expect("the callback was made");
         let topics = self.model.topics();
         let registered = topics
             .into_iter()
             .find(|known| known.entry.topic == lane.topic)
-            .expect("it has a lane");
+            .expect("the lane exists");
         let again = NewTask {
             topic: registered.entry,
             destination: made.destination,
@@ -474,10 +473,10 @@ impl Kept {
             idempotency: None,
             quota: None,
         };
-        Call { id: self.model.add(again).expect("nothing forbids it").id, ..call.clone() }
+        Call { id: self.model.add(again).expect("the add is valid").id, ..call.clone() }
     }
 
-    /// Refuses if another holds the lane's lock.
+    /// Refuses if another holder has the lane's lock.
     fn lock(&self, claim: &Claim) -> Option<Claimed> {
         let (holder, until) = self.locks.get(&claim.lane)?;
         let retry_in = until.saturating_duration_since(Instant::now());

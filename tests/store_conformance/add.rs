@@ -1,36 +1,42 @@
 //! `add`: (nothing) → scheduled.
 
-use delayd::retry::Backoff;
-use delayd::span::Span;
+use delayd::model::task::{Headers, Options, State, TaskId};
 use delayd::store::{Hint, Moment, NewTask, Spread, Store};
-use delayd::task::{Headers, Options, State, TaskId};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 
 use crate::bench::{Bench, Held, START, at, dead, hear, lane, ms, new_task, topic_of};
 
-/// The first id that may be drawn at a moment of the bench's clock.
+/// The first id that may be drawn in a second of the bench's clock.
 fn floor(second: i64) -> u64 {
     (START.0 / 1_000 + second).unsigned_abs() * TaskId::PER_SECOND
 }
 
 pub(crate) async fn ids_grow_and_start_at_the_clock_times_a_million(bench: Bench<impl Store>) {
     let first = bench.add("message.call", 0).await;
-    assert!((floor(0)..floor(1)).contains(&first.0), "{first} can be read as a time");
+    assert!(
+        (floor(0)..floor(1)).contains(&first.0),
+        "{first} does not begin with the second in which it was drawn"
+    );
     let second = bench.add("message.call", 0).await;
     assert!(second > first);
 
-    // More than a store may have drawn ahead, so that the last of them is new.
+    // More than a store may have drawn ahead, so that the last id of the batch is new.
     bench.advance(3_600_000);
     let batch = bench.store.add(vec![new_task("message.call", 0); 2_000]).await;
     let batch: Vec<TaskId> = batch.into_iter().map(|added| added.unwrap().id).collect();
     assert!(batch.is_sorted_by(|a, b| a < b));
     assert!(
         (floor(3_600)..floor(3_601)).contains(&batch[1_999].0),
-        "{} can be read as a time",
+        "{} does not begin with the second in which it was drawn",
         batch[1_999]
     );
 
     bench.clock.set(START);
-    assert!(bench.add("message.call", 0).await > batch[1_999], "a clock set back repeats no id");
+    assert!(
+        bench.add("message.call", 0).await > batch[1_999],
+        "an id was repeated after the clock was set back"
+    );
 }
 
 pub(crate) async fn an_add_answers_the_due_moment_and_clamps_the_past(bench: Bench<impl Store>) {
@@ -99,7 +105,7 @@ pub(crate) async fn a_batch_is_answered_in_order_and_stored_once(bench: Bench<im
     assert!(bench.store.add(Vec::new()).await.is_empty());
 }
 
-pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Store>) {
+pub(crate) async fn an_id_names_the_lane_of_its_task(bench: Bench<impl Store>) {
     let topic = topic_of("sharded", 4);
     let batch = vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; 40];
     let added: Vec<TaskId> =
@@ -117,7 +123,7 @@ pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Stor
     assert!(bench.store.get(&here, added[0]).await.unwrap().is_some());
     assert!(
         bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(),
-        "a task is known only in its lane"
+        "a task was found in another lane"
     );
 }
 
@@ -125,8 +131,8 @@ pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl
     let topic = topic_of("sharded", 4);
     let batch =
         |tasks| vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; tasks];
-    // The turn may begin anew where a store goes on to other ids, which one may have to every
-    // second: so 40 adds need not come out even.
+    // A store that draws a new block of ids starts the rotation again, which may happen every
+    // second. So 40 adds need not be distributed evenly.
     for (adds, tasks, least) in [(40, 1, 5), (1, 40, 10)] {
         let mut met = [0; 4];
         for _ in 0..adds {
@@ -141,7 +147,7 @@ pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl
     }
 }
 
-pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled(
+pub(crate) async fn hints_name_the_earliest_moment_for_workers_and_for_consumers(
     bench: Bench<impl Store>,
 ) {
     let hint = |due, is_pull| Hint { lane: lane(), due: at(due), is_pull };
@@ -162,13 +168,15 @@ pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_an
     assert_eq!(
         hear(&mut hints).await,
         hint(7, false),
-        "no word of consumers where they get nothing"
+        "a hint for consumers without a task for them"
     );
     bench.add("@pull", 5).await;
     assert_eq!(hear(&mut hints).await, hint(5, true));
 }
 
-pub(crate) async fn a_pulled_task_that_is_put_back_by_hand_is_hinted(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_for_consumers_is_hinted_when_an_admin_verb_moves_it(
+    bench: Bench<impl Store>,
+) {
     let mut hints = bench.store.hints();
     let id = bench.add("@pull", 60_000).await;
     assert_eq!(hear(&mut hints).await.due, at(60_000));

@@ -1,36 +1,36 @@
-//! An empty store with a manual clock, and short words for its verbs.
+//! An empty store with a manual clock, and short functions for its verbs.
 
 use std::any::Any;
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
-use delayd::span::Span;
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment,
     NewTask, Outlook, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded,
     redis,
 };
-use delayd::task::{Lane, OnDead, Options, Receipt, State, TaskId};
+use delayd_wire::Span;
 
 use crate::poll;
 use crate::redis_many;
 use crate::redis_server;
 use crate::reference::Reference;
 
-/// When the tests begin: the first millisecond of a second.
+/// The tests begin at this moment: the first millisecond of a second.
 pub(crate) const START: UnixMillis = UnixMillis(1_800_000_000_000);
 
-/// How long the bench's claims hold their tasks, in milliseconds.
+/// How long the bench's claims lease their tasks, in milliseconds.
 pub(crate) const LEASE_MS: u64 = 30_000;
 
-/// All of time.
+/// The span from the first to the last possible moment.
 pub(crate) const ALWAYS: (UnixMillis, UnixMillis) = (UnixMillis(0), UnixMillis(i64::MAX));
 
-/// A store on trial. Its topic is `orders`, of one lane, unless a test says otherwise.
+/// A store under test. Its topic is `orders` with one lane, unless a test says otherwise.
 pub(crate) struct Bench<S> {
     pub(crate) store: S,
     pub(crate) clock: Clock,
-    /// What is behind the store: its folder, or its key prefix.
+    /// What the store is on: its folder, or its key prefix.
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Held {
     pub(crate) receipt: Receipt,
 }
 
-/// The store in this process, on a file of its own.
+/// An embedded store on a file of its own.
 pub(crate) async fn embedded() -> Bench<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
@@ -62,7 +62,7 @@ pub(crate) async fn redis() -> Bench<AnyStore> {
     Bench { store, clock, kept: Box::new(prefix) }
 }
 
-/// A key prefix of its own on the cluster of this run: its lanes and its common keys lie on
+/// A key prefix of its own on the Redis Cluster of this run. Its lanes and its common keys are on
 /// different nodes.
 pub(crate) async fn cluster() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
@@ -76,7 +76,7 @@ pub(crate) async fn cluster() -> Bench<AnyStore> {
         ..redis::Params::standalone("")
     };
     let store = AnyStore::Redis(redis::Redis::connect(params).await.unwrap());
-    // A cluster that has just come about may not be known to all of its nodes yet.
+    // Some nodes of a new cluster may not know it yet.
     assert!(poll::until(async || store.ping().await.is_ok()).await, "the cluster does not answer");
     Bench { store, clock, kept: Box::new(prefix) }
 }
@@ -87,12 +87,12 @@ pub(crate) async fn model() -> Bench<Reference> {
     Bench { store: Reference::new(clock.clone()), clock, kept: Box::new(()) }
 }
 
-/// A key prefix that nobody used before.
+/// A key prefix that was not used before.
 pub(crate) fn fresh_prefix() -> String {
     format!("t{:016x}", rand::random::<u64>())
 }
 
-/// An instance at work under a key prefix.
+/// A connected instance under a key prefix.
 pub(crate) async fn connect(prefix: &str, clock: &Clock, publish_hints: bool) -> redis::Redis {
     let params = redis::Params {
         key_prefix: prefix.into(),
@@ -124,7 +124,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A moment so many milliseconds after [`START`].
+/// The moment `ms` milliseconds after [`START`].
 pub(crate) fn at(ms: i64) -> UnixMillis {
     UnixMillis(START.0 + ms)
 }
@@ -141,19 +141,19 @@ pub(crate) fn new_task(destination: &str, after_ms: u64) -> NewTask {
     }
 }
 
-/// A task of a key.
+/// A task with a key.
 pub(crate) fn keyed(key: &str, after_ms: u64) -> NewTask {
     let options = Options { key: Some(key.into()), ..Options::default() };
     NewTask { options, ..new_task("message.call", after_ms) }
 }
 
-/// A task that is worth delivering for so long after its due moment.
+/// A task that expires `expires_after_ms` after its due moment.
 pub(crate) fn expiring(destination: &str, after_ms: u64, expires_after_ms: u64) -> NewTask {
     let options = Options { expires_after: Some(Span(ms(expires_after_ms))), ..Options::default() };
     NewTask { options, ..new_task(destination, after_ms) }
 }
 
-/// A task for `message.call` that has `dead.letters` told if it dies.
+/// A task for `message.call` whose dead-letter callback goes to `dead.letters`.
 pub(crate) fn lamented(after_ms: u64) -> NewTask {
     let on_dead =
         OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
@@ -220,7 +220,7 @@ impl<S: Store> Bench<S> {
         self.clock.advance(ms(by_ms));
     }
 
-    /// Adds a task of the bench's lane.
+    /// Adds a task to the bench's lane.
     pub(crate) async fn add(&self, destination: &str, after_ms: u64) -> TaskId {
         self.add_task(new_task(destination, after_ms)).await
     }
@@ -229,7 +229,7 @@ impl<S: Store> Bench<S> {
         self.store.add(vec![task]).await.remove(0).unwrap().id
     }
 
-    /// Adds one task, and answers what became of it.
+    /// Adds one task and returns the result.
     pub(crate) async fn try_add(&self, task: NewTask) -> Result<Added> {
         self.store.add(vec![task]).await.remove(0)
     }
@@ -258,12 +258,12 @@ impl<S: Store> Bench<S> {
         self.hold().await
     }
 
-    /// Lets the lease of the last claim run out.
+    /// Lets the lease of the last claim expire.
     pub(crate) fn let_lease_run_out(&self) {
         self.advance(LEASE_MS);
     }
 
-    /// A claim that wants nothing: it sweeps.
+    /// A claim without destinations: it only sweeps.
     pub(crate) async fn sweep(&self) -> Grant {
         self.claim(&[]).await
     }
@@ -301,10 +301,10 @@ impl<S: Store> Bench<S> {
     }
 }
 
-/// The next hint, which must be on its way already.
+/// The next hint, which must have been sent already.
 pub(crate) async fn hear(hints: &mut tokio::sync::broadcast::Receiver<Hint>) -> Hint {
     tokio::time::timeout(Duration::from_secs(10), hints.recv())
         .await
-        .expect("a hint in time")
+        .expect("no hint arrived in time")
         .unwrap()
 }

@@ -1,7 +1,7 @@
 //! `cancel`: scheduled, dead → cancelled; leased → cancelled unless it succeeds.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Spread, Store, Task, Transition};
-use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, retry, stale};
 
@@ -64,7 +64,7 @@ pub(crate) async fn a_dead_task_can_be_cancelled_but_no_other_that_ended(bench: 
     assert_eq!(cancel(&bench, TaskId(1)).await, Cancelled::Unknown);
 }
 
-/// A leased task whose cancel waits.
+/// A leased task with a pending cancel.
 async fn pending(bench: &Bench<impl Store>) -> Held {
     let held = bench.add_held().await;
     let before = bench.get(held.id).await;
@@ -116,18 +116,18 @@ pub(crate) async fn a_sweep_fulfils_a_pending_cancel(bench: Bench<impl Store>) {
     let held = pending(&bench).await;
     bench.let_lease_run_out();
     let grant = bench.claim(&[("message.call", 1)]).await;
-    assert!(grant.tasks.is_empty(), "it does not fire again");
+    assert!(grant.tasks.is_empty(), "a cancelled task was handed out");
     let task = bench.get(held.id).await;
     assert_eq!((task.state, task.finished), (State::Cancelled, Some(bench.now())));
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled));
     assert_eq!(
         bench.settle(&held, retry(0)).await,
         Settled::Done,
-        "it is over, as the holder says"
+        "a failure after the cancel must be answered as done"
     );
 }
 
-/// The business was told that the task will not fire again: nothing but a success may change that.
+/// The caller was told that the task will not be called again. Only a success may change that.
 pub(crate) async fn a_pending_cancel_outlives_an_extension_and_a_reschedule(
     bench: Bench<impl Store>,
 ) {

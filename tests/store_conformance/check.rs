@@ -1,19 +1,19 @@
-//! `check`: what the verbs leave behind is in order, also while they run.
+//! `check`: every verb leaves the store in order, also while others run.
 
 use std::cell::Cell;
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store,
     Transition,
 };
-use delayd::task::{Lane, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{
     ALWAYS, Bench, claim_of, dead, delivered, ids, lane, ms, new_task, retry, topic, topic_of,
 };
 
-/// Everything that a check says.
+/// Everything that a check reports.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
@@ -22,7 +22,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The flaws and what they concern, sorted.
+    /// The flaws and their subjects, sorted.
     pub(crate) fn flaws(&self) -> Vec<(Flaw, String)> {
         let mut flaws: Vec<_> =
             self.findings.iter().map(|found| (found.flaw, found.subject.clone())).collect();
@@ -45,7 +45,7 @@ pub(crate) async fn check(store: &impl Store, repair: bool) -> Report {
     report
 }
 
-/// Nothing is wrong, for a look and for a repair.
+/// Asserts that neither a check nor a repair finds a flaw.
 pub(crate) async fn assert_in_order(store: &impl Store) {
     for repair in [false, true] {
         let report = check(store, repair).await;
@@ -59,7 +59,7 @@ pub(crate) async fn an_empty_store_is_in_order(bench: Bench<impl Store>) {
     assert_in_order(&bench.store).await;
 }
 
-/// A task in each state, by each road that leads there; then a repair, which must change nothing.
+/// Brings tasks into each state, in each possible way. A repair must then change nothing.
 pub(crate) async fn every_state_is_in_order_and_a_repair_changes_nothing(bench: Bench<impl Store>) {
     let mut all = vec![bench.add("message.call", 90_000).await, bench.add("@pull", 0).await];
     for transition in [delivered(), dead(), retry(90_000), Transition::Release] {
@@ -112,26 +112,26 @@ pub(crate) async fn a_check_pages_through_many_tasks_and_lanes(bench: Bench<impl
     let report = check(&bench.store, false).await;
     assert!(
         report.tasks == 0 || (report.tasks, report.lanes) == (4_000, 4),
-        "the specification keeps no structures"
+        "the specification has no structures to check"
     );
 }
 
-/// The rounds of traffic that each caller makes.
+/// How many rounds of traffic each caller makes.
 const ROUNDS: usize = 60;
 
-/// Adders, claimers, settlers and whoever works by hand, all at full speed; and checks between any
-/// two of their calls.
+/// Callers add, claim, settle and use the admin verbs at full speed, while checks run between their
+/// calls.
 pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
     let at_work = Cell::new(6);
     let done = || at_work.set(at_work.get() - 1);
     let destinations = ["a", "b", "message.call", "@pull"];
     let add = async {
         for round in 0..ROUNDS as u64 {
-            // A new destination now and then.
+            // Every few rounds a new destination.
             let name = |i: u64| {
                 if i == 0 { format!("new{round}") } else { destinations[i as usize % 4].to_owned() }
             };
-            // And a new topic.
+            // Also a new topic.
             let topic = |i: u64| if i == 1 { topic_of(&format!("new{round}"), 2) } else { topic() };
             let task = |i: u64| NewTask { topic: topic(i), ..new_task(&name(i), i * 50) };
             let added = bench.store.add((0..20).map(task).collect()).await;
@@ -158,7 +158,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
             if let Some(id) = held.first() {
                 bench.store.extend(&lane(), *id, &grant.receipt, ms(200)).await.unwrap();
             }
-            // Every third lease is left to run out.
+            // Every third lease expires.
             let settles =
                 held.into_iter().enumerate().filter(|(i, _)| i % 3 > 0).map(settle).collect();
             assert!(bench.store.settle(settles).await.iter().all(Result::is_ok));
@@ -173,7 +173,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
             .await
             .unwrap()
     };
-    let by_hand = async {
+    let admin = async {
         for round in 0..ROUNDS {
             for (i, listed) in list(State::Scheduled).await.into_iter().enumerate() {
                 if (i + round) % 2 == 0 {
@@ -219,8 +219,8 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
         done();
         checks
     };
-    let (.., checks) = tokio::join!(add, work(0), work(1), by_hand, clear, watch);
+    let (.., checks) = tokio::join!(add, work(0), work(1), admin, clear, watch);
     assert_in_order(&bench.store).await;
     let keeps_structures = check(&bench.store, false).await.tasks > 0;
-    assert!(checks > 1 || !keeps_structures, "{checks} checks");
+    assert!(checks > 1 || !keeps_structures, "only {checks} checks ran beside the traffic");
 }

@@ -1,12 +1,12 @@
-//! Each flaw of the embedded store: made by hand, found, repaired; and the task then goes its right
-//! road.
+//! Each flaw of the embedded store: made in the file, found, and repaired. Then the task takes its
+//! normal course.
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
     Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics,
 };
-use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -15,16 +15,17 @@ use crate::bench::{
 };
 use crate::check::check;
 
-/// Sets each lane's counts to what there is.
+/// Sets each lane's counts to the number of its rows.
 const COUNT: &str = "UPDATE lane SET
-    scheduled = (SELECT count(*) FROM schedule s JOIN destination d ON d.id = s.destination WHERE d.lane = lane.id),
+    scheduled = (SELECT count(*) FROM schedule s
+                 JOIN destination d ON d.id = s.destination WHERE d.lane = lane.id),
     leased = (SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1),
     delivered = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2),
     dead = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3),
     cancelled = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 4),
     expired = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)";
 
-/// A store, and a hand in its file.
+/// A store, and direct access to its file.
 struct Broken {
     bench: Bench<Embedded>,
     folder: TempDir,
@@ -46,7 +47,7 @@ impl Broken {
         Connection::open(self.folder.path().join("delayd.db")).unwrap()
     }
 
-    /// Statements past the store, which leave the lanes' counts right. `$` is the task.
+    /// Runs statements on the file and corrects the lanes' counts. `$` stands for the task.
     fn hand(&self, id: TaskId, statements: &str) {
         self.hand_without_counting(id, statements);
         self.db().execute_batch(COUNT).unwrap();
@@ -56,7 +57,7 @@ impl Broken {
         self.db().execute_batch(&statements.replace('$', &id.to_string())).unwrap();
     }
 
-    /// A look finds this and changes nothing; a repair puts it right; then all is in order.
+    /// A check finds this and changes nothing. A repair corrects it. Then everything is in order.
     async fn mends(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, true).await;
         let report = check(&self.bench.store, false).await;
@@ -73,10 +74,13 @@ impl Broken {
             expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
         expected.sort();
         let look = check(&self.bench.store, false).await;
-        assert_eq!(look.flaws(), expected, "a look");
-        assert!(look.findings.iter().all(|found| !found.repaired), "a look repairs nothing");
+        assert_eq!(look.flaws(), expected, "a check without repair");
+        assert!(
+            look.findings.iter().all(|found| !found.repaired),
+            "a check without repair repaired something"
+        );
         let report = check(&self.bench.store, true).await;
-        assert_eq!(report.flaws(), expected, "a repair");
+        assert_eq!(report.flaws(), expected, "a check with repair");
         assert!(
             report.findings.iter().all(|found| found.repaired == is_repaired),
             "{:?}",
@@ -89,7 +93,7 @@ impl Broken {
         assert_eq!(held.id, id);
         assert!(
             self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
-            "it is handed out once"
+            "the task was handed out twice"
         );
         assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
         assert_eq!(self.bench.state(id).await, State::Delivered);
@@ -117,7 +121,10 @@ async fn a_body_without_a_place_is_scheduled_for_its_moment_or_now() {
     assert_eq!(broken.bench.next_due().await, Some(at(0)));
     broken.is_called_once(due).await;
     broken.bench.advance(58_999);
-    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "never early");
+    assert!(
+        broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
+        "the task was handed out early"
+    );
     broken.bench.advance(1);
     assert_eq!(broken.bench.get(held.id).await.attempts, 1);
     broken.is_called_once(held.id).await;
@@ -141,7 +148,7 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
 }
 
 #[tokio::test]
-async fn what_has_no_body_is_taken_off_everywhere() {
+async fn references_to_a_missing_body_are_removed() {
     let broken = broken();
     let scheduled = broken.bench.add("a", 0).await;
     let held = broken.bench.add_held().await;
@@ -170,7 +177,9 @@ async fn a_task_in_two_places_stays_where_it_should() {
     let ended = broken.bench.add_held().await;
     broken.bench.settle(&ended, delivered()).await;
     let schedule = "INSERT INTO schedule SELECT destination, 7, id FROM task WHERE id = $;";
-    let lease = "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL, NULL, 1, NULL FROM task WHERE id = $;";
+    let lease = "INSERT INTO progress
+                 SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL, NULL, 1, NULL
+                 FROM task WHERE id = $;";
     broken.hand(ended.id, &format!("{schedule}{lease}UPDATE destination SET earliest = 7"));
     let id = ended.id.to_string();
     broken.mends(&[(Flaw::EndedYetLive, &*id), (Flaw::EndedYetLive, &id)]).await;
@@ -179,13 +188,19 @@ async fn a_task_in_two_places_stays_where_it_should() {
     let held = broken.bench.add_held().await;
     broken.hand(held.id, &format!("{schedule}UPDATE destination SET earliest = 7"));
     broken.mends(&[(Flaw::ScheduledAndLeased, &held.id.to_string())]).await;
-    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
+    assert!(
+        broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+        "a leased task was handed out"
+    );
     assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
 
     let twice = broken.bench.add("message.call", 500).await;
     broken.hand(twice, &format!("{schedule}UPDATE destination SET earliest = 7"));
     broken.mends(&[(Flaw::DueDiffers, &twice.to_string())]).await;
-    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "never early");
+    assert!(
+        broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+        "the task was handed out early"
+    );
     broken.bench.advance(500);
     broken.is_called_once(twice).await;
 }
@@ -199,7 +214,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
     broken.bench.advance(29_999);
     assert!(
         broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
-        "somebody may be calling it"
+        "a worker may still be calling the task"
     );
     broken.bench.advance(1);
     broken.is_called_once(held.id).await;
@@ -220,28 +235,35 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_task_on_anothers_schedule_is_moved_home() {
+async fn a_task_on_a_wrong_schedule_is_moved() {
     let broken = broken();
     let (id, other) =
         (broken.bench.add("message.call", 1_000).await, broken.bench.add("a", 0).await);
-    broken.hand(other, "UPDATE schedule SET destination = (SELECT destination FROM task WHERE id = $) WHERE id <> $");
+    let move_schedule = "UPDATE schedule
+                         SET destination = (SELECT destination FROM task WHERE id = $)
+                         WHERE id <> $";
+    broken.hand(other, move_schedule);
     broken.hand(
         id,
-        "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
+        "UPDATE destination
+         SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
     );
     broken.mends(&[(Flaw::WrongSchedule, &id.to_string())]).await;
     assert_eq!(ids(&broken.bench.claim(&[("a", 9)]).await), [other]);
     broken.bench.advance(1_000);
     let held = broken.bench.hold().await;
     broken.bench.settle(&held, retry(1_000)).await;
-    broken.hand(other, "UPDATE progress SET destination = (SELECT destination FROM task WHERE id = $) WHERE id <> $");
+    let move_lease = "UPDATE progress
+                      SET destination = (SELECT destination FROM task WHERE id = $)
+                      WHERE id <> $";
+    broken.hand(other, move_lease);
     broken.mends(&[(Flaw::DestinationsDiffer, &id.to_string())]).await;
     broken.bench.advance(1_000);
     broken.is_called_once(id).await;
 }
 
 #[tokio::test]
-async fn a_moment_that_is_none_is_replaced() {
+async fn an_invalid_moment_is_replaced() {
     for moment in ["-5", "9007199254740992"] {
         let broken = broken();
         let fresh = broken.bench.add("message.call", 0).await;
@@ -261,7 +283,8 @@ async fn a_moment_that_is_none_is_replaced() {
         );
         broken.hand(
             held,
-            "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
+            "UPDATE destination
+             SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
         );
         let flaw = Flaw::BadMoment;
         broken
@@ -271,14 +294,18 @@ async fn a_moment_that_is_none_is_replaced() {
                 (flaw, &ended.to_string()),
             ])
             .await;
-        assert_eq!(ids(&broken.bench.claim(&[("a", 1)]).await), [held], "its lease is over");
+        assert_eq!(
+            ids(&broken.bench.claim(&[("a", 1)]).await),
+            [held],
+            "the lease with the invalid deadline must be over"
+        );
         broken.is_called_once(fresh).await;
         assert_eq!(broken.bench.get(ended).await.finished, Some(at(0)));
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_written_anew() {
+async fn unreadable_fields_are_written_again() {
     let broken = broken();
     let retried = broken.bench.add_held().await;
     broken.bench.settle(&retried, retry(0)).await;
@@ -292,13 +319,13 @@ async fn what_cannot_be_read_is_written_anew() {
     broken.mends(&[&lanes[..], &[(flaw, &*retried), (flaw, &*ended_name)]].concat()).await;
     let past: String =
         broken.db().query_row("SELECT past FROM progress", [], |row| row.get(0)).unwrap();
-    assert_eq!(past, "ok", "what is a receipt stays");
+    assert_eq!(past, "ok", "a valid receipt was lost");
     broken.is_called_once(retried.parse().unwrap()).await;
     broken.stays(ended, State::Dead).await;
 }
 
 #[tokio::test]
-async fn topics_and_counter_are_put_right() {
+async fn topics_and_counter_are_repaired() {
     let broken = broken();
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(id, "DELETE FROM topic");
@@ -329,27 +356,30 @@ async fn rows_that_name_nothing_are_left_alone() {
     broken.leaves_alone(&[(Flaw::ForeignRow, &foreign.to_string())]).await;
     broken.hand(
         foreign,
-        "UPDATE task SET lane = (SELECT id FROM lane); UPDATE lane SET shard = 2; UPDATE topic SET shards = 3",
+        "UPDATE task SET lane = (SELECT id FROM lane); UPDATE lane SET shard = 2;
+         UPDATE topic SET shards = 3",
     );
     broken.leaves_alone(&[(Flaw::Misplaced, &foreign.to_string())]).await;
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_said_to_be() {
+async fn a_damaged_file_is_reported() {
     let broken = broken();
     let id = broken.bench.add_held().await.id;
     broken.bench.store.close().await;
-    // An index that leads to another one's pages: no look-up would see the lease.
+    // An index that points to the pages of another. No query would find the lease.
     let db = broken.db();
     db.pragma_update(None, "writable_schema", "ON").unwrap();
-    let sql = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'history_by_end')
+    let sql = "UPDATE sqlite_schema
+               SET rootpage =
+                   (SELECT rootpage FROM sqlite_schema WHERE name = 'history_by_end')
                WHERE name = 'progress_by_deadline'";
     assert_eq!(db.execute(sql, []).unwrap(), 1);
     drop(db);
     let store =
         Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
     let found = check(&store, false).await;
-    // The leased are counted by that index.
+    // The leased tasks are counted with that index.
     let is_expected = |flaw| matches!(flaw, Flaw::Damaged | Flaw::CountsWrong);
     assert!(found.findings.iter().all(|found| is_expected(found.flaw)), "{:?}", found.findings);
     assert!(
@@ -359,7 +389,7 @@ async fn a_damaged_file_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn a_look_goes_on_beside_the_one_that_has_the_file() {
+async fn a_check_runs_beside_the_process_that_has_the_file() {
     let broken = broken();
     let held = broken.bench.add_held().await;
     let store =
@@ -368,7 +398,10 @@ async fn a_look_goes_on_beside_the_one_that_has_the_file() {
     let refused = check_refused(&broken, true);
     assert!(refused.contains("another process works on"), "{refused}");
     let written = store.add(vec![new_task("message.call", 0)]).await.remove(0);
-    assert!(matches!(written, Err(Error::Unavailable(_))), "a look writes nothing");
+    assert!(
+        matches!(written, Err(Error::Unavailable(_))),
+        "a store that was opened for a check accepted an add"
+    );
     assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
 }
 
@@ -395,7 +428,7 @@ fn check_refused(broken: &Broken, repair: bool) -> String {
 }
 
 #[tokio::test]
-async fn counts_that_are_wrong_are_counted_again() {
+async fn wrong_counts_are_counted_again() {
     let broken = broken();
     let (waiting, held) = (broken.bench.add("a", 60_000).await, broken.bench.add_held().await);
     broken.bench.store.cancel(&lane(), waiting).await.unwrap();
@@ -409,7 +442,7 @@ async fn counts_that_are_wrong_are_counted_again() {
 }
 
 #[tokio::test]
-async fn what_expires_is_listed_for_its_moment_and_nothing_else_is() {
+async fn exactly_the_expiring_tasks_are_listed() {
     let broken = broken();
     let bench = &broken.bench;
     let waiting = bench.add_task(expiring("a", 1_000, 1_000)).await;
@@ -440,7 +473,7 @@ async fn what_expires_is_listed_for_its_moment_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn keys_and_notes_of_nothing_are_forgotten() {
+async fn keys_and_notes_without_a_task_are_removed() {
     let broken = broken();
     let bench = &broken.bench;
     let id = bench.add_task(keyed("k", 60_000)).await;
@@ -448,8 +481,11 @@ async fn keys_and_notes_of_nothing_are_forgotten() {
         id,
         "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5, 0 FROM lane",
     );
-    broken
-        .hand(id, "INSERT INTO note VALUES ($, 1, 1, 1, 1, '', ''), (5, 1, 1, 1, 1, '', ''), (5, 2, 1, 1, 1, '', '')");
+    broken.hand(
+        id,
+        "INSERT INTO note VALUES
+            ($, 1, 1, 1, 1, '', ''), (5, 1, 1, 1, 1, '', ''), (5, 2, 1, 1, 1, '', '')",
+    );
     broken.hand(
         id,
         "INSERT INTO idempotency SELECT id, 'whole', zeroblob(16), 5, 5, 5 FROM lane;
@@ -465,7 +501,7 @@ async fn keys_and_notes_of_nothing_are_forgotten() {
     ];
     broken.mends(&flaws).await;
     assert_eq!(bench.store.notes(&lane(), id).await.unwrap().len(), 1);
-    assert_ne!(bench.add_task(keyed("k", 60_000)).await, id, "the key was lost: a new task has it");
+    assert_ne!(bench.add_task(keyed("k", 60_000)).await, id, "the key still named the old task");
 }
 
 #[tokio::test]

@@ -1,20 +1,17 @@
-//! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right
-//! road.
+//! Each flaw of the Redis store: made in the data, found, and repaired. Then the task takes its
+//! normal course.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
-use delayd::store::{
-    Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics,
-};
-use delayd::task::{Lane, State, TaskId};
+use delayd::store::{Admin, Flaw, Moment, Settled, Spread};
 
 use crate::bench::{
-    Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, new_task, retry,
-    topic_of,
+    Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, retry,
 };
 use crate::check::check;
 use crate::redis_alone::raw;
 
-/// A store, and a hand in its data.
+/// A store, and direct access to its data.
 pub(crate) struct Broken {
     pub(crate) bench: Bench<Redis>,
     pub(crate) prefix: String,
@@ -22,7 +19,7 @@ pub(crate) struct Broken {
 
 pub(crate) async fn broken() -> Broken {
     let prefix = fresh_prefix();
-    let clock = delayd::clock::Clock::manual(START);
+    let clock = delayd::model::clock::Clock::manual(START);
     let store = connect(&prefix, &clock, false).await;
     Broken { bench: Bench::around(store, clock), prefix }
 }
@@ -56,7 +53,7 @@ impl Broken {
         raw(&["HVALS", &self.of("DELAY_ASIDE_TOPIC_TASK")])
     }
 
-    /// One command past the store. `$` is the task.
+    /// One command on the data. `$` stands for the task.
     pub(crate) fn hand(&self, id: TaskId, words: &[&str]) {
         let id = id.to_string();
         let words: Vec<&str> =
@@ -64,14 +61,14 @@ impl Broken {
         raw::<deadpool_redis::redis::Value>(&words);
     }
 
-    /// A look finds this and changes nothing; a repair puts it right; then all is in order.
+    /// A check finds this and changes nothing. A repair corrects it. Then everything is in order.
     pub(crate) async fn mends(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, true).await;
         let report = check(&self.bench.store, false).await;
         assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
     }
 
-    /// As [`Broken::mends`], but it is left alone.
+    /// Like [`Broken::mends`], but a repair leaves it alone.
     pub(crate) async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, false).await;
         self.finds(expected, false).await;
@@ -82,10 +79,14 @@ impl Broken {
             expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
         expected.sort();
         let before = self.dump();
-        assert_eq!(check(&self.bench.store, false).await.flaws(), expected, "a look");
-        assert_eq!(self.dump(), before, "a look writes nothing");
+        assert_eq!(
+            check(&self.bench.store, false).await.flaws(),
+            expected,
+            "a check without repair"
+        );
+        assert_eq!(self.dump(), before, "a check without repair wrote something");
         let report = check(&self.bench.store, true).await;
-        assert_eq!(report.flaws(), expected, "a repair");
+        assert_eq!(report.flaws(), expected, "a check with repair");
         assert!(
             report.findings.iter().all(|found| found.repaired == is_repaired),
             "{:?}",
@@ -100,19 +101,19 @@ impl Broken {
         keys.into_iter().map(|key| (key.clone(), raw(&["DUMP", &key]))).collect()
     }
 
-    /// The task is called, once.
+    /// The task is called once.
     async fn is_called_once(&self, id: TaskId) {
         let held = self.bench.hold().await;
         assert_eq!(held.id, id);
         assert!(
             self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
-            "it is handed out once"
+            "the task was handed out twice"
         );
         assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
         assert_eq!(self.bench.state(id).await, State::Delivered);
     }
 
-    /// The task is not called any more, and stands in this state.
+    /// The task is not called any more and is in this state.
     async fn stays(&self, id: TaskId, state: State) {
         self.bench.advance(24 * 3_600_000);
         assert!(
@@ -136,7 +137,10 @@ async fn a_body_without_a_place_is_scheduled_for_its_moment_or_now() {
     assert_eq!(broken.bench.next_due().await, Some(at(1_000)));
     broken.is_called_once(due).await;
     broken.bench.advance(58_999);
-    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "never early");
+    assert!(
+        broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
+        "the task was handed out early"
+    );
     broken.bench.advance(1);
     broken.is_called_once(late).await;
 }
@@ -174,7 +178,7 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
 }
 
 #[tokio::test]
-async fn destinations_that_should_not_be_listed_are_taken_off() {
+async fn destinations_that_should_not_be_listed_are_removed() {
     let broken = broken().await;
     let id = broken.bench.add("@pull", 0).await;
     for name in ["@pull", "nobody", "no name"] {
@@ -188,7 +192,7 @@ async fn destinations_that_should_not_be_listed_are_taken_off() {
 }
 
 #[tokio::test]
-async fn what_has_no_body_is_taken_off_everywhere() {
+async fn references_to_a_missing_body_are_removed() {
     let broken = broken().await;
     let scheduled = broken.bench.add("a", 0).await;
     let held = broken.bench.add_held().await;
@@ -237,7 +241,10 @@ async fn a_task_in_two_places_stays_where_its_mark_says() {
         (Flaw::EarliestWrong, "message.call"),
     ];
     broken.mends(&flaws).await;
-    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
+    assert!(
+        broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+        "a leased task was handed out"
+    );
     assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
     broken.stays(held.id, State::Delivered).await;
 }
@@ -268,7 +275,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
         broken.bench.advance(29_999);
         assert!(
             broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
-            "somebody may be calling it"
+            "a worker may still be calling the task"
         );
         broken.bench.advance(1);
         broken.is_called_once(held.id).await;
@@ -276,7 +283,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_task_on_anothers_schedule_is_moved_home() {
+async fn a_task_on_a_wrong_schedule_is_moved() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 1_000).await;
     broken.hand(id, &["ZREM", &broken.schedule("message.call"), "$"]);
@@ -329,7 +336,7 @@ async fn an_end_is_marked_and_listed() {
 }
 
 #[tokio::test]
-async fn a_score_that_is_no_moment_is_replaced() {
+async fn an_invalid_score_is_replaced() {
     for score in ["inf", "-inf", "-5", "1800000000000.5", "1e300"] {
         let broken = broken().await;
         let id = broken.bench.add("message.call", 500).await;
@@ -361,7 +368,7 @@ async fn a_score_that_is_no_moment_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_unreadable_body_is_buried_bytes_and_all() {
+async fn an_unreadable_body_is_dead_and_keeps_its_bytes() {
     for body in
         ["no record", "1 x 5 message.call -\n{}", "1 5 5 no,name -\n{}", "1 5 5 message.call {\n{}"]
     {
@@ -380,12 +387,12 @@ async fn an_unreadable_body_is_buried_bytes_and_all() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_version_is_left_to_it() {
+async fn a_body_of_another_version_is_left_alone() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 60_000).await;
     broken.hand(id, &["HSET", &broken.bodies(), "$", "2 whatever it may hold"]);
     broken.leaves_alone(&[(Flaw::ForeignBody, &id.to_string())]).await;
-    assert_eq!(broken.bench.next_due().await, Some(at(60_000)), "where it stands");
+    assert_eq!(broken.bench.next_due().await, Some(at(60_000)), "the task must keep its place");
 }
 
 #[tokio::test]
@@ -413,7 +420,7 @@ async fn an_unreadable_entry_is_set_aside_and_its_task_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_id_is_set_aside() {
+async fn an_invalid_id_is_set_aside() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(id, &["ZADD", &broken.schedule("message.call"), "5", "nobody"]);
@@ -428,187 +435,9 @@ async fn what_is_no_id_is_set_aside() {
     broken.is_called_once(id).await;
 }
 
+/// The lane holds only a schedule. A check that looks at bodies alone does not find it.
 #[tokio::test]
-async fn a_counter_behind_the_ids_is_raised() {
-    for value in [None, Some("5"), Some("nonsense"), Some("99999999999999999999")] {
-        let broken = broken().await;
-        let id = broken.bench.add("message.call", 0).await;
-        broken.hand(id, &["DEL", &broken.key("DELAY_TASK_ID")]);
-        if let Some(value) = value {
-            broken.hand(id, &["SET", &broken.key("DELAY_TASK_ID"), value]);
-        }
-        let behind = (Flaw::BehindIds, &*id.to_string());
-        if value.is_some_and(|value| value != "5") {
-            // What cannot be read is not behind anything yet.
-            let unreadable = (Flaw::UnreadableCounter, &*broken.key("DELAY_TASK_ID"));
-            assert_eq!(
-                check(&broken.bench.store, false).await.flaws(),
-                [(unreadable.0, unreadable.1.to_owned())]
-            );
-            let mended = check(&broken.bench.store, true).await.flaws();
-            assert_eq!(
-                mended,
-                [(behind.0, behind.1.to_owned()), (unreadable.0, unreadable.1.to_owned())]
-            );
-            broken.mends(&[]).await;
-        } else {
-            broken.mends(&[behind]).await;
-        }
-        let another = connect(&broken.prefix, &broken.bench.clock, false).await;
-        let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
-        assert!(next > id);
-    }
-}
-
-#[tokio::test]
-async fn an_unregistered_topic_is_registered_with_all_its_lanes() {
-    let broken = broken().await;
-    let entry = topic_of("sharded", 8);
-    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
-    broken.bench.store.add(vec![task]).await.remove(0).unwrap();
-    raw::<()>(&["HDEL", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
-    broken.mends(&[(Flaw::UnregisteredTopic, "sharded")]).await;
-    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
-
-    for unreadable in ["{", "{\"shards\":0}", "nonsense"] {
-        raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "sharded", unreadable]);
-        broken.mends(&[(Flaw::UnreadableTopic, "sharded")]).await;
-        assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
-    }
-}
-
-/// A failover lost the entry, and a new one was made with fewer lanes before anybody noticed.
-#[tokio::test]
-async fn lanes_beyond_their_topic_are_brought_back() {
-    let broken = broken().await;
-    let entry = topic_of("sharded", 4);
-    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
-    let id = loop {
-        let added = broken.bench.store.add(vec![task.clone()]).await.remove(0).unwrap();
-        if added.id.0 % 4 == 3 {
-            break added.id;
-        }
-        broken.bench.store.cancel(&entry.lane_of(added.id), added.id).await.unwrap();
-    };
-    raw::<()>(&[
-        "HSET",
-        &broken.key("DELAY_TOPIC_LIST"),
-        "sharded",
-        "{\"shards\":1,\"newer\":[2]}",
-    ]);
-    let found = check(&broken.bench.store, false).await;
-    assert!(
-        found.flaws().contains(&(Flaw::LaneOutsideTopic, "sharded".into())),
-        "{:?}",
-        found.findings
-    );
-    assert!(check(&broken.bench.store, true).await.findings.iter().all(|found| found.repaired));
-    broken.mends(&[]).await;
-    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
-    let kept: String = raw(&["HGET", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
-    assert_eq!(kept, "{\"newer\":[2],\"shards\":4}");
-    assert_eq!(
-        broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state,
-        State::Scheduled
-    );
-}
-
-#[tokio::test]
-async fn a_lane_remembers_its_topics_lanes() {
-    for wrong in [None, Some("7"), Some("many")] {
-        let broken = broken().await;
-        let id = broken.bench.add("message.call", 0).await;
-        broken.hand(id, &["HDEL", &broken.of("DELAY_TOPIC_OFFSET"), "#shards"]);
-        if let Some(wrong) = wrong {
-            broken.hand(id, &["HSET", &broken.of("DELAY_TOPIC_OFFSET"), "#shards", wrong]);
-        }
-        broken.mends(&[(Flaw::ShardsDiffer, wrong.unwrap_or("none"))]).await;
-        assert_eq!(raw::<String>(&["HGET", &broken.of("DELAY_TOPIC_OFFSET"), "#shards"]), "1");
-    }
-}
-
-#[tokio::test]
-async fn misplaced_tasks_and_stray_keys_are_left_alone() {
-    let broken = broken().await;
-    let entry = topic_of("sharded", 2);
-    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
-    let id = broken.bench.store.add(vec![task]).await.remove(0).unwrap().id;
-    let (here, there) =
-        (entry.lane_of(id), Lane { shard: 1 - entry.lane_of(id).shard, ..entry.lane_of(id) });
-    let keys: Vec<String> = raw(&["KEYS", &format!("{}:*{{{here}}}*", broken.prefix)]);
-    for key in keys {
-        raw::<()>(&["RENAME", &key, &key.replace(&here.to_string(), &there.to_string())]);
-    }
-    let stray = broken.key("DELAY_REALL_TOPIC_TASK-{sharded:x}");
-    raw::<()>(&["HSET", &stray, "1", "what is this"]);
-    broken.leaves_alone(&[(Flaw::Misplaced, &id.to_string()), (Flaw::StrayKey, &stray)]).await;
-}
-
-/// Nobody drew it: once the counter was raised to it, and no id was left for any task.
-#[tokio::test]
-async fn the_counter_does_not_follow_an_id_that_nobody_drew() {
-    let broken = broken().await;
-    let id = broken.bench.add("message.call", 0).await;
-    let undrawn = "9007199254740900";
-    broken.hand(id, &["HSET", &broken.bodies(), undrawn, "garbage"]);
-    let report = check(&broken.bench.store, true).await;
-    let behind =
-        report.findings.iter().find(|found| found.flaw == Flaw::BehindIds).expect("it is reported");
-    assert_eq!((behind.subject.as_str(), behind.repaired), (undrawn, false));
-    let another = connect(&broken.prefix, &broken.bench.clock, false).await;
-    let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
-    assert!(next > id && next.0 < id.0 + 1_000_000_000, "{next}");
-}
-
-/// A number of lanes that is wrong leads the ids of what is there to other lanes.
-#[tokio::test]
-async fn a_stray_hash_gives_no_topic_more_lanes() {
-    let broken = broken().await;
-    let id = broken.bench.add("message.call", 0).await;
-    raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
-    let report = check(&broken.bench.store, true).await;
-    let outside = report
-        .findings
-        .iter()
-        .find(|found| found.flaw == Flaw::LaneOutsideTopic)
-        .expect("it is reported");
-    assert!(!outside.repaired);
-    assert_eq!(
-        broken.bench.store.topics().await.unwrap(),
-        [Registered::plain(topic_of("orders", 1))]
-    );
-    assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
-}
-
-/// Nor does it when the topic's entry is lost or cannot be read, and the number of its lanes is
-/// asked of the lanes themselves.
-#[tokio::test]
-async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
-    let lose: [fn(&Broken); 2] = [
-        |broken| raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "orders", "what is this"]),
-        |broken| raw::<()>(&["DEL", &broken.key("DELAY_TOPIC_LIST")]),
-    ];
-    for lose in lose {
-        let broken = broken().await;
-        broken.bench.add("message.call", 0).await;
-        raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
-        lose(&broken);
-        check(&broken.bench.store, true).await;
-        assert_eq!(
-            broken.bench.store.topics().await.unwrap(),
-            [Registered::plain(topic_of("orders", 1))]
-        );
-    }
-    let broken = broken().await;
-    broken.bench.add("message.call", 0).await;
-    raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
-    raw::<()>(&["DEL", &broken.key("DELAY_TOPIC_LIST")]);
-    assert_eq!(broken.bench.store.recover_topics().await.unwrap(), [topic_of("orders", 1)]);
-}
-
-/// Nothing stands in a lane but its schedule: who looks at bodies alone does not see it.
-#[tokio::test]
-async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {
+async fn a_schedule_of_a_lane_without_bodies_is_checked() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(

@@ -1,13 +1,13 @@
-//! The flaws of what Redis keeps beside the tasks: expiries, keys, idempotency keys, notes,
-//! policies and pauses. As [`crate::check_redis`].
+//! Flaws of the structures beside the tasks in Redis: expiries, keys, idempotency keys, notes,
+//! policies and pauses. Works like [`crate::check_redis`].
 
 use std::time::Duration;
 
+use delayd::model::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 use delayd::store::{
     Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty,
     Registered, Topics,
 };
-use delayd::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 
 use crate::bench::{at, delivered, expiring, ids, lane, ms, new_task, retry, topic};
 use crate::check_redis::{Broken, broken};
@@ -49,9 +49,9 @@ async fn an_expiry_is_missing_or_wrong_and_is_taken_from_the_body() {
     assert_eq!(broken.expires(id), None);
 }
 
-/// Noted as waiting, it would be come upon while somebody holds it.
+/// If it counted as waiting, a claim would end a task that is leased.
 #[tokio::test]
-async fn the_expiry_of_what_is_leased_rests() {
+async fn the_expiry_of_a_leased_task_is_inactive() {
     let broken = broken().await;
     let id = broken.bench.add_task(expiring("message.call", 0, 500)).await;
     let held = broken.bench.hold().await;
@@ -64,21 +64,21 @@ async fn the_expiry_of_what_is_leased_rests() {
     assert_eq!(broken.expires(id), None);
 }
 
-/// A hand put what does not wait among what expires: a claim that comes upon it takes it off, and
-/// goes on.
+/// A leased task stands in the expiries by mistake. A claim that finds it removes it there and goes
+/// on.
 #[tokio::test]
-async fn a_claim_is_not_held_up_by_an_expiry_of_what_does_not_wait() {
+async fn a_claim_skips_the_expiry_of_a_leased_task() {
     let broken = broken().await;
     let held = broken.bench.add_held().await;
     broken.hand(held.id, &["ZADD", &broken.expiries(), "5", "$", "5", "17"]);
     let grant = broken.bench.sweep().await;
     assert_eq!(broken.bench.state(held.id).await, State::Leased);
-    assert_eq!(grant.outlook.next, Some(at(30_000)), "only the lease is left");
+    assert_eq!(grant.outlook.next, Some(at(30_000)), "the wrong expiry must be gone");
     assert_eq!(broken.expires(held.id), None);
 }
 
 #[tokio::test]
-async fn what_hangs_on_a_task_without_a_body_is_taken_off() {
+async fn entries_of_a_task_without_a_body_are_removed() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     let (expiries, keys, notes) = (
@@ -104,7 +104,7 @@ async fn what_hangs_on_a_task_without_a_body_is_taken_off() {
     assert_eq!(raw::<i64>(&["EXISTS", &expiries, &keys, &notes]), 0);
 }
 
-/// It counts as unused: the add that finds it so stores a task, and remembers it.
+/// It counts as unused: the next add with it stores a task and uses it.
 #[tokio::test]
 async fn an_idempotency_key_that_cannot_be_read_is_forgotten() {
     let broken = broken().await;
@@ -137,9 +137,10 @@ async fn the_ends_of_windows_are_listed() {
     broken.mends(&[(Flaw::WindowWrong, "none")]).await;
 }
 
-/// One topic's garbled policy or pause is its own trouble. What may have been paused is not fired.
+/// An unreadable policy or pause affects its own topic alone. Tasks that may have been paused are
+/// not called.
 #[tokio::test]
-async fn a_policy_or_a_pause_that_cannot_be_read_is_its_topics_trouble_alone() {
+async fn an_unreadable_policy_or_pause_affects_only_its_topic() {
     let broken = broken().await;
     let store = &broken.bench.store;
     let well = topic();
@@ -174,18 +175,19 @@ async fn a_policy_or_a_pause_that_cannot_be_read_is_its_topics_trouble_alone() {
     assert_eq!(topics().await[0].paused, Some(at(0)));
 }
 
-/// With keys, expiries, calls, idempotency keys and notes in every state: all is in order.
+/// With keys, expiries, dead-letter callbacks, idempotency keys and notes in every state,
+/// everything is in order.
 #[tokio::test]
-async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
+async fn the_structures_beside_the_tasks_are_in_order_after_every_verb() {
     let broken = broken().await;
     let bench = &broken.bench;
     let task = |i: u64| {
-        let options = delayd::task::Options {
+        let options = delayd::model::task::Options {
             expires_after: i
                 .is_multiple_of(2)
-                .then(|| delayd::span::Span(Duration::from_millis(400))),
+                .then(|| delayd_wire::Span(Duration::from_millis(400))),
             key: i.is_multiple_of(3).then(|| format!("k{}", i % 7)),
-            ..delayd::task::Options::default()
+            ..delayd::model::task::Options::default()
         };
         NewTask {
             options,
@@ -234,5 +236,5 @@ async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
         }
         crate::check::assert_in_order(&bench.store).await;
     }
-    assert!(expired > 0, "some have expired");
+    assert!(expired > 0, "no task has expired");
 }

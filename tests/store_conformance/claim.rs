@@ -1,9 +1,9 @@
-//! `claim`: scheduled → leased, and what it says of the rest.
+//! `claim`: scheduled → leased, and the outlook on the other tasks.
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Destination, State, TaskId};
 use delayd::store::{Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
-use delayd::task::{Destination, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{
@@ -16,7 +16,7 @@ pub(crate) async fn nothing_is_claimed_before_its_due_millisecond(bench: Bench<i
     for wait in [0, 500, 499] {
         bench.advance(wait);
         let grant = bench.claim(&[("message.call", 10)]).await;
-        assert!(grant.tasks.is_empty(), "{} is early", grant.now);
+        assert!(grant.tasks.is_empty(), "a task was handed out early, at {}", grant.now);
     }
     bench.advance(1);
     assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [id]);
@@ -84,7 +84,7 @@ pub(crate) async fn a_retried_task_keeps_its_first_due_moment_and_counts_its_att
     }
 }
 
-/// Flow control by deferral would write each blocked task again and again.
+/// Postponing the tasks of a blocked destination would write each of them again and again.
 pub(crate) async fn a_blocked_destination_leaves_its_tasks_untouched(bench: Bench<impl Store>) {
     let blocked = bench.add("blocked", 0).await;
     let before = bench.get(blocked).await;
@@ -112,7 +112,7 @@ pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(
     assert_eq!(
         bench.sweep().await.outlook,
         outlook(&[], Some(at(100))),
-        "pulled tasks are not called"
+        "the outlook names a pulled task"
     );
     bench.advance(100);
     assert_eq!(bench.sweep().await.outlook, outlook(&["a"], Some(at(200))));
@@ -122,7 +122,7 @@ pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(
     assert_eq!(
         grant.outlook,
         outlook(&["b", "a"], Some(at(9_000))),
-        "the earliest of a is later than that of b now"
+        "the next moment must be that of b"
     );
     let grant = bench.claim(&[("a", 1), ("b", 1)]).await;
     assert_eq!(grant.outlook, outlook(&[], Some(at(9_000))));
@@ -134,7 +134,7 @@ pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(
     );
 }
 
-pub(crate) async fn an_outlook_can_look_behind_full_destinations(bench: Bench<impl Store>) {
+pub(crate) async fn an_outlook_can_skip_full_destinations(bench: Bench<impl Store>) {
     for (after_ms, destination) in ["a", "b", "c"].into_iter().enumerate() {
         bench.add(destination, after_ms as u64).await;
     }
@@ -150,7 +150,7 @@ pub(crate) async fn an_outlook_can_look_behind_full_destinations(bench: Bench<im
     check(100, &[]).await;
 }
 
-pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(
+pub(crate) async fn a_claim_stops_at_its_byte_limit_except_for_a_single_larger_body(
     bench: Bench<impl Store>,
 ) {
     let big = |bytes: usize| NewTask { content: "x".repeat(bytes), ..new_task("message.call", 0) };
@@ -162,8 +162,8 @@ pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(
     let small = bench.add_task(big(10)).await;
     assert_eq!(bench.claim(&[("message.call", 10)]).await.tasks.len(), 3);
     let grant = bench.claim(&[("message.call", 10)]).await;
-    assert_eq!(grant.tasks.len(), 1, "the larger one does not fit beside another");
-    assert_eq!(grant.outlook.due.len(), 1, "and is still due");
+    assert_eq!(grant.tasks.len(), 1, "the larger body was handed out with another");
+    assert_eq!(grant.outlook.due.len(), 1, "the larger task must still be due");
     assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [larger]);
     assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [small]);
 }
@@ -176,14 +176,18 @@ pub(crate) async fn bytes_in_hand_count_for_a_claim(bench: Bench<impl Store>) {
     let claim = |in_hand: usize| Claim { holder: None, in_hand, ..claim_of(&[("@pull", 10)]) };
     assert!(
         bench.grant(claim(1 + MAX_CLAIM_BYTES / 2)).await.tasks.is_empty(),
-        "what does not fit waits"
+        "a claim took more bytes than it may"
     );
-    assert_eq!(bench.get(half).await.attempts, 0, "with no attempt spent");
-    // Room for the head of a record as well, where it counts.
+    assert_eq!(
+        bench.get(half).await.attempts,
+        0,
+        "a task that was not handed out has spent an attempt"
+    );
+    // With room for the head of a record as well, where it counts.
     assert_eq!(ids(&bench.grant(claim(MAX_CLAIM_BYTES / 2 - 1_000)).await), [half, small]);
 }
 
-/// Scripts pass lists of bounded length only: a thousand due tasks must not be too many.
+/// Lua can pass only lists of bounded length. A thousand due tasks must not be too many.
 pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store>) {
     bench.store.add((0..1_200).map(|i| new_task("message.call", i)).collect()).await;
     bench.advance(2_000);
@@ -208,7 +212,7 @@ pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store
     assert_eq!((counts.scheduled, counts.leased, counts.delivered), (100, 0, 1_100));
 }
 
-pub(crate) async fn a_claim_never_reaches_into_another_lane(bench: Bench<impl Store>) {
+pub(crate) async fn a_claim_takes_no_task_of_another_lane(bench: Bench<impl Store>) {
     let other = NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) };
     bench.add_task(other).await;
     let grant = bench.claim(&[("message.call", 10)]).await;
@@ -224,7 +228,7 @@ pub(crate) async fn claims_at_the_same_time_share_no_task(bench: Bench<impl Stor
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 60);
 }
 
-pub(crate) async fn a_pull_goes_past_the_lock(bench: Bench<impl Store>) {
+pub(crate) async fn a_pull_ignores_the_lock(bench: Bench<impl Store>) {
     bench.store.add(vec![new_task("message.call", 0); 2]).await;
     bench.add("@pull", 0).await;
     let worker = Claim {

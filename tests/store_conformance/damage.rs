@@ -1,11 +1,11 @@
-//! What is stored of a task is damaged, or another version wrote it: the trouble is that task's
-//! alone.
+//! A stored record that is damaged, or that another version wrote, affects only its own task.
 //!
-//! Both stores, reached past their verbs. The specification has nothing that could be damaged.
+//! The tests change the data of both stores directly. The specification has nothing that could be
+//! damaged.
 
 use deadpool_redis::redis;
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Admin, AnyStore, Delivery, Error, Settle, Settled, Spread};
-use delayd::task::{State, TaskId};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};
@@ -30,23 +30,23 @@ macro_rules! on_both_stores {
 }
 
 on_both_stores!(
-    a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out,
-    a_body_that_is_gone_holds_nobody_up,
-    a_replay_of_what_cannot_be_read_does_no_harm,
-    a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again,
-    a_sweep_of_what_cannot_be_read_at_all_goes_on,
-    settles_of_one_batch_go_on_beside_one_that_cannot_be_read,
-    a_verb_by_hand_fails_for_what_cannot_be_read_and_changes_nothing,
+    an_unreadable_body_is_dead_and_other_tasks_are_handed_out,
+    a_missing_body_delays_no_other_task,
+    a_replay_of_an_unreadable_task_is_harmless,
+    an_unreadable_lease_expires_and_the_task_is_handed_out_again,
+    a_sweep_goes_on_after_an_unreadable_task,
+    an_unreadable_task_does_not_stop_the_settles_of_its_batch,
+    an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing,
 );
 
-/// What is done to the stored bytes of a task.
+/// How the stored bytes of a task are damaged.
 #[derive(Clone, Copy)]
 enum Harm {
-    /// Its body is another version's, or no text.
+    /// Its body is of another version, or is not text.
     Body,
-    /// Its body is not there.
+    /// Its body is missing.
     NoBody,
-    /// Where it stands is garbled.
+    /// The record of its place is garbled.
     Place,
 }
 
@@ -59,7 +59,8 @@ impl Bench<AnyStore> {
                 Harm::Body => format!("UPDATE task SET content = {garbled} WHERE id = {id}"),
                 Harm::NoBody => format!("DELETE FROM task WHERE id = {id}"),
                 Harm::Place => format!(
-                    "UPDATE progress SET current = {garbled}, past = {garbled}, outcome = {garbled}, attempts = -5 WHERE id = {id};
+                    "UPDATE progress SET current = {garbled}, past = {garbled},
+                         outcome = {garbled}, attempts = -5 WHERE id = {id};
                      UPDATE history SET state = 99, current = {garbled} WHERE id = {id}"
                 ),
             };
@@ -104,8 +105,8 @@ impl Bench<AnyStore> {
     }
 }
 
-/// Adds three tasks, harms the second, and checks that a claim hands out the others and comes to
-/// rest.
+/// Adds three tasks and damages the second. A claim must hand out the others and then find nothing
+/// due.
 async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
     let mut added = Vec::new();
     for _ in 0..3 {
@@ -114,7 +115,10 @@ async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
     bench.harm(added[1], harm);
     let grant = bench.claim(&[("message.call", 3)]).await;
     assert_eq!(ids(&grant), [added[0], added[2]]);
-    assert!(grant.outlook.due.is_empty(), "it is due no more: it would be claimed for ever");
+    assert!(
+        grant.outlook.due.is_empty(),
+        "the damaged task is still due and would be claimed for ever"
+    );
     assert!(bench.claim(&[("message.call", 3)]).await.tasks.is_empty());
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.leased, counts.dead), (0, 2, 1));
@@ -126,24 +130,22 @@ async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
     added[1]
 }
 
-async fn a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out(
-    bench: Bench<AnyStore>,
-) {
+async fn an_unreadable_body_is_dead_and_other_tasks_are_handed_out(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::Body).await;
     assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Corrupt(_))));
 }
 
-async fn a_body_that_is_gone_holds_nobody_up(bench: Bench<AnyStore>) {
+async fn a_missing_body_delays_no_other_task(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::NoBody).await;
     assert_eq!(bench.store.get(&lane(), id).await.unwrap(), None);
     assert_eq!(
         bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(),
         0,
-        "there is nothing to schedule"
+        "a task without a body must not be replayed"
     );
 }
 
-async fn a_replay_of_what_cannot_be_read_does_no_harm(bench: Bench<AnyStore>) {
+async fn a_replay_of_an_unreadable_task_is_harmless(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::Body).await;
     assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
     let good = bench.add("message.call", 0).await;
@@ -152,9 +154,7 @@ async fn a_replay_of_what_cannot_be_read_does_no_harm(bench: Bench<AnyStore>) {
     assert_eq!(bench.dead().await, [id]);
 }
 
-async fn a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again(
-    bench: Bench<AnyStore>,
-) {
+async fn an_unreadable_lease_expires_and_the_task_is_handed_out_again(bench: Bench<AnyStore>) {
     let harmed = bench.add_held().await;
     let well = bench.add_held().await;
     bench.harm(harmed.id, Harm::Place);
@@ -166,7 +166,7 @@ async fn a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again(
     assert_eq!(bench.state(again.id).await, State::Delivered);
 }
 
-async fn a_sweep_of_what_cannot_be_read_at_all_goes_on(bench: Bench<AnyStore>) {
+async fn a_sweep_goes_on_after_an_unreadable_task(bench: Bench<AnyStore>) {
     let harmed = bench.add_held().await;
     let well = bench.add_held().await;
     bench.harm(harmed.id, Harm::Place);
@@ -174,10 +174,10 @@ async fn a_sweep_of_what_cannot_be_read_at_all_goes_on(bench: Bench<AnyStore>) {
     bench.let_lease_run_out();
     assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [well.id]);
     assert_eq!(bench.dead().await, [harmed.id]);
-    assert_eq!(bench.next_due().await, Some(at(60_000)), "nothing but the lease is left");
+    assert_eq!(bench.next_due().await, Some(at(60_000)), "only the valid lease must be left");
 }
 
-async fn settles_of_one_batch_go_on_beside_one_that_cannot_be_read(bench: Bench<AnyStore>) {
+async fn an_unreadable_task_does_not_stop_the_settles_of_its_batch(bench: Bench<AnyStore>) {
     let (first, harmed, last) =
         (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&harmed, delivered()).await;
@@ -187,7 +187,7 @@ async fn settles_of_one_batch_go_on_beside_one_that_cannot_be_read(bench: Bench<
     assert_eq!(bench.state(last.id).await, State::Delivered);
 }
 
-async fn a_verb_by_hand_fails_for_what_cannot_be_read_and_changes_nothing(bench: Bench<AnyStore>) {
+async fn an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing(bench: Bench<AnyStore>) {
     let harmed = bench.add_held().await;
     bench.settle(&harmed, delivered()).await;
     bench.harm(harmed.id, Harm::Place);

@@ -1,7 +1,7 @@
-//! Destinations over all lanes.
+//! Destinations across all lanes.
 
+use delayd::model::task::Lane;
 use delayd::store::{NewTask, Store, TopicEntry, Waiting};
-use delayd::task::Lane;
 
 use crate::bench::{Bench, lane, new_task, topic, topic_of};
 
@@ -19,7 +19,9 @@ pub(crate) async fn a_hold_lasts_until_it_is_released(bench: Bench<impl Store>) 
     assert_eq!(bench.store.holds().await.unwrap().held, [other]);
 }
 
-pub(crate) async fn what_waits_is_counted_by_destination_over_all_lanes(bench: Bench<impl Store>) {
+pub(crate) async fn waiting_tasks_are_counted_by_destination_over_all_lanes(
+    bench: Bench<impl Store>,
+) {
     let sharded = topic_of("sharded", 3);
     bench.store.register(sharded.clone()).await.unwrap();
     for after_ms in [0, 1, 60_000] {

@@ -1,26 +1,24 @@
-//! Tasks that are worth delivering for a while only.
+//! Tasks that expire.
 
+use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
     Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread, Store,
     Transition,
 };
-use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, at, dead, delivered, expiring, ids, keyed, lane, ms, new_task, outlook,
     retry, stale,
 };
 
-/// Asserts that a task has just expired, and that nobody can move it any more.
+/// Asserts that a task has just expired, and that nothing can change it any more.
 async fn check_expired(bench: &Bench<impl Store>, id: TaskId, what: &str) {
     let task = bench.get(id).await;
     assert_eq!((task.state, task.last_outcome.as_str()), (State::Expired, EXPIRED), "{what}");
     assert_eq!(task.finished, Some(bench.now()), "{what}");
 }
 
-pub(crate) async fn a_task_is_handed_out_up_to_its_last_worthwhile_millisecond(
-    bench: Bench<impl Store>,
-) {
+pub(crate) async fn a_task_is_handed_out_until_its_expiry(bench: Bench<impl Store>) {
     let (in_time, late) = (
         bench.add_task(expiring("message.call", 1_000, 500)).await,
         bench.add_task(expiring("message.call", 1_000, 499)).await,
@@ -38,14 +36,18 @@ pub(crate) async fn a_task_is_handed_out_up_to_its_last_worthwhile_millisecond(
     );
 }
 
-pub(crate) async fn what_has_expired_ends_wanted_or_not(bench: Bench<impl Store>) {
+pub(crate) async fn a_claim_ends_expired_tasks_of_every_destination(bench: Bench<impl Store>) {
     let mut all = Vec::new();
     for destination in ["message.call", "other.server", "@pull"] {
         all.push(bench.add_task(expiring(destination, 10, 0)).await);
     }
     bench.advance(10);
     let grant = bench.sweep().await;
-    assert_eq!((bench.counts().await.expired, grant.outlook.next), (0, Some(at(11))), "not yet");
+    assert_eq!(
+        (bench.counts().await.expired, grant.outlook.next),
+        (0, Some(at(11))),
+        "the tasks expired too early"
+    );
     bench.advance(1);
     let grant = bench.claim(&[("other.server", 5)]).await;
     assert_eq!(grant.tasks, []);
@@ -71,7 +73,7 @@ pub(crate) async fn a_leased_task_may_succeed_after_it_would_have_expired(
     assert_eq!(bench.state(id).await, State::Delivered);
 }
 
-pub(crate) async fn what_comes_back_too_late_expires(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_that_comes_back_too_late_expires(bench: Bench<impl Store>) {
     for how in ["retry", "release", "lease"] {
         let id = bench.add_task(expiring("message.call", 0, 1_000)).await;
         let held = bench.hold().await;
@@ -82,7 +84,10 @@ pub(crate) async fn what_comes_back_too_late_expires(bench: Bench<impl Store>) {
             _ => bench.let_lease_run_out(),
         }
         assert_eq!(bench.state(id).await, State::Scheduled, "{how}");
-        assert!(bench.next_due().await <= Some(bench.now()), "{how}: a claim has something to do");
+        assert!(
+            bench.next_due().await <= Some(bench.now()),
+            "{how}: the lane must be due for a claim"
+        );
         let grant = bench.claim(&[("message.call", 5)]).await;
         assert_eq!((grant.tasks, grant.outlook.next), (vec![], None), "{how}");
         check_expired(&bench, id, how).await;
@@ -109,25 +114,29 @@ pub(crate) async fn what_comes_back_too_late_expires(bench: Bench<impl Store>) {
     assert_eq!(bench.store.purge(&lane(), State::Expired, bench.now(), 10).await.unwrap(), 3);
 }
 
-/// So a worker comes for it though nobody pulls, and though the retry would be much later.
-pub(crate) async fn what_is_next_includes_the_first_moment_too_late(bench: Bench<impl Store>) {
+/// A worker must come for it although no consumer pulls, and although its retry is much later.
+pub(crate) async fn the_next_moment_includes_expiries(bench: Bench<impl Store>) {
     let pulled = bench.add_task(expiring("@pull", 1_000, 3_000)).await;
     assert_eq!(bench.next_due().await, Some(at(4_001)));
     assert_eq!(bench.sweep().await.outlook, outlook(&[], Some(at(4_001))));
     assert_eq!(
         bench.store.next_pull(vec![lane()]).await.unwrap().lanes,
         [Some(at(1_000))],
-        "what consumers wait for"
+        "the moment for consumers is wrong"
     );
     let tried = bench.add_task(expiring("message.call", 0, 1_500)).await;
     assert_eq!(bench.next_due().await, Some(at(0)));
     let held = bench.hold().await;
-    assert_eq!(bench.next_due().await, Some(at(4_001)), "a leased one does not expire");
+    assert_eq!(bench.next_due().await, Some(at(4_001)), "a leased task counts as expiring");
     bench.settle(&held, retry(60_000)).await;
     assert_eq!(bench.next_due().await, Some(at(1_501)));
     assert_eq!(bench.sweep().await.outlook.next, Some(at(1_501)));
     bench.advance(1_501);
-    assert_eq!(bench.next_due().await, Some(at(1_501)), "what is overdue stays next");
+    assert_eq!(
+        bench.next_due().await,
+        Some(at(1_501)),
+        "the overdue moment must stay the next one"
+    );
     assert_eq!(bench.sweep().await.outlook.next, Some(at(4_001)));
     check_expired(&bench, tried, "it waited for its retry").await;
     bench.store.cancel(&lane(), pulled).await.unwrap();
@@ -142,7 +151,7 @@ pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(
     bench.settle(&bench.hold().await, retry(0)).await;
     assert_eq!(bench.sweep().await.outlook.next, Some(at(1_001)));
     bench.advance(600);
-    // Too late, but no claim has seen it: it waits, and whoever moves it saves it.
+    // It has expired, but no claim has seen it. It still waits, and a reschedule saves it.
     assert_eq!(bench.state(id).await, State::Scheduled);
     bench.store.reschedule(&lane(), id, Moment::After(ms(500)), None).await.unwrap();
     assert_eq!(bench.sweep().await.outlook.next, Some(at(2_000)));
@@ -150,7 +159,7 @@ pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(
     assert_eq!(
         ids(&bench.claim(&[("message.call", 1)]).await),
         [id],
-        "the last worthwhile millisecond"
+        "the task must be handed out in its last valid millisecond"
     );
 }
 
@@ -163,24 +172,28 @@ pub(crate) async fn a_push_back_moves_the_expiry(bench: Bench<impl Store>) {
     let first = bench.try_add(task(50)).await.unwrap();
     bench.advance(1_000);
     let pushed = bench.try_add(task(20)).await.unwrap();
-    assert_eq!((pushed.id, pushed.novelty), (first.id, Novelty::Replaced), "it still waited");
+    assert_eq!(
+        (pushed.id, pushed.novelty),
+        (first.id, Novelty::Replaced),
+        "the push-back made another task"
+    );
     assert_eq!(bench.next_due().await, Some(at(1_100)));
     bench.advance(121);
     bench.sweep().await;
     check_expired(&bench, first.id, "by its new options").await;
-    // One that is pushed back without an expiry has none.
+    // A task that is pushed back without an expiry has none.
     let second = bench.try_add(task(20)).await.unwrap();
     assert_eq!(bench.try_add(keyed("k", 100)).await.unwrap().id, second.id);
     bench.advance(3_600_000);
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [second.id]);
 }
 
-/// Who replays a dead task wants it delivered.
+/// A replay gives a dead task a new moment, and its expiry counts from there.
 pub(crate) async fn a_replay_moves_the_expiry(bench: Bench<impl Store>) {
     let id = bench.add_task(expiring("message.call", 0, 1_000)).await;
     bench.settle(&bench.hold().await, dead()).await;
     bench.advance(5_000);
-    assert_eq!(bench.sweep().await.outlook.next, None, "the dead do not expire");
+    assert_eq!(bench.sweep().await.outlook.next, None, "a dead task counts as expiring");
     let spread = Spread { first: ms(500), step: ms(0) };
     assert_eq!(bench.store.replay(&lane(), vec![id], spread).await.unwrap(), 1);
     bench.advance(1_500);
@@ -193,8 +206,7 @@ pub(crate) async fn a_replay_moves_the_expiry(bench: Bench<impl Store>) {
     check_expired(&bench, id, "in its second life").await;
 }
 
-/// However much expires at once, a claim ends a bounded number; but it hands out nothing of the
-/// rest.
+/// One claim ends a bounded number of expired tasks, and hands out none of the others.
 pub(crate) async fn a_claim_ends_a_bounded_number_of_expired_tasks(bench: Bench<impl Store>) {
     let left = 9;
     bench.store.add(vec![expiring("message.call", 0, 0); MAX_ENDED + left]).await;

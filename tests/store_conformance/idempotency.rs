@@ -2,21 +2,21 @@
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Store};
-use delayd::task::{Lane, Options, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{Bench, at, delivered, lane, ms, new_task, topic_of};
 
 const WINDOW_MS: u64 = 86_400_000;
 
-/// A task that is added with a key for what was asked for.
+/// A task with an idempotency key and the fingerprint of its request.
 fn once(key: &str, fingerprint: u128) -> NewTask {
     let idempotency = Some(Idempotency { key: key.into(), fingerprint, window: ms(WINDOW_MS) });
     NewTask { idempotency, ..new_task("message.call", 1_000) }
 }
 
-/// What the repeat of an add is answered while its task stands so; `None`: it is forgotten.
+/// The answer to a repeated add while its task is in this state. `None`: the task no longer exists.
 fn again(first: Added, state: Option<State>) -> Added {
     Added { novelty: Novelty::Duplicate { state }, ..first }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_fir
     assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), duplicate_of(first));
     assert!(matches!(bench.try_add(once("k", 8)).await, Err(Error::KeyReused)));
     bench.advance(1);
-    // The repeat has not prolonged it; and what was asked for before matters no more.
+    // The repeat did not prolong the window. After it the old fingerprint does not matter.
     let second = bench.try_add(once("k", 8)).await.unwrap();
     assert_eq!((second.novelty, second.due), (Novelty::New, bench.now() + ms(1_000)));
     assert_ne!(second.id, first.id);
@@ -72,12 +72,12 @@ pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_fir
     assert_eq!(
         bench.try_add(once("k", 8)).await.unwrap(),
         duplicate_of(second),
-        "a window of its own"
+        "the second add must have a window of its own"
     );
-    // A purge forgets windows that are over, and those alone.
+    // A purge removes windows that are over, and no others.
     let leftovers =
         async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap().has_leftovers;
-    assert!(!leftovers().await, "a window that is not over is nothing to be forgotten");
+    assert!(!leftovers().await, "a window that is not over counts as removable");
     bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
     assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second));
     bench.advance(1);
@@ -129,7 +129,11 @@ pub(crate) async fn a_batch_may_repeat_itself(bench: Bench<impl Store>) {
     assert_eq!(bench.counts().await.scheduled, 3);
     let again = bench.store.add(batch).await;
     assert_eq!(again[0].as_ref().unwrap(), &duplicate_of(*a));
-    assert_eq!(bench.counts().await.scheduled, 4, "only the one without a key is stored again");
+    assert_eq!(
+        bench.counts().await.scheduled,
+        4,
+        "only the task without a key must be stored again"
+    );
 }
 
 pub(crate) async fn any_text_is_an_idempotency_key_of_its_own(bench: Bench<impl Store>) {
@@ -160,8 +164,8 @@ pub(crate) async fn any_text_is_an_idempotency_key_of_its_own(bench: Bench<impl 
     }
 }
 
-/// Two topics know nothing of each other; and a topic of many lanes always looks into the same one
-/// for a key.
+/// Two topics do not share their keys, and a topic with many lanes looks for a key always in the
+/// same one.
 pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) {
     let sharded = topic_of("sharded", 8);
     let first = bench.try_add(once("k", 1)).await.unwrap();
@@ -176,7 +180,7 @@ pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) 
         shards.insert(sharded.lane_of(added.id).shard);
         assert_eq!(bench.try_add(task()).await.unwrap(), duplicate_of(added), "{key}");
     }
-    assert!(shards.len() > 3, "the keys are spread over the lanes: {shards:?}");
+    assert!(shards.len() > 3, "the keys are not spread over the lanes: {shards:?}");
     let elsewhere =
         bench.try_add(NewTask { topic: topic_of("others", 1), ..once("k", 1) }).await.unwrap();
     assert_eq!(elsewhere.novelty, Novelty::New);
@@ -192,12 +196,12 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     assert_eq!(
         bench.try_add(once("k", 1)).await.unwrap(),
         again(first, Some(State::Leased)),
-        "a leased one is left"
+        "the leased task must be left"
     );
     assert_eq!(
         bench.try_add(once("l", 1)).await.unwrap(),
         again(other, None),
-        "though its task is gone"
+        "the key must be remembered although its task is gone"
     );
     bench.settle(&held, delivered()).await;
     assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
@@ -217,8 +221,8 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     );
 }
 
-/// It was looked for in the lane of the `key` alone: what was one key in a topic of one lane was
-/// several in others.
+/// It used to be looked for only in the lane of the `key`. A key that was unique in a topic with
+/// one lane then counted as several in others.
 pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Bench<impl Store>) {
     for shards in [1, 8] {
         let sharded = topic_of(&format!("of-{shards}"), shards);
@@ -247,7 +251,8 @@ pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Ben
     }
 }
 
-/// An order's timer that was cancelled could not be set again, and its caller did not hear of it.
+/// The caller used to get the id of a cancelled task without its state, and could not set an
+/// order's timer again.
 pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl Store>) {
     let cancelled = bench.try_add(once("cancelled", 1)).await.unwrap();
     bench.store.cancel(&lane(), cancelled.id).await.unwrap();
@@ -262,7 +267,7 @@ pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl St
         bench.try_add(once("pending", 1)).await.unwrap(),
         again(pending, Some(State::Leased))
     );
-    // Its lease has run out, and with that it is cancelled.
+    // Its lease has expired, and with that it is cancelled.
     bench.advance(60_000);
     assert_eq!(
         bench.try_add(once("pending", 1)).await.unwrap(),

@@ -1,19 +1,19 @@
-//! At most one waiting task of a key.
+//! At most one task of a key waits.
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
     Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty,
     Settled, Spread, Store, Transition,
 };
-use delayd::task::{Lane, Options, State, TaskId};
 
 use crate::bench::{
     Bench, Held, at, claim_of, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task,
     retry, stale, topic_of,
 };
 
-/// Adds a task of the key `k` for now.
+/// Adds a task with the key `k` that is due now.
 async fn add_k(bench: &Bench<impl Store>) -> Added {
     bench.try_add(keyed("k", 0)).await.unwrap()
 }
@@ -82,7 +82,9 @@ pub(crate) async fn a_push_back_begins_a_revision(bench: Bench<impl Store>) {
     }
 }
 
-pub(crate) async fn a_leased_namesake_is_not_retried_but_may_succeed(bench: Bench<impl Store>) {
+pub(crate) async fn a_leased_task_of_the_key_is_not_retried_but_may_succeed(
+    bench: Bench<impl Store>,
+) {
     let ends = [
         (delivered(), State::Delivered),
         (retry(0), State::Cancelled),
@@ -101,14 +103,14 @@ pub(crate) async fn a_leased_namesake_is_not_retried_but_may_succeed(bench: Benc
         assert_eq!(
             (third.id, third.novelty),
             (second.id, Novelty::Replaced),
-            "the key is the newer one's"
+            "the newer task must have the key"
         );
         assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done);
         assert_eq!(bench.state(first.id).await, state, "{transition:?}");
         assert_eq!(bench.state(second.id).await, State::Scheduled);
         assert_eq!(bench.store.cancel(&lane(), second.id).await.unwrap(), Cancelled::Done);
     }
-    // Nor does it come back when its lease runs out.
+    // Nor does it come back when its lease expires.
     let first = add_k(&bench).await;
     bench.hold().await;
     add_k(&bench).await;
@@ -118,7 +120,7 @@ pub(crate) async fn a_leased_namesake_is_not_retried_but_may_succeed(bench: Benc
     assert_eq!(bench.counts().await.scheduled, 1);
 }
 
-pub(crate) async fn a_pending_cancel_is_fulfilled_by_the_look_of_an_add(bench: Bench<impl Store>) {
+pub(crate) async fn an_add_fulfils_a_pending_cancel_of_its_key(bench: Bench<impl Store>) {
     let first = add_k(&bench).await;
     let held = bench.hold().await;
     assert_eq!(bench.store.cancel(&lane(), first.id).await.unwrap(), Cancelled::Pending);
@@ -132,7 +134,7 @@ pub(crate) async fn a_pending_cancel_is_fulfilled_by_the_look_of_an_add(bench: B
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [second.id]);
 }
 
-pub(crate) async fn a_task_that_has_ended_lets_its_key_go(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_that_has_ended_releases_its_key(bench: Bench<impl Store>) {
     let mut all = HashSet::new();
     for state in [State::Delivered, State::Dead, State::Cancelled, State::Expired] {
         let options = Options { key: Some("k".into()), ..expiring("message.call", 0, 10).options };
@@ -167,7 +169,11 @@ pub(crate) async fn a_replay_takes_no_key_back(bench: Bench<impl Store>) {
     bench.settle(&bench.hold().await, dead()).await;
     assert_eq!(bench.store.replay(&lane(), vec![older.id], Spread::default()).await.unwrap(), 1);
     let pushed = add_k(&bench).await;
-    assert_eq!((pushed.id, pushed.novelty), (older.id, Novelty::Replaced), "it still had the key");
+    assert_eq!(
+        (pushed.id, pushed.novelty),
+        (older.id, Novelty::Replaced),
+        "the older task must still have the key"
+    );
 
     bench.settle(&bench.hold().await, dead()).await;
     let newer = bench.try_add(keyed("k", 1_000)).await.unwrap();
@@ -176,7 +182,7 @@ pub(crate) async fn a_replay_takes_no_key_back(bench: Bench<impl Store>) {
     let before = bench.get(older.id).await;
     let pushed = bench.try_add(keyed("k", 9_000)).await.unwrap();
     assert_eq!((pushed.id, pushed.novelty), (newer.id, Novelty::Replaced));
-    assert_eq!(bench.get(older.id).await, before, "both wait");
+    assert_eq!(bench.get(older.id).await, before, "the older task changed");
     assert_eq!(bench.get(newer.id).await.due, at(9_000));
 }
 
@@ -205,7 +211,10 @@ pub(crate) async fn a_thousand_adds_of_one_key_make_one_task(bench: Bench<impl S
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.earliest), (1, Some(at(39_000))));
     bench.advance(28_999);
-    assert!(bench.claim(&[("message.call", 5)]).await.tasks.is_empty(), "it is alive");
+    assert!(
+        bench.claim(&[("message.call", 5)]).await.tasks.is_empty(),
+        "a task was handed out although heartbeats came"
+    );
     bench.advance(1);
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(
@@ -235,7 +244,7 @@ pub(crate) async fn a_key_finds_its_lane(bench: Bench<impl Store>) {
     let mut shards = HashSet::new();
     for n in 0..24_u128 {
         let key = format!("key-{n}");
-        // The idempotency key alone would lead elsewhere.
+        // The idempotency key alone would lead to another lane.
         let once =
             |count| Idempotency { key: format!("{n}-{count}"), fingerprint: n, window: ms(1_000) };
         let task = |count| NewTask {
@@ -251,17 +260,17 @@ pub(crate) async fn a_key_finds_its_lane(bench: Bench<impl Store>) {
         assert_eq!(again, Added { novelty: Novelty::Replaced, ..added }, "{key}");
         assert_eq!(bench.store.get(&lane, added.id).await.unwrap().unwrap().options.key, Some(key));
     }
-    assert!(shards.len() > 3, "the keys are spread over the lanes: {shards:?}");
+    assert!(shards.len() > 3, "the keys are not spread over the lanes: {shards:?}");
     let mut count = 0;
     for lane in sharded.lanes() {
         count += bench.store.stats(&lane).await.unwrap().scheduled;
     }
     assert_eq!(count, 24);
     let elsewhere = bench.try_add(keyed("key-1", 0)).await.unwrap();
-    assert_eq!(elsewhere.novelty, Novelty::New, "another topic's key is another key");
+    assert_eq!(elsewhere.novelty, Novelty::New, "a key of another topic must not count");
 }
 
-/// A heartbeat whose answer was lost is not a second heartbeat.
+/// A heartbeat whose answer was lost does not count as a second heartbeat.
 pub(crate) async fn a_repeated_push_back_pushes_no_further(bench: Bench<impl Store>) {
     let beat = |key: &str| {
         let idempotency = Some(Idempotency { key: key.into(), fingerprint: 1, window: ms(60_000) });
@@ -277,7 +286,11 @@ pub(crate) async fn a_repeated_push_back_pushes_no_further(bench: Bench<impl Sto
         let novelty = Novelty::Duplicate { state: Some(State::Scheduled) };
         assert_eq!(again, Added { id: first.id, due, novelty }, "{key}");
     }
-    assert_eq!(bench.get(first.id).await.due, at(1_100), "where the second put it");
+    assert_eq!(
+        bench.get(first.id).await.due,
+        at(1_100),
+        "the due moment must be that of the second push-back"
+    );
 }
 
 pub(crate) async fn a_push_back_is_hinted(bench: Bench<impl Store>) {
@@ -311,8 +324,8 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
     }
 }
 
-/// Whether the claim or the push-back comes first, they agree: what was replaced is not handed out,
-/// and what was handed out was not replaced.
+/// A claim and a push-back agree, whichever is first: a replaced task is not handed out, and a task
+/// that was handed out is not replaced.
 pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<impl Store>) {
     let version = |version: &str| NewTask { content: version.into(), ..keyed("k", 0) };
     for round in 0..100 {
@@ -337,7 +350,11 @@ pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<
                 );
             }
             Added { id, novelty: Novelty::New, .. } => {
-                assert_eq!(handed_out, [(first.id, "old")], "it was in flight");
+                assert_eq!(
+                    handed_out,
+                    [(first.id, "old")],
+                    "the leased task must be the first one"
+                );
                 assert_eq!(bench.state(id).await, State::Scheduled);
             }
             added => panic!("{added:?}"),

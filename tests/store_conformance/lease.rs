@@ -1,10 +1,10 @@
-//! Leases: how they last, are lengthened, run out and are lost.
+//! Leases: how they last, are extended, expire and are lost.
 
+use delayd::model::task::{Options, Receipt, State, TaskId};
 use delayd::store::{
     Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
     MAX_RECEIPTS, MAX_SWEEP, Moment, NewTask, Rescheduled, Settled, Store, Transition,
 };
-use delayd::task::{Options, Receipt, State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, START, at, claim_of, dead, delivered, ids, lane, ms, new_task, receipt,
@@ -24,7 +24,7 @@ pub(crate) async fn a_lease_keeps_everyone_else_out_until_its_last_millisecond(
     assert_eq!(
         (again.tasks[0].id, again.tasks[0].attempt),
         (held.id, 2),
-        "the lost attempt counts"
+        "the attempt with the lost lease must count"
     );
 }
 
@@ -32,7 +32,11 @@ pub(crate) async fn a_claim_with_no_wants_sweeps(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
     bench.advance(LEASE_MS + 5_000);
     let counts = bench.counts().await;
-    assert_eq!((counts.scheduled, counts.leased), (0, 1), "leased until a claim sweeps it");
+    assert_eq!(
+        (counts.scheduled, counts.leased),
+        (0, 1),
+        "the task must count as leased until a claim sweeps it"
+    );
     let before = bench.get(held.id).await;
     assert_eq!((before.state, before.due), (State::Scheduled, at(LEASE_MS as i64)));
 
@@ -49,12 +53,16 @@ pub(crate) async fn a_claim_with_no_wants_sweeps(bench: Bench<impl Store>) {
     assert_eq!(after.last_outcome, LEASE_RAN_OUT);
 }
 
-pub(crate) async fn a_swept_task_stands_before_tasks_due_since(bench: Bench<impl Store>) {
+pub(crate) async fn a_swept_task_comes_before_tasks_due_later(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
     let later = bench.add("message.call", LEASE_MS + 1).await;
     bench.advance(LEASE_MS + 1_000);
     let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!(ids(&grant), [held.id, later], "it is due since its deadline");
+    assert_eq!(
+        ids(&grant),
+        [held.id, later],
+        "the swept task must come first, since its deadline is its due moment"
+    );
 }
 
 pub(crate) async fn a_claim_sweeps_a_bounded_number_of_leases(bench: Bench<impl Store>) {
@@ -64,7 +72,11 @@ pub(crate) async fn a_claim_sweeps_a_bounded_number_of_leases(bench: Bench<impl 
     bench.let_lease_run_out();
     bench.sweep().await;
     assert_eq!(bench.counts().await.leased, 44);
-    assert_eq!(bench.next_due().await, Some(at(LEASE_MS as i64)), "the rest is work, too");
+    assert_eq!(
+        bench.next_due().await,
+        Some(at(LEASE_MS as i64)),
+        "the other expired leases must be due for a claim"
+    );
     bench.sweep().await;
     assert_eq!((bench.counts().await.leased, bench.counts().await.scheduled), (0, count as u64));
 }
@@ -102,10 +114,10 @@ pub(crate) async fn only_the_current_receipt_extends(bench: Bench<impl Store>) {
     assert_eq!(extend(&second.receipt).await, stale(State::Dead));
     let waiting = bench.add("message.call", 1_000).await;
     let answer = bench.store.extend(&lane(), waiting, &second.receipt, ms(1_000)).await.unwrap();
-    assert_eq!(answer, stale(State::Scheduled), "it was never claimed");
+    assert_eq!(answer, stale(State::Scheduled), "a task without a lease was extended");
 }
 
-/// Two ways for a lease to be over without anybody else having the task.
+/// Two cases in which a lease is over and nothing else has the task.
 pub(crate) async fn an_expired_lease_nobody_took_may_settle_and_extend(bench: Bench<impl Store>) {
     for is_swept in [false, true] {
         for transition in [delivered(), retry(100), dead(), Transition::Release] {
@@ -120,7 +132,7 @@ pub(crate) async fn an_expired_lease_nobody_took_may_settle_and_extend(bench: Be
             assert_eq!(bench.state(held.id).await, State::Leased);
             assert!(
                 bench.claim(&[("message.call", 5)]).await.tasks.is_empty(),
-                "it is leased again"
+                "an extension must lease the task again"
             );
 
             bench.let_lease_run_out();
@@ -157,7 +169,8 @@ pub(crate) async fn a_superseded_holder_is_refused(bench: Bench<impl Store>) {
     assert_eq!(bench.settle(&second, delivered()).await, Settled::Done);
 }
 
-/// Receipts come from outside: one that nobody was given, however it looks, opens nothing.
+/// Receipts come from outside. A receipt that was never given out changes nothing, whatever it
+/// looks like.
 pub(crate) async fn a_made_up_receipt_moves_nothing(bench: Bench<impl Store>) {
     // After a retry there is no current receipt, after a first claim no past one, after a cancel
     // neither.
@@ -187,13 +200,15 @@ pub(crate) async fn only_the_newest_receipts_are_remembered(bench: Bench<impl St
         bench.let_lease_run_out();
         holders.push(bench.hold().await);
     }
-    assert_eq!(bench.settle(&holders[0], delivered()).await, stale(State::Leased), "too long ago");
+    assert_eq!(
+        bench.settle(&holders[0], delivered()).await,
+        stale(State::Leased),
+        "a forgotten receipt was accepted"
+    );
     assert_eq!(bench.settle(&holders[1], delivered()).await, Settled::Done);
 }
 
-pub(crate) async fn expiry_alone_never_buries_a_task_but_a_crash_loop_ends(
-    bench: Bench<impl Store>,
-) {
+pub(crate) async fn only_a_crash_loop_of_expired_leases_kills_a_task(bench: Bench<impl Store>) {
     let task = NewTask { options: max_attempts(1), ..new_task("message.call", 0) };
     let id = bench.add_task(task).await;
     for attempt in 1..MAX_EXPIRIES {
@@ -212,14 +227,18 @@ pub(crate) async fn expiry_alone_never_buries_a_task_but_a_crash_loop_ends(
         (State::Dead, MAX_EXPIRIES, Some(bench.now()))
     );
     assert_eq!(task.last_outcome, LEASE_RAN_OUT);
-    assert_eq!(bench.settle(&last, delivered()).await, Settled::Done, "its success counts late");
+    assert_eq!(
+        bench.settle(&last, delivered()).await,
+        Settled::Done,
+        "the late success must count"
+    );
 }
 
 fn max_attempts(attempts: u32) -> Options {
     Options { max_attempts: Some(attempts), ..Default::default() }
 }
 
-pub(crate) async fn any_settle_ends_a_row_of_expiries(bench: Bench<impl Store>) {
+pub(crate) async fn any_settle_resets_the_count_of_expiries(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     for round in 0..2 {
         for _ in 1..MAX_EXPIRIES {
@@ -234,7 +253,7 @@ pub(crate) async fn any_settle_ends_a_row_of_expiries(bench: Bench<impl Store>) 
     assert_eq!(bench.state(id).await, State::Scheduled);
 }
 
-/// A step back by a millisecond took a lease of twelve hours from its holder.
+/// A step back by one millisecond used to end a lease of twelve hours.
 pub(crate) async fn a_clock_set_back_a_little_ends_no_lease(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
     let extended = bench.store.extend(&lane(), held.id, &held.receipt, MAX_LEASE).await;
@@ -247,27 +266,29 @@ pub(crate) async fn a_clock_set_back_a_little_ends_no_lease(bench: Bench<impl St
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
 }
 
-/// The clock was set back so far that nobody could wait for such a deadline.
-pub(crate) async fn a_deadline_further_away_than_any_lease_has_run_out(bench: Bench<impl Store>) {
+/// The clock was set back so far that the deadline is further away than any lease lasts.
+pub(crate) async fn a_deadline_further_away_than_any_lease_has_expired(bench: Bench<impl Store>) {
     let far = FURTHEST_DEADLINE.as_millis() as u64;
     bench.clock.set(at(far as i64));
     let held = bench.add_held().await;
     assert_eq!(bench.next_due().await, Some(bench.now() + ms(LEASE_MS)));
 
     bench.clock.set(at(LEASE_MS as i64));
-    assert_eq!(bench.state(held.id).await, State::Leased, "just within reach");
+    assert_eq!(bench.state(held.id).await, State::Leased, "the deadline is not too far away yet");
 
     bench.clock.set(at(LEASE_MS as i64 - 1));
     let task = bench.get(held.id).await;
     assert_eq!((task.state, task.due), (State::Scheduled, bench.now()));
-    assert_eq!(bench.next_due().await, Some(bench.now()), "it is work for a claim");
+    assert_eq!(bench.next_due().await, Some(bench.now()), "the lane must be due for a claim");
     let again = bench.claim(&[("message.call", 1)]).await;
     assert_eq!((again.tasks[0].id, again.tasks[0].attempt), (held.id, 2));
     assert_eq!(bench.settle(&held, retry(0)).await, stale(State::Leased));
 }
 
-/// The one within reach must not hide the one beyond it.
-pub(crate) async fn next_due_sees_a_deadline_beyond_reach_behind_another(bench: Bench<impl Store>) {
+/// The deadline within the limit must not hide the one beyond it.
+pub(crate) async fn next_due_finds_a_deadline_too_far_away_behind_another(
+    bench: Bench<impl Store>,
+) {
     bench.clock.set(at(2 * FURTHEST_DEADLINE.as_millis() as i64));
     let (first, _second) = (bench.add_held().await, bench.add_held().await);
     bench.clock.set(START);
@@ -278,7 +299,7 @@ pub(crate) async fn next_due_sees_a_deadline_beyond_reach_behind_another(bench: 
     assert_eq!(bench.next_due().await, Some(START));
 }
 
-pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_verb_by_hand(
+pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_admin_verb(
     bench: Bench<impl Store>,
 ) {
     let held = bench.add_held().await;
@@ -298,9 +319,9 @@ pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_verb_by_hand(
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled));
 }
 
-/// Only a sweep counts expiries: what a person does to a task that has lost its last lease but one
-/// must not bury it.
-pub(crate) async fn a_verb_by_hand_counts_no_expiry(bench: Bench<impl Store>) {
+/// Only a sweep counts expiries. An admin verb must not kill a task whose lease has expired as
+/// often as is allowed.
+pub(crate) async fn an_admin_verb_counts_no_expiry(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     for _ in 1..MAX_EXPIRIES {
         bench.hold().await;
@@ -314,17 +335,21 @@ pub(crate) async fn a_verb_by_hand_counts_no_expiry(bench: Bench<impl Store>) {
     assert_eq!(bench.claim(&[("message.call", 1)]).await.tasks[0].attempt, 1);
 }
 
-pub(crate) async fn each_claim_says_for_how_long(bench: Bench<impl Store>) {
+pub(crate) async fn each_claim_sets_the_length_of_its_lease(bench: Bench<impl Store>) {
     bench.store.add(vec![new_task("message.call", 0), new_task("@pull", 0)]).await;
     bench.grant(Claim { lease: ms(700), ..claim_of(&[("message.call", 1)]) }).await;
     assert_eq!(bench.next_due().await, Some(at(700)));
     bench.grant(Claim { lease: ms(500), holder: None, ..claim_of(&[("@pull", 1)]) }).await;
-    assert_eq!(bench.next_due().await, Some(at(500)), "the leases of consumers are swept, too");
+    assert_eq!(
+        bench.next_due().await,
+        Some(at(500)),
+        "a consumer's lease must count for the next moment"
+    );
     let leased = bench.list(State::Leased).await;
     assert_eq!(leased.iter().map(|listed| listed.moment).collect::<Vec<_>>(), [at(500), at(700)]);
 }
 
-/// Who holds a task was read out of its last outcome, which any receiver may have written.
+/// The holder used to be read out of the last outcome, which any receiver may have written.
 pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
     let kind = async |id| bench.get(id).await.lease;
     let held = bench.add_held().await;
@@ -332,7 +357,7 @@ pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
     let keep = Transition::Keep { lease: ms(LEASE_MS) };
     bench.settle(&held, keep.clone()).await;
     assert_eq!(kind(held.id).await, Some(LeaseKind::Receiver));
-    // One that ran out and is extended is the same holder's.
+    // An expired lease that is extended stays of the same kind.
     bench.let_lease_run_out();
     bench.sweep().await;
     assert_eq!(kind(held.id).await, None);
@@ -354,7 +379,7 @@ pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
     bench.store.lend(&lane(), vec![moved], &mover, ms(LEASE_MS)).await.unwrap();
     let lent = Some(LeaseKind::Mover { due: bench.get(moved).await.due });
     bench.settle(&Held { id: moved, receipt: mover.clone() }, keep).await;
-    assert_eq!(kind(moved).await, lent, "a mover's lease stays one");
+    assert_eq!(kind(moved).await, lent, "an extension must not change a mover's lease");
     let summary = bench.store.summaries(&lane(), vec![moved]).await.unwrap().remove(0).unwrap();
     assert_eq!(summary.lease, lent);
     bench.settle(&Held { id: moved, receipt: mover }, Transition::Release).await;
@@ -371,13 +396,13 @@ pub(crate) async fn a_last_outcome_is_only_a_text(bench: Bench<impl Store>) {
     let again = bench.hold().await;
     let lent =
         bench.store.lend(&lane(), vec![again.id], &receipt("mover"), ms(LEASE_MS)).await.unwrap();
-    assert_eq!(lent, [false], "it is a worker's");
+    assert_eq!(lent, [false], "a worker's task was treated as a mover's");
     bench.settle(&again, Transition::Release).await;
     let back = bench.get(again.id).await;
     assert_eq!(
         (back.due, back.attempts),
         (bench.now(), 1),
-        "it does not wait for what the text says"
+        "the task took its due moment from the text of the outcome"
     );
     bench.hold().await;
     bench.let_lease_run_out();

@@ -1,24 +1,24 @@
-//! Both stores driven with random calls, side by side with the specification.
+//! Drives both stores with random calls, side by side with the specification.
 //!
-//! proptest-state-machine makes up a row of [`crate::steps::Step`]s. Each is resolved against the
-//! [`crate::steps::World`] as it then stands (the fifth task, its second receipt) into a
-//! [`crate::steps::Call`], which the model answers. A store is given the same call, and must answer
-//! the same; after each call every count, every list, every task and what is next must be the same,
-//! too. A row that shows a difference is shortened before it is reported.
+//! proptest-state-machine generates a list of [`crate::steps::Step`]s. Each is resolved in the
+//! current [`crate::world::World`] (the fifth task, its second receipt) into a
+//! [`crate::world::Call`], which the model answers. The store gets the same call and must give the
+//! same answer. After each call every count, every list, every task and the next moments must be
+//! equal as well. A list that shows a difference is shortened before it is reported.
 //!
-//! Ids and receipts are each side's own. [`Twin`] knows which of the store's belongs to which of
-//! the model's. `PROPTEST_CASES` sets the number of rows.
+//! Ids and receipts differ between the two. [`Twin`] maps those of the model to those of the store.
+//! `PROPTEST_CASES` sets the number of lists.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask,
     ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task,
     Topics,
 };
-use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
@@ -26,7 +26,8 @@ use tokio::runtime::Runtime;
 
 use crate::bench::{ALWAYS, Bench, embedded, ms, redis};
 use crate::check::check;
-use crate::steps::{ALL, Answer, Call, Policing, Step, World, lanes, policy, step};
+use crate::steps::{Policing, Step, lanes, policy, step};
+use crate::world::{ALL, Answer, Call, World};
 
 /// The specification as proptest's reference.
 pub(crate) struct Specification;
@@ -54,7 +55,7 @@ pub(crate) struct Driven {
     twin: Twin,
 }
 
-/// The store, and what its names are to the model.
+/// The store, and the store's names for the model's ids and receipts.
 struct Twin {
     bench: Bench<AnyStore>,
     ids: HashMap<TaskId, TaskId>,
@@ -71,7 +72,7 @@ impl Twin {
         self.receipts.get(receipt).unwrap_or(receipt).clone()
     }
 
-    /// Gives the store the call and compares its answer.
+    /// Makes the call on the store and compares its answer.
     async fn check_call(&mut self, world: &World) {
         let store = &self.bench.store;
         match (&world.call, &world.answer) {
@@ -152,8 +153,8 @@ impl Twin {
         }
     }
 
-    /// Compares what became of each task, and learns the names of the new ones and of the calls
-    /// that they may make.
+    /// Compares the results of an add. Learns the ids of the new tasks and of their dead-letter
+    /// callbacks.
     async fn check_added(&mut self, tasks: &[NewTask], expected: &[Result<Added>], world: &World) {
         let added = self.bench.store.add(tasks.to_vec()).await;
         assert_eq!(added.len(), expected.len());
@@ -181,7 +182,7 @@ impl Twin {
             let call = |task: Task| task.options.on_dead?.task_id;
             let Some(expected) = world.model.get(&lane, id).and_then(call) else { continue };
             let found = self.bench.store.get(&lane, self.id(id)).await.unwrap().and_then(call);
-            self.ids.entry(expected).or_insert(found.expect("its call has an id"));
+            self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
         }
     }
 
@@ -200,7 +201,7 @@ impl Twin {
         options
     }
 
-    /// The call for a dead task names that.
+    /// The content of a dead-letter callback contains the id of the dead task.
     fn content(&self, content: &str) -> String {
         let Ok(mut call) = serde_json::from_str::<serde_json::Value>(content) else {
             return content.to_owned();
@@ -211,7 +212,7 @@ impl Twin {
         call.to_string()
     }
 
-    /// A task of the model by the store's names.
+    /// A task of the model with the store's names.
     fn task(&self, task: Task) -> Task {
         let (id, options, content) =
             (self.id(task.id), self.options(task.options), self.content(&task.content));
@@ -232,8 +233,7 @@ impl Twin {
         let expected_tasks = expected.tasks.iter().map(|task| self.leased_task(task));
         assert_eq!(found.collect::<Vec<_>>(), expected_tasks.collect::<Vec<_>>());
         assert_eq!((grant.now, grant.outlook.next), (expected.now, expected.outlook.next));
-        // Within one moment destinations may stand in any order, so moments are compared in their
-        // stead.
+        // Destinations of one moment may come in any order, so moments are compared instead.
         let heads = world.model.heads(&claim.lane);
         let moments = |due: &[Destination]| -> Vec<UnixMillis> {
             let moment = |name: &Destination| {
@@ -255,8 +255,8 @@ impl Twin {
         );
     }
 
-    /// Compares everything that can be read. No call leaves anything behind that a check finds; and
-    /// as the check is one that repairs, whatever it changed would show below.
+    /// Compares everything that can be read. No call may leave a flaw that a check finds. The check
+    /// repairs, so a wrong repair shows in the comparisons below.
     async fn check_all(&self, world: &World) {
         let (store, model) = (&self.bench.store, &world.model);
         let report = check(store, true).await;
@@ -292,10 +292,10 @@ impl Twin {
         self.check_reports(world).await;
     }
 
-    /// Compares what is read off the road.
+    /// Compares the answers of the admin verbs that only read.
     async fn check_reports(&self, world: &World) {
         let (store, model) = (&self.bench.store, &world.model);
-        // How many keys a purge forgets whose windows are over, nobody can see.
+        // How many expired windows a purge removes is not visible from outside.
         let seen = |histories: Histories| {
             histories.lanes.into_iter().map(|history| history.map(|h| (h.ended, h.oldest)))
         };
@@ -332,7 +332,7 @@ impl Twin {
     }
 }
 
-/// Where a body is JSON, its fields may stand in any order.
+/// The content with its fields in a fixed order, if it is JSON.
 fn in_order(content: &str) -> String {
     serde_json::from_str::<serde_json::Value>(content)
         .map_or(content.to_owned(), |body| body.to_string())
@@ -384,7 +384,7 @@ impl<O: Opened> StateMachineTest for Follows<O> {
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
-    // Without a file for failures: the shortened row is in the report.
+    // Without a file of failures: the report has the shortened list.
     ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 4_000, ..default }
 }
 
@@ -392,8 +392,8 @@ prop_state_machine! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_embedded_store_does_as_the_specification_says(sequential 1..90 => Follows<OnEmbedded>);
+    fn the_embedded_store_agrees_with_the_specification(sequential 1..90 => Follows<OnEmbedded>);
 
     #[test]
-    fn the_redis_store_does_as_the_specification_says(sequential 1..90 => Follows<OnRedis>);
+    fn the_redis_store_agrees_with_the_specification(sequential 1..90 => Follows<OnRedis>);
 }

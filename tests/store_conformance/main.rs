@@ -1,22 +1,25 @@
-//! The conformance suite of [`delayd::store`]: the contract in sentences.
+//! The conformance suite of [`delayd::store`]: each test is one sentence of the contract.
 //!
-//! Each sentence below is one async fn over [`delayd::store::Store`]. It appears as `embedded::…`,
+//! Each sentence is an async fn over [`delayd::store::Store`]. It appears as `embedded::…`,
 //! `redis::…`, `cluster::…` (Redis Cluster) and `specification::…`. The last runs it on the
-//! specification in [`model`], so that the tests and the specification cannot come to disagree.
-//! [`machine`] drives both stores with random calls against that specification. What only Redis has
-//! (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
+//! specification in [`model`], so that tests and specification agree. [`machine`] drives both
+//! stores with random calls against that specification. [`redis_alone`] tests what only Redis has:
+//! its lock, its scripts, a registry that can be lost.
 //!
-//! All clocks are manual. The lane lock alone counts in Redis' own time.
+//! All clocks are manual. Only the lane lock runs by Redis' own time.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 
 mod add;
+mod admin;
+mod admin_bulk;
+mod adoption;
 mod bench;
-mod by_hand;
 mod cancel;
 mod check;
 mod check_embedded;
 mod check_redis;
 mod check_redis_keys;
+mod check_redis_registry;
 mod claim;
 mod damage;
 mod destination;
@@ -30,7 +33,6 @@ mod model;
 mod notes;
 mod on_dead;
 mod pause;
-mod people;
 mod quota;
 mod read;
 mod record;
@@ -44,6 +46,7 @@ mod settle;
 mod steps;
 mod topics;
 mod transfer;
+mod world;
 
 #[path = "../support/poll.rs"]
 mod poll;
@@ -52,7 +55,7 @@ mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
 
-/// The sentences, by verb. One that is missing here is dead code, and the compiler says so.
+/// The sentences, by verb. A sentence that is missing here is dead code, and the compiler says so.
 macro_rules! conformance {
     ($how:ident $store:ident) => {
         $how! { $store
@@ -60,10 +63,10 @@ macro_rules! conformance {
             add an_add_answers_the_due_moment_and_clamps_the_past,
             add content_and_options_are_kept_byte_for_byte,
             add a_batch_is_answered_in_order_and_stored_once,
-            add an_id_lands_in_the_lane_that_it_names,
+            add an_id_names_the_lane_of_its_task,
             add tasks_spread_over_the_lanes_of_their_topic,
-            add hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled,
-            add a_pulled_task_that_is_put_back_by_hand_is_hinted,
+            add hints_name_the_earliest_moment_for_workers_and_for_consumers,
+            add a_task_for_consumers_is_hinted_when_an_admin_verb_moves_it,
             add the_store_answers_with_its_own_now,
 
             claim nothing_is_claimed_before_its_due_millisecond,
@@ -74,17 +77,17 @@ macro_rules! conformance {
             claim a_retried_task_keeps_its_first_due_moment_and_counts_its_attempts,
             claim a_blocked_destination_leaves_its_tasks_untouched,
             claim an_outlook_names_due_destinations_and_the_next_moment,
-            claim an_outlook_can_look_behind_full_destinations,
-            claim a_claim_stops_at_its_bytes_but_a_single_larger_body_goes,
+            claim an_outlook_can_skip_full_destinations,
+            claim a_claim_stops_at_its_byte_limit_except_for_a_single_larger_body,
             claim bytes_in_hand_count_for_a_claim,
             claim a_thousand_due_tasks_go_in_one_claim,
-            claim a_claim_never_reaches_into_another_lane,
+            claim a_claim_takes_no_task_of_another_lane,
             claim claims_at_the_same_time_share_no_task,
-            claim a_pull_goes_past_the_lock,
+            claim a_pull_ignores_the_lock,
 
             lease a_lease_keeps_everyone_else_out_until_its_last_millisecond,
             lease a_claim_with_no_wants_sweeps,
-            lease a_swept_task_stands_before_tasks_due_since,
+            lease a_swept_task_comes_before_tasks_due_later,
             lease a_claim_sweeps_a_bounded_number_of_leases,
             lease an_extension_moves_the_deadline_and_keeps_the_receipt,
             lease only_the_current_receipt_extends,
@@ -92,14 +95,14 @@ macro_rules! conformance {
             lease a_superseded_holder_is_refused,
             lease a_made_up_receipt_moves_nothing,
             lease only_the_newest_receipts_are_remembered,
-            lease expiry_alone_never_buries_a_task_but_a_crash_loop_ends,
-            lease any_settle_ends_a_row_of_expiries,
+            lease only_a_crash_loop_of_expired_leases_kills_a_task,
+            lease any_settle_resets_the_count_of_expiries,
             lease a_clock_set_back_a_little_ends_no_lease,
-            lease a_deadline_further_away_than_any_lease_has_run_out,
-            lease next_due_sees_a_deadline_beyond_reach_behind_another,
-            lease an_expired_lease_counts_as_scheduled_for_every_verb_by_hand,
-            lease a_verb_by_hand_counts_no_expiry,
-            lease each_claim_says_for_how_long,
+            lease a_deadline_further_away_than_any_lease_has_expired,
+            lease next_due_finds_a_deadline_too_far_away_behind_another,
+            lease an_expired_lease_counts_as_scheduled_for_every_admin_verb,
+            lease an_admin_verb_counts_no_expiry,
+            lease each_claim_sets_the_length_of_its_lease,
             lease a_lease_says_who_holds_it,
             lease a_last_outcome_is_only_a_text,
 
@@ -108,7 +111,7 @@ macro_rules! conformance {
             settle a_death_is_the_holders_and_may_be_repeated,
             settle a_release_is_the_holders_and_gives_the_attempt_back,
             settle a_keep_is_the_holders_and_makes_the_lease_longer,
-            settle a_task_that_is_only_kept_comes_to_an_end,
+            settle a_task_that_is_kept_too_often_dies,
             settle a_finished_task_keeps_its_receipt_and_repeats_answer_done,
             settle late_success_counts_for_its_revision_only,
             settle an_outcome_is_kept_and_cut_between_characters,
@@ -129,9 +132,9 @@ macro_rules! conformance {
 
             key a_key_pushes_its_waiting_task_back,
             key a_push_back_begins_a_revision,
-            key a_leased_namesake_is_not_retried_but_may_succeed,
-            key a_pending_cancel_is_fulfilled_by_the_look_of_an_add,
-            key a_task_that_has_ended_lets_its_key_go,
+            key a_leased_task_of_the_key_is_not_retried_but_may_succeed,
+            key an_add_fulfils_a_pending_cancel_of_its_key,
+            key a_task_that_has_ended_releases_its_key,
             key a_replay_takes_no_key_back,
             key a_reschedule_keeps_the_key,
             key a_thousand_adds_of_one_key_make_one_task,
@@ -142,12 +145,12 @@ macro_rules! conformance {
             key a_claim_and_a_push_back_at_the_same_time_agree,
             key a_task_that_is_forgotten_leaves_no_key,
 
-            quota a_quota_is_exact_and_counts_what_waits_or_is_leased,
-            quota a_lease_that_ran_out_counts_once,
+            quota a_quota_is_exact_and_counts_waiting_and_leased_tasks,
+            quota an_expired_lease_counts_once,
             quota a_quota_counts_within_a_batch,
-            quota what_makes_no_task_needs_no_quota,
+            quota an_add_that_makes_no_task_needs_no_quota,
             quota an_add_over_its_quota_changes_nothing,
-            quota a_call_for_the_dead_asks_for_no_quota_but_counts,
+            quota a_dead_letter_callback_needs_no_quota_but_counts,
             quota each_lane_has_a_quota_of_its_own,
 
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
@@ -158,101 +161,101 @@ macro_rules! conformance {
             cancel a_sweep_fulfils_a_pending_cancel,
             cancel a_pending_cancel_outlives_an_extension_and_a_reschedule,
 
-            by_hand a_reschedule_moves_the_due_moment,
-            by_hand a_reschedule_may_change_content_and_destination,
-            by_hand reschedule_and_replay_forget_receipts_and_attempts,
-            by_hand only_a_scheduled_task_is_rescheduled,
-            by_hand a_replay_schedules_the_dead_for_now_and_counts_them,
-            by_hand a_purge_forgets_the_oldest_ends_before_a_moment,
-            by_hand a_purge_of_many_is_exact,
+            admin a_reschedule_moves_the_due_moment,
+            admin a_reschedule_may_change_content_and_destination,
+            admin reschedule_and_replay_forget_receipts_and_attempts,
+            admin only_a_scheduled_task_is_rescheduled,
+            admin a_replay_schedules_dead_tasks_now_and_counts_them,
+            admin a_purge_removes_the_oldest_ended_tasks_first,
+            admin a_purge_of_many_is_exact,
 
-            expiry a_task_is_handed_out_up_to_its_last_worthwhile_millisecond,
-            expiry what_has_expired_ends_wanted_or_not,
+            expiry a_task_is_handed_out_until_its_expiry,
+            expiry a_claim_ends_expired_tasks_of_every_destination,
             expiry a_leased_task_may_succeed_after_it_would_have_expired,
-            expiry what_comes_back_too_late_expires,
-            expiry what_is_next_includes_the_first_moment_too_late,
+            expiry a_task_that_comes_back_too_late_expires,
+            expiry the_next_moment_includes_expiries,
             expiry a_retry_does_not_move_the_expiry_but_a_reschedule_does,
             expiry a_push_back_moves_the_expiry,
             expiry a_replay_moves_the_expiry,
             expiry a_claim_ends_a_bounded_number_of_expired_tasks,
 
-            misfire what_fell_due_in_a_pause_becomes_what_its_end_says,
+            misfire tasks_due_in_a_pause_become_what_the_resume_says,
             misfire a_misfire_takes_no_slot,
-            misfire a_misfire_is_left_alone_where_it_is_not_wanted,
-            misfire a_retry_that_fell_due_in_a_pause_is_one_of_them,
+            misfire a_misfire_of_a_blocked_destination_is_left_alone,
+            misfire a_retry_due_in_a_pause_misfires,
             misfire an_expired_misfire_keeps_no_receipt,
-            misfire several_pauses_count_each_for_itself,
-            misfire what_is_not_due_does_not_misfire,
-            misfire what_has_expired_does_not_misfire,
+            misfire several_pauses_count_separately,
+            misfire a_task_that_is_not_due_does_not_misfire,
+            misfire an_expired_task_does_not_misfire,
             misfire a_claim_ends_a_bounded_number_of_misfires,
-            misfire a_lease_that_ran_out_in_a_pause_misfires,
+            misfire a_lease_that_expired_in_a_pause_misfires,
 
             notes notes_are_kept_as_they_were_written,
             notes the_newest_notes_are_kept,
             notes a_note_is_cut_between_characters,
-            notes notes_of_tasks_that_are_gone_are_passed_over,
-            notes notes_outlast_what_people_do_to_a_task,
-            notes what_forgets_a_task_forgets_its_notes,
+            notes notes_of_removed_tasks_are_skipped,
+            notes notes_outlast_the_admin_verbs,
+            notes removing_a_task_removes_its_notes,
 
             on_dead a_settled_death_makes_the_call_in_the_same_step,
             on_dead a_task_that_dies_by_a_sweep_makes_its_call,
             on_dead a_task_that_dies_by_a_misfire_makes_its_call,
             on_dead a_task_that_dies_again_makes_no_second_call,
-            on_dead a_repeated_death_calls_nobody_again,
-            on_dead nobody_is_called_for_what_did_not_die,
-            on_dead a_late_success_does_not_take_the_call_back,
+            on_dead a_repeated_death_makes_no_second_call,
+            on_dead a_task_that_did_not_die_makes_no_call,
+            on_dead a_late_success_does_not_cancel_the_call,
             on_dead a_push_back_keeps_the_id_of_the_call,
-            on_dead a_call_lies_in_the_lane_of_its_dead,
-            on_dead each_dead_has_its_own_call,
+            on_dead a_call_is_in_the_lane_of_its_dead_task,
+            on_dead each_dead_task_has_its_own_call,
 
             pause a_policy_is_kept_as_it_was_set,
             pause a_pause_lasts_until_it_is_ended,
             pause the_newest_pauses_are_remembered_with_what_their_tasks_become,
             pause a_pause_that_is_forgotten_leaves_the_others,
-            pause only_what_fell_due_in_a_pause_is_not_delivered_after_it,
+            pause only_tasks_due_in_a_pause_are_not_delivered_after_it,
             pause a_topic_is_unregistered_only_while_it_holds_nothing,
-            pause a_topic_that_was_unregistered_begins_anew,
+            pause an_unregistered_topic_loses_its_settings,
 
-            people summaries_say_what_get_says_without_the_body,
-            people a_replay_spreads_the_dead_out,
-            people a_discard_takes_only_what_ended_so,
-            people a_clear_leaves_only_what_is_leased,
-            people a_clear_of_many_is_exact,
-            people a_forecast_counts_what_falls_due_in_each_step,
-            people the_earliest_due_moment_of_a_lane_is_known,
+            admin_bulk summaries_say_what_get_says_without_the_body,
+            admin_bulk a_replay_spreads_dead_tasks_out,
+            admin_bulk a_discard_removes_only_tasks_of_the_named_state,
+            admin_bulk a_clear_leaves_only_leased_tasks,
+            admin_bulk a_clear_of_many_is_exact,
+            admin_bulk a_forecast_counts_the_tasks_due_in_each_step,
+            admin_bulk the_earliest_due_moment_of_a_lane_is_known,
 
-            transfer a_lent_task_is_handed_to_nobody_and_never_early_again,
+            transfer a_lent_task_is_not_handed_out_and_not_early_afterwards,
             transfer a_lent_task_does_not_fire_while_it_is_due,
-            transfer what_was_moved_has_ended,
+            transfer a_moved_task_has_ended,
             transfer a_retrying_task_comes_back_as_it_was,
             transfer a_success_of_the_mover_counts_after_its_lease,
-            transfer only_what_waits_or_is_lent_is_lent,
+            transfer only_waiting_and_lent_tasks_are_lent,
             transfer a_lent_task_may_be_cancelled_and_is_then_not_moved,
             transfer a_lent_task_counts_no_expiry,
             transfer a_lent_task_expires_once_it_is_back,
-            transfer an_adopted_task_is_as_it_was,
-            transfer an_adopted_task_fires_at_its_moment_and_not_before,
-            transfer an_adoption_may_be_repeated_whatever_became_of_the_task,
-            transfer another_task_of_the_same_id_is_left_alone,
-            transfer a_store_does_not_adopt_what_it_lends,
-            transfer an_adopted_id_is_never_drawn,
-            transfer what_has_ended_elsewhere_has_ended_here,
-            transfer an_adopted_task_takes_its_key_if_it_is_free,
-            transfer of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept,
-            transfer an_owner_that_has_ended_supersedes_what_was_set_before_it,
-            transfer what_ended_elsewhere_ends_here_unless_it_was_changed,
-            transfer what_is_leased_here_and_ended_elsewhere_is_cancelled_when_its_lease_ends,
+            adoption an_adopted_task_is_as_it_was,
+            adoption an_adopted_task_fires_at_its_moment_and_not_before,
+            adoption an_adoption_may_be_repeated_whatever_became_of_the_task,
+            adoption another_task_of_the_same_id_is_left_alone,
+            adoption a_store_does_not_adopt_what_it_lends,
+            adoption an_adopted_id_is_never_drawn,
+            adoption an_ended_task_is_adopted_as_ended,
+            adoption an_adopted_task_takes_its_key_if_it_is_free,
+            adoption of_two_tasks_of_a_key_the_later_one_is_kept,
+            adoption an_ended_owner_of_the_key_supersedes_older_tasks,
+            adoption an_end_elsewhere_ends_the_task_here_unless_it_was_changed,
+            adoption an_end_elsewhere_cancels_a_leased_task_when_its_lease_ends,
             transfer a_late_success_ends_a_lent_task_and_the_mover_hears_of_it,
             transfer a_task_remembers_when_its_key_was_set,
-            transfer an_adoption_registers_its_topic_and_asks_for_no_quota,
-            transfer nothing_is_forgotten_on_the_way,
+            adoption an_adoption_registers_its_topic_and_asks_for_no_quota,
+            transfer a_move_keeps_every_field,
             transfer a_moved_task_keeps_its_origin,
             transfer a_call_for_a_moved_task_has_its_origin,
-            transfer tasks_of_two_stores_with_one_id_are_told_apart,
-            transfer an_id_that_another_topic_has_is_taken,
-            transfer an_id_that_another_import_brought_to_another_topic_is_taken,
-            transfer a_batch_takes_an_id_once,
-            transfer the_id_of_a_call_for_a_moved_task_is_never_drawn,
+            adoption tasks_of_two_stores_with_one_id_are_distinguished,
+            adoption an_id_that_another_topic_has_is_taken,
+            adoption an_id_that_another_import_brought_to_another_topic_is_taken,
+            adoption a_batch_takes_an_id_once,
+            adoption the_id_of_a_call_for_a_moved_task_is_never_drawn,
 
             read pages_follow_one_another_in_time_order,
             read a_list_is_bounded_by_from_and_to,
@@ -260,13 +263,13 @@ macro_rules! conformance {
             read counts_are_exact_after_every_verb,
             read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
             read next_due_includes_the_earliest_lease_deadline,
-            read next_pull_knows_what_consumers_wait_for_and_nothing_else,
-            read a_look_finds_what_the_verbs_answer,
-            read what_does_not_exist_is_unknown_and_empty,
+            read next_pull_knows_only_tasks_for_consumers,
+            read a_poll_gives_the_answers_of_the_verbs,
+            read reads_of_unknown_names_are_empty,
             read a_store_keeps_its_id,
 
             destination a_hold_lasts_until_it_is_released,
-            destination what_waits_is_counted_by_destination_over_all_lanes,
+            destination waiting_tasks_are_counted_by_destination_over_all_lanes,
             check an_empty_store_is_in_order,
             check every_state_is_in_order_and_a_repair_changes_nothing,
             check a_check_pages_through_many_tasks_and_lanes,
@@ -304,7 +307,7 @@ mod cluster {
     conformance!(each_by_itself cluster);
 }
 
-/// The specification, held to its own sentences.
+/// The specification, tested with its own sentences.
 mod specification {
     conformance!(each_by_itself model);
 }

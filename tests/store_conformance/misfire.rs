@@ -1,7 +1,7 @@
-//! What fell due in a pause, and is not to be delivered late.
+//! Tasks that fell due in a pause and are not to be delivered late.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Claim, Grant, MAX_ENDED, MISFIRED, Misfire, Misfired, Settled, Store};
-use delayd::task::{State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, at, claim_of, delivered, expiring, ids, ms, new_task, retry, stale,
@@ -29,13 +29,17 @@ async fn states(bench: &Bench<impl Store>, ids: &[TaskId]) -> Vec<State> {
     states
 }
 
-pub(crate) async fn what_fell_due_in_a_pause_becomes_what_its_end_says(bench: Bench<impl Store>) {
+pub(crate) async fn tasks_due_in_a_pause_become_what_the_resume_says(bench: Bench<impl Store>) {
     for (becomes, state) in [(Misfired::Expired, State::Expired), (Misfired::Dead, State::Dead)] {
         bench.clock.set(at(0));
         let all = add_each(&bench, "message.call", &[99, 100, 150, 200, 201]).await;
         bench.clock.set(at(1_000));
         let grant = claim(&bench, &[("message.call", 9)], &[pause(becomes)]).await;
-        assert_eq!(ids(&grant), [all[0], all[4]], "what was due before, and after");
+        assert_eq!(
+            ids(&grant),
+            [all[0], all[4]],
+            "only the tasks due before and after the pause must be handed out"
+        );
         assert_eq!(states(&bench, &all[1..4]).await, [state; 3]);
         let task = bench.get(all[2]).await;
         assert_eq!(
@@ -54,8 +58,8 @@ pub(crate) async fn a_misfire_takes_no_slot(bench: Bench<impl Store>) {
     let grant = claim(&bench, &[("message.call", 2)], &[pause(Misfired::Expired)]).await;
     assert_eq!(ids(&grant), [all[0], all[4]]);
     assert_eq!(bench.counts().await.expired, 3);
-    assert_eq!(grant.outlook.due.len(), 1, "one is left");
-    // Also those that lie behind the last slot.
+    assert_eq!(grant.outlook.due.len(), 1, "one task must be left");
+    // Also tasks behind the last slot.
     let all = add_each(&bench, "other.server", &[0; 3]).await;
     bench.clock.set(at(0));
     add_each(&bench, "other.server", &[100]).await;
@@ -69,7 +73,7 @@ pub(crate) async fn a_misfire_takes_no_slot(bench: Bench<impl Store>) {
     assert_eq!(states(&bench, &all[1..]).await, [State::Scheduled; 2]);
 }
 
-pub(crate) async fn a_misfire_is_left_alone_where_it_is_not_wanted(bench: Bench<impl Store>) {
+pub(crate) async fn a_misfire_of_a_blocked_destination_is_left_alone(bench: Bench<impl Store>) {
     let others = add_each(&bench, "other.server", &[150]).await;
     let pulled = add_each(&bench, "@pull", &[150]).await;
     bench.advance(1_000);
@@ -79,16 +83,16 @@ pub(crate) async fn a_misfire_is_left_alone_where_it_is_not_wanted(bench: Bench<
     assert_eq!(
         states(&bench, &others).await,
         [State::Scheduled],
-        "its destination is full or blocked"
+        "a misfire of a full or blocked destination was ended"
     );
     assert_eq!(states(&bench, &pulled).await, [State::Dead]);
     let grant = claim(&bench, &[("other.server", 1)], &[]).await;
-    assert_eq!(ids(&grant), others, "who knows of no pause hands it out");
+    assert_eq!(ids(&grant), others, "a claim without the pause must hand the tasks out");
 }
 
-pub(crate) async fn a_retry_that_fell_due_in_a_pause_is_one_of_them(bench: Bench<impl Store>) {
+pub(crate) async fn a_retry_due_in_a_pause_misfires(bench: Bench<impl Store>) {
     let [tried, spared] = add_each(&bench, "message.call", &[0, 120]).await[..] else {
-        panic!("two were added")
+        panic!("expected two tasks")
     };
     let held = bench.hold().await;
     assert_eq!(held.id, tried);
@@ -99,17 +103,13 @@ pub(crate) async fn a_retry_that_fell_due_in_a_pause_is_one_of_them(bench: Bench
     bench.settle(&before, retry(90)).await;
     bench.advance(1_000);
     let grant = claim(&bench, &[("message.call", 9)], &[pause(Misfired::Dead)]).await;
-    assert_eq!(
-        ids(&grant),
-        [spared],
-        "its retry was due after the pause, whatever its first moment was"
-    );
+    assert_eq!(ids(&grant), [spared], "a retry due after the pause must be handed out");
     let task = bench.get(tried).await;
     assert_eq!((task.state, task.attempts, task.last_outcome.as_str()), (State::Dead, 1, MISFIRED));
     assert_eq!(
         bench.settle(&held, delivered()).await,
         Settled::Done,
-        "a late success counts, as for any dead one"
+        "a late success must count for a dead task"
     );
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn an_expired_misfire_keeps_no_receipt(bench: Bench<impl Store>
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Expired));
 }
 
-pub(crate) async fn several_pauses_count_each_for_itself(bench: Bench<impl Store>) {
+pub(crate) async fn several_pauses_count_separately(bench: Bench<impl Store>) {
     let all = add_each(&bench, "message.call", &[100, 300, 500]).await;
     bench.advance(1_000);
     let misfires = [
@@ -133,8 +133,8 @@ pub(crate) async fn several_pauses_count_each_for_itself(bench: Bench<impl Store
     assert_eq!(states(&bench, &all).await, [State::Expired, State::Leased, State::Dead]);
 }
 
-/// A clock that was set back may see a pause that is still to come.
-pub(crate) async fn what_is_not_due_does_not_misfire(bench: Bench<impl Store>) {
+/// With a clock that was set back, a pause may lie in the future.
+pub(crate) async fn a_task_that_is_not_due_does_not_misfire(bench: Bench<impl Store>) {
     let all = add_each(&bench, "message.call", &[150, 151]).await;
     bench.advance(150);
     let grant = claim(&bench, &[("message.call", 9)], &[pause(Misfired::Expired)]).await;
@@ -142,7 +142,7 @@ pub(crate) async fn what_is_not_due_does_not_misfire(bench: Bench<impl Store>) {
     assert_eq!(states(&bench, &all).await, [State::Expired, State::Scheduled]);
 }
 
-pub(crate) async fn what_has_expired_does_not_misfire(bench: Bench<impl Store>) {
+pub(crate) async fn an_expired_task_does_not_misfire(bench: Bench<impl Store>) {
     let id = bench.add_task(expiring("message.call", 150, 10)).await;
     bench.advance(1_000);
     claim(&bench, &[("message.call", 9)], &[pause(Misfired::Dead)]).await;
@@ -150,8 +150,8 @@ pub(crate) async fn what_has_expired_does_not_misfire(bench: Bench<impl Store>) 
     assert_eq!((task.state, task.last_outcome.as_str()), (State::Expired, delayd::store::EXPIRED));
 }
 
-/// However much fell due in a pause, a claim ends a bounded number. It hands out none of the rest,
-/// and nothing behind them.
+/// One claim ends a bounded number of misfires. It hands out none of the others, and no later task
+/// of their destination.
 pub(crate) async fn a_claim_ends_a_bounded_number_of_misfires(bench: Bench<impl Store>) {
     let before = add_each(&bench, "message.call", &[99]).await;
     let missed = add_each(&bench, "message.call", &vec![150; 2 * MAX_ENDED + 3]).await;
@@ -174,8 +174,9 @@ pub(crate) async fn a_claim_ends_a_bounded_number_of_misfires(bench: Bench<impl 
     );
 }
 
-/// Nothing that has a lease that ran out is spared: it is swept first, due at its deadline.
-pub(crate) async fn a_lease_that_ran_out_in_a_pause_misfires(bench: Bench<impl Store>) {
+/// A task whose lease expired in the pause misfires as well: it is swept first, and its deadline is
+/// its due moment.
+pub(crate) async fn a_lease_that_expired_in_a_pause_misfires(bench: Bench<impl Store>) {
     let held: Held = bench.add_held().await;
     bench.let_lease_run_out();
     bench.advance(5);

@@ -1,16 +1,18 @@
-//! The contract of [`delayd::store`] as the simplest program that keeps it: the executable
+//! The contract of [`delayd::store`] as the simplest program that fulfils it: the executable
 //! specification.
 //!
-//! Nothing here is stored, fast or concurrent. There is one map of tasks, and every verb looks
-//! through all of it; where a store keeps an index, the model has a filter. Its clock is the field
-//! `now`, and a claim is given its receipt, so that the same calls always have the same answers.
+//! Nothing here is durable, fast or concurrent. There is one map of tasks, and every verb goes
+//! through all of it: where a store has an index, the model has a filter. Its clock is the field
+//! `now`, and a claim gets its receipt as an argument, so that the same calls always give the same
+//! answers.
 //!
-//! What becomes of one task is in [`crate::record`], the registry in [`crate::topics`].
+//! [`crate::record`] says what happens to one task, [`crate::topics`] keeps the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
     Grant, Histories, History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER,
@@ -19,19 +21,18 @@ use delayd::store::{
     Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
     Waiting,
 };
-use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 
 use crate::record::{Body, Record, beginning};
 use crate::topics::Topics;
 
-/// Everything that is kept.
+/// The content of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     /// The store's clock.
     pub(crate) now: UnixMillis,
     last_id: u64,
     tasks: BTreeMap<TaskId, Record>,
-    /// Which task a key belongs to, and when an add last set it.
+    /// The task that a key belongs to, and when an add last set it.
     owners: BTreeMap<(Lane, String), (TaskId, UnixMillis)>,
     /// The idempotency keys, by the names under which their lanes remember them.
     used: BTreeMap<(Lane, String), Used>,
@@ -45,7 +46,7 @@ pub(crate) struct Model {
 struct Used {
     fingerprint: u128,
     until: UnixMillis,
-    /// What the first add was answered.
+    /// The answer to the first add.
     first: Added,
 }
 
@@ -64,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Its steps are those of *Sameness* in [`delayd::store`], in their order.
+    /// Follows the steps for an add in [`delayd::store`], in their order.
     pub(crate) fn add(&mut self, task: NewTask) -> Result<Added> {
         if self.register(task.topic.clone()) != task.topic {
             return Err(Error::StaleEntry);
@@ -72,7 +73,7 @@ impl Model {
         self.add_by_its_entry(task)
     }
 
-    /// The same, whatever the registry says.
+    /// The same without a look at the registry.
     pub(crate) fn add_by_its_entry(&mut self, task: NewTask) -> Result<Added> {
         let entry = task.topic.clone();
         let id = self.draw(&entry, task.pinned_shard());
@@ -117,7 +118,7 @@ impl Model {
         Ok(added)
     }
 
-    /// The next id, of a certain shard if need be.
+    /// Draws the next id, of one shard if that is given.
     fn draw(&mut self, entry: &TopicEntry, shard: Option<u16>) -> TaskId {
         self.last_id = self.last_id.max(self.now.0.unsigned_abs() / 1_000 * TaskId::PER_SECOND) + 1;
         while shard.is_some_and(|shard| entry.lane_of(TaskId(self.last_id)).shard != shard) {
@@ -126,7 +127,7 @@ impl Model {
         TaskId(self.last_id)
     }
 
-    /// What the first add of an idempotency key was answered, within its window.
+    /// The answer to the first add with an idempotency key, within its window.
     fn added_before(&mut self, lane: &Lane, task: &NewTask) -> Result<Option<Added>> {
         let (Some(again), Some(name)) = (&task.idempotency, task.idempotency_name()) else {
             return Ok(None);
@@ -142,23 +143,23 @@ impl Model {
         Ok(Some(Added { novelty: Novelty::Duplicate { state }, ..first }))
     }
 
-    /// The task that a key belongs to, and where it is.
+    /// The task that a key belongs to, and its state.
     fn namesake(&mut self, lane: &Lane, key: Option<&str>) -> Option<(TaskId, State)> {
         let ((id, _), now) = (*self.owners.get(&(lane.clone(), key?.to_owned()))?, self.now);
         Some((id, self.tasks.get_mut(&id)?.met(now)))
     }
 
-    /// Waiting and leased tasks.
+    /// The number of waiting and leased tasks.
     fn pending(&self, lane: &Lane) -> u64 {
         let Counts { scheduled, leased, .. } = self.stats(lane);
         scheduled + leased
     }
 
     fn task(&mut self, id: TaskId) -> &mut Record {
-        self.tasks.get_mut(&id).expect("it is there")
+        self.tasks.get_mut(&id).expect("the task exists")
     }
 
-    /// What lies in the past is due now.
+    /// A moment in the past counts as now.
     fn due(&self, moment: Moment) -> UnixMillis {
         match moment {
             Moment::At(moment) => moment.max(self.now),
@@ -210,8 +211,8 @@ impl Model {
         Grant { now: self.now, receipt, tasks, outlook }
     }
 
-    /// Ends the leases of a lane that have run out, the earliest first, then those that end too far
-    /// away.
+    /// Ends the expired leases of a lane, the earliest first. Then ends those whose deadline is too
+    /// far away.
     fn sweep(&mut self, lane: &Lane) {
         let now = self.now;
         let mut over: Vec<(bool, UnixMillis, TaskId)> = self
@@ -226,7 +227,7 @@ impl Model {
             .for_each(|(_, _, id)| self.bearing_death(id, |record| record.sweep(now)));
     }
 
-    /// What waits in a lane and is not worth delivering any more, the earliest first.
+    /// The waiting tasks of a lane that have expired, the earliest first.
     fn expired(&self, lane: &Lane) -> Vec<(UnixMillis, TaskId)> {
         let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
         let mut expired: Vec<_> =
@@ -236,7 +237,7 @@ impl Model {
         expired
     }
 
-    /// What waits for a destination and fell due in a pause, the earliest first.
+    /// The waiting tasks of a destination that fell due in a pause, the earliest first.
     fn misfired(&self, lane: &Lane, destination: &Destination, misfire: &Misfire) -> Vec<TaskId> {
         let due = self.waiting(lane, destination, misfire.to.min(self.now)).into_iter();
         due.filter(|(due, _)| *due >= misfire.from).map(|(_, id)| id).collect()
@@ -250,7 +251,7 @@ impl Model {
         });
     }
 
-    /// Whether a task that waits is to be ended by this claim, or by one after it.
+    /// Whether a waiting task is to be ended by this claim or a later one.
     fn is_to_end(&self, claim: &Claim, id: TaskId) -> bool {
         let record = &self.tasks[&id];
         let is_covered =
@@ -260,7 +261,7 @@ impl Model {
                 || record.waits_for().is_some_and(|due| due <= self.now && is_covered(due)))
     }
 
-    /// Whatever a task goes through: if it dies of it, whom it names is called.
+    /// Applies a change to a task. If the task dies of it, makes its dead-letter callback.
     fn bearing_death<T>(&mut self, id: TaskId, change: impl FnOnce(&mut Record) -> T) -> T {
         let record = self.task(id);
         let was_dead = record.listed().0 == State::Dead;
@@ -271,7 +272,7 @@ impl Model {
         answer
     }
 
-    /// Makes the call that a task asks for, as a death does.
+    /// Makes the dead-letter callback that a task asks for.
     pub(crate) fn call_for(&mut self, dead: TaskId) {
         let (record, now) = (&self.tasks[&dead], self.now);
         let Some(on_dead) = &record.body.options.on_dead else { return };
@@ -285,14 +286,14 @@ impl Model {
             "outcome": task.last_outcome,
             "content": task.content,
         });
-        let id = on_dead.task_id.expect("it was drawn with the task's own");
+        let id = on_dead.task_id.expect("the id was drawn with the task's own");
         let options = Options { origin: record.body.options.origin, ..Options::default() };
         let body = Body { destination: on_dead.sn.clone(), options, content: content.to_string() };
         let call = Record::new(record.lane.clone(), body, now, now);
         self.tasks.entry(id).or_insert(call);
     }
 
-    /// What waits for one destination, due up to a moment, earliest first.
+    /// The tasks that wait for one destination and are due up to a moment, the earliest first.
     fn waiting(
         &self,
         lane: &Lane,
@@ -310,8 +311,8 @@ impl Model {
         waiting
     }
 
-    /// The lane's called destinations by the earliest due moment of each. Their order within one
-    /// moment is not promised.
+    /// The lane's destinations with calls, by the earliest due moment of each. The order within one
+    /// moment is not specified.
     pub(crate) fn heads(&self, lane: &Lane) -> Vec<(UnixMillis, Destination)> {
         let mut heads: BTreeMap<&Destination, UnixMillis> = BTreeMap::new();
         for record in self
@@ -330,7 +331,7 @@ impl Model {
         heads
     }
 
-    /// The deadlines of a lane's leases; now, where one is too far away.
+    /// The deadlines of a lane's leases; now, if a deadline is too far away.
     fn lease_ends(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
         self.tasks
             .values()
@@ -338,13 +339,13 @@ impl Model {
             .filter_map(|record| record.to_be_swept(self.now))
     }
 
-    /// From when on a claim of the lane will find tasks that have expired.
+    /// The moments from which a claim of the lane finds expired tasks.
     fn expiries(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
         self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::expires)
     }
 
-    /// A destination's later tasks are not next while earlier ones of it are due: those are claimed
-    /// first.
+    /// Later tasks of a destination are not next while earlier ones of it are due: those are
+    /// claimed first.
     fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
         let (due, later): (Vec<_>, Vec<_>) =
             self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
@@ -484,7 +485,7 @@ impl Model {
         Ok(Adopted::New)
     }
 
-    /// The owner of an adopted task's key, and whether it was set when that was, or later.
+    /// The owner of an adopted task's key, and whether its key was set at the same moment or later.
     fn owner_is_later(&self, task: &Adoptee) -> Option<(TaskId, bool)> {
         let lane = task.topic.lane_of(task.id);
         let is_waiting = matches!(task.standing, Standing::Waiting { .. });
@@ -495,7 +496,7 @@ impl Model {
         Some((owner, owner_set >= set))
     }
 
-    /// Whether an adopted task is superseded. If the owner of its key was set before, that is
+    /// Whether an adopted task is superseded. If the owner of its key was set before, the owner is
     /// cancelled.
     fn is_superseded(&mut self, task: &Adoptee) -> bool {
         let now = self.now;
@@ -598,14 +599,14 @@ impl Model {
         }
     }
 
-    /// What the waiting tasks of a lane wait for.
+    /// The moments that the waiting tasks of a lane wait for.
     fn dues(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
         self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::waits_for)
     }
 
     pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Forecast {
         let bound =
-            |i: usize| self.now + step * u32::try_from(i).expect("there are not so many steps");
+            |i: usize| self.now + step * u32::try_from(i).expect("the number of steps is small");
         let within = |i| {
             self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64
         };
@@ -650,7 +651,7 @@ impl Model {
         oldest.iter().filter(|listed| self.forget(listed.id)).count()
     }
 
-    /// Those whose window is over, the earliest first.
+    /// Removes keys whose window is over, the earliest first.
     fn forget_idempotency_keys(&mut self, lane: &Lane, limit: usize) {
         let of_lane =
             self.used.iter().filter(|((of, _), used)| of == lane && used.until <= self.now);
@@ -661,7 +662,7 @@ impl Model {
         }
     }
 
-    /// Forgets a task and all that hangs on it. Answers whether it was there.
+    /// Removes a task and everything that belongs to it. Returns whether it existed.
     fn forget(&mut self, id: TaskId) -> bool {
         self.notes.remove(&id);
         self.owners.retain(|_, (owner, _)| *owner != id);
@@ -746,7 +747,7 @@ impl Model {
         is_empty
     }
 
-    /// The receipts that a task remembers, the current one first: for whoever makes up calls.
+    /// The receipts that a task remembers, the current one first. For generated calls.
     pub(crate) fn receipts_of(&self, id: TaskId) -> Vec<Receipt> {
         self.tasks.get(&id).into_iter().flat_map(Record::receipts).cloned().collect()
     }

@@ -1,9 +1,9 @@
 //! Notes of attempts.
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Moment, NewTask, Spread, Store,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{Bench, at, dead, lamented, lane, ms, new_task, topic_of};
 
@@ -51,7 +51,7 @@ pub(crate) async fn notes_are_kept_as_they_were_written(bench: Bench<impl Store>
     assert_eq!(
         bench.store.notes(&"others:0".parse().unwrap(), first).await.unwrap(),
         [],
-        "it lies in another lane"
+        "a note was found in another lane"
     );
     bench.store.note(vec![]).await.unwrap();
 }
@@ -83,12 +83,12 @@ pub(crate) async fn a_note_is_cut_between_characters(bench: Bench<impl Store>) {
     check((&format!("{outcome}订单"), &format!("{answer}订单")), (outcome, answer)).await;
 }
 
-pub(crate) async fn notes_of_tasks_that_are_gone_are_passed_over(bench: Bench<impl Store>) {
+pub(crate) async fn notes_of_removed_tasks_are_skipped(bench: Bench<impl Store>) {
     let (kept, gone) =
         (bench.add("message.call", 99_000).await, bench.add("message.call", 99_000).await);
     bench.store.note(vec![note(gone, 1)]).await.unwrap();
     bench.store.cancel(&lane(), gone).await.unwrap();
-    assert_eq!(notes(&bench, gone).await.len(), 1, "an end forgets nothing");
+    assert_eq!(notes(&bench, gone).await.len(), 1, "the notes must outlast the end of the task");
     bench.advance(1);
     assert_eq!(bench.store.purge(&lane(), State::Cancelled, bench.now(), 1).await.unwrap(), 1);
     assert_eq!(notes(&bench, gone).await, []);
@@ -103,7 +103,7 @@ pub(crate) async fn notes_of_tasks_that_are_gone_are_passed_over(bench: Bench<im
     assert_eq!(notes(&bench, kept).await, [note(kept, 1), note(kept, 2)]);
 }
 
-pub(crate) async fn notes_outlast_what_people_do_to_a_task(bench: Bench<impl Store>) {
+pub(crate) async fn notes_outlast_the_admin_verbs(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
     bench.store.note(vec![note(held.id, 1)]).await.unwrap();
     bench.settle(&held, dead()).await;
@@ -112,8 +112,8 @@ pub(crate) async fn notes_outlast_what_people_do_to_a_task(bench: Bench<impl Sto
     assert_eq!(notes(&bench, held.id).await, [note(held.id, 1)]);
 }
 
-/// The id of a call for the dead may come again, when the first was forgotten.
-pub(crate) async fn what_forgets_a_task_forgets_its_notes(bench: Bench<impl Store>) {
+/// The id of a dead-letter callback may be used again after the first callback was removed.
+pub(crate) async fn removing_a_task_removes_its_notes(bench: Bench<impl Store>) {
     let id = bench.add_task(lamented(0)).await;
     let call = bench.get(id).await.options.on_dead.unwrap().task_id.unwrap();
     for how in ["purge", "discard", "clear"] {
@@ -121,7 +121,7 @@ pub(crate) async fn what_forgets_a_task_forgets_its_notes(bench: Bench<impl Stor
         assert_eq!(notes(&bench, call).await, [], "before {how}");
         bench.store.note(vec![note(call, 1)]).await.unwrap();
         assert_eq!(notes(&bench, call).await.len(), 1);
-        // Replayed first, and leased, so that the clear leaves the dead itself.
+        // Replayed first and leased, so that the clear leaves the dead task itself.
         bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap();
         let held = bench.hold().await;
         if how != "clear" {

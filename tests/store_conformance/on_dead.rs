@@ -1,7 +1,7 @@
-//! The call that a dying task asks for.
+//! Dead-letter callbacks: the task that a dying task asks for.
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, Store, Task};
-use delayd::task::{Lane, Options, State, TaskId};
 use serde_json::{Value, json};
 
 use crate::bench::{
@@ -9,19 +9,19 @@ use crate::bench::{
     topic_of,
 };
 
-/// The id that the call for a task has, or will have.
+/// The id that the dead-letter callback of a task has, or will have.
 async fn call_id(bench: &Bench<impl Store>, lane: &Lane, id: TaskId) -> TaskId {
     let task = bench.store.get(lane, id).await.unwrap().expect("the task is kept");
-    let on_dead = task.options.on_dead.expect("it asks for a call");
+    let on_dead = task.options.on_dead.expect("the task has a dead-letter callback");
     assert_eq!((on_dead.sn.as_str(), on_dead.url.as_str()), ("dead.letters", "/dead"));
-    on_dead.task_id.expect("drawn with the task's own")
+    on_dead.task_id.expect("the id was drawn with the task's own")
 }
 
 fn body(call: &Task) -> Value {
     serde_json::from_str(&call.content).expect("the body is JSON")
 }
 
-/// Asserts that the call for a task has just been made.
+/// Asserts that the dead-letter callback of a task was just made.
 async fn check_called(
     bench: &Bench<impl Store>,
     dead: TaskId,
@@ -57,7 +57,7 @@ pub(crate) async fn a_settled_death_makes_the_call_in_the_same_step(bench: Bench
     assert_eq!(
         bench.store.get(&lane(), call).await.unwrap(),
         None,
-        "nobody is told before it is dead"
+        "the callback was made before the task was dead"
     );
     bench.advance(1);
     bench.settle(&bench.hold().await, retry(0)).await;
@@ -75,7 +75,7 @@ pub(crate) async fn a_settled_death_makes_the_call_in_the_same_step(bench: Bench
     assert_eq!(bench.counts().await.scheduled, 1);
     let grant = bench.claim(&[("dead.letters", 5)]).await;
     assert_eq!(ids(&grant), [call]);
-    // It has no call of its own.
+    // The callback has no dead-letter callback of its own.
     bench.settle(&Held { id: call, receipt: grant.receipt }, dead()).await;
     let counts = bench.counts().await;
     assert_eq!((counts.dead, counts.scheduled), (2, 0));
@@ -107,13 +107,13 @@ pub(crate) async fn a_task_that_dies_again_makes_no_second_call(bench: Bench<imp
     let call = check_called(&bench, id, 1, "410 Gone").await;
     let die_again = async || {
         assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
-        assert_eq!(call_id(&bench, &lane(), id).await, call, "it keeps the id of its call");
+        assert_eq!(call_id(&bench, &lane(), id).await, call, "the id of the callback changed");
         bench.advance(10);
         bench.settle(&bench.hold().await, dead()).await;
     };
     let before = bench.get(call).await;
     die_again().await;
-    assert_eq!(bench.get(call).await, before, "it still waits");
+    assert_eq!(bench.get(call).await, before, "the callback that still waits changed");
     let grant = bench.claim(&[("dead.letters", 1)]).await;
     bench.settle(&Held { id: call, receipt: grant.receipt }, delivered()).await;
     die_again().await;
@@ -122,8 +122,9 @@ pub(crate) async fn a_task_that_dies_again_makes_no_second_call(bench: Bench<imp
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (0, 1, 1));
 }
 
-/// A settle whose answer was lost is no second death, though the first call is over and forgotten.
-pub(crate) async fn a_repeated_death_calls_nobody_again(bench: Bench<impl Store>) {
+/// A settle whose answer was lost is not a second death, even if the first callback has ended and
+/// was removed.
+pub(crate) async fn a_repeated_death_makes_no_second_call(bench: Bench<impl Store>) {
     let id = bench.add_task(lamented(0)).await;
     let held = bench.hold().await;
     bench.settle(&held, dead()).await;
@@ -134,7 +135,7 @@ pub(crate) async fn a_repeated_death_calls_nobody_again(bench: Bench<impl Store>
     assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
 }
 
-pub(crate) async fn nobody_is_called_for_what_did_not_die(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_that_did_not_die_makes_no_call(bench: Bench<impl Store>) {
     for how in ["delivered", "cancelled", "cancel pending", "expired"] {
         let mut task = lamented(0);
         task.options.expires_after = (how == "expired").then(Default::default);
@@ -159,11 +160,11 @@ pub(crate) async fn nobody_is_called_for_what_did_not_die(bench: Bench<impl Stor
     let quiet = bench.add_held().await;
     bench.settle(&quiet, dead()).await;
     let counts = bench.counts().await;
-    assert_eq!((counts.dead, counts.scheduled), (1, 0), "nobody asked to be called");
+    assert_eq!((counts.dead, counts.scheduled), (1, 0), "a callback was made without a request");
 }
 
-/// The business has done the work after all; but the call may be on its way, and stays.
-pub(crate) async fn a_late_success_does_not_take_the_call_back(bench: Bench<impl Store>) {
+/// The receiver has finished the work after all. The callback may be running and stays.
+pub(crate) async fn a_late_success_does_not_cancel_the_call(bench: Bench<impl Store>) {
     let id = bench.add_task(lamented(0)).await;
     let held = bench.hold().await;
     bench.settle(&held, dead()).await;
@@ -182,7 +183,7 @@ pub(crate) async fn a_push_back_keeps_the_id_of_the_call(bench: Bench<impl Store
     let call = call_id(&bench, &lane(), id).await;
     assert_eq!(bench.add_task(lamented()).await, id);
     assert_eq!(call_id(&bench, &lane(), id).await, call);
-    // One that had none gets one; one that is to have none has none.
+    // A task without a callback may get one, and a task with one may lose it.
     assert_eq!(bench.add_task(keyed("k", 0)).await, id);
     assert_eq!(bench.get(id).await.options.on_dead, None);
     assert_eq!(bench.add_task(lamented()).await, id);
@@ -191,7 +192,7 @@ pub(crate) async fn a_push_back_keeps_the_id_of_the_call(bench: Bench<impl Store
     check_called(&bench, id, 1, "410 Gone").await;
 }
 
-pub(crate) async fn a_call_lies_in_the_lane_of_its_dead(bench: Bench<impl Store>) {
+pub(crate) async fn a_call_is_in_the_lane_of_its_dead_task(bench: Bench<impl Store>) {
     let sharded = topic_of("sharded", 5);
     let mut ids_drawn = Vec::new();
     for n in 0..20 {
@@ -208,11 +209,11 @@ pub(crate) async fn a_call_lies_in_the_lane_of_its_dead(bench: Bench<impl Store>
     let count = ids_drawn.len();
     ids_drawn.sort_unstable();
     ids_drawn.dedup();
-    assert_eq!(ids_drawn.len(), count, "no id is drawn twice");
+    assert_eq!(ids_drawn.len(), count, "an id was drawn twice");
 }
 
-/// A batch of deaths makes a batch of calls.
-pub(crate) async fn each_dead_has_its_own_call(bench: Bench<impl Store>) {
+/// A batch of deaths makes a batch of callbacks.
+pub(crate) async fn each_dead_task_has_its_own_call(bench: Bench<impl Store>) {
     bench.store.add(vec![lamented(0); 40]).await;
     let grant = bench.claim(&[("message.call", 50)]).await;
     let settle = |id: &TaskId| delayd::store::Settle {

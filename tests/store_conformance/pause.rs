@@ -1,13 +1,15 @@
-//! What the registry keeps of a topic: its policy, its pauses.
+//! The registry's record of a topic: its policy and its pauses.
 
-use delayd::rate::Rate;
-use delayd::retry::Backoff;
-use delayd::span::Span;
+use delayd::model::task::{
+    MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry,
+};
 use delayd::store::{
     Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store,
     TopicEntry,
 };
-use delayd::task::{MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry};
+use delayd_wire::Backoff;
+use delayd_wire::Rate;
+use delayd_wire::Span;
 
 use crate::bench::{
     Bench, at, claim_of, dead, delivered, ids, lane, ms, new_task, topic, topic_of,
@@ -29,7 +31,7 @@ async fn registered(bench: &Bench<impl Store>) -> Registered {
     assert_eq!(
         bench.store.topic(&topic.entry.topic).await.unwrap().as_ref(),
         Some(&topic),
-        "alone as among all"
+        "the topic alone differs from the topic in the list"
     );
     topic
 }
@@ -52,12 +54,15 @@ fn policy() -> TopicPolicy {
 }
 
 pub(crate) async fn a_policy_is_kept_as_it_was_set(bench: Bench<impl Store>) {
-    assert!(!bench.store.set_policy(&orders(), &policy()).await.unwrap(), "no such topic");
-    assert!(bench.store.topics().await.unwrap().is_empty(), "and none was made");
+    assert!(
+        !bench.store.set_policy(&orders(), &policy()).await.unwrap(),
+        "a policy was set for an unknown topic"
+    );
+    assert!(bench.store.topics().await.unwrap().is_empty(), "setting a policy made a topic");
     bench.store.register(topic()).await.unwrap();
     bench.store.register(topic_of("others", 3)).await.unwrap();
     assert!(bench.store.set_policy(&orders(), &policy()).await.unwrap());
-    // Neither another registration nor the first task of a lane takes it away.
+    // Neither another registration nor the first task of a lane removes it.
     assert_eq!(bench.store.register(topic_of("orders", 5)).await.unwrap(), topic());
     bench.add("message.call", 0).await;
     let mut topics = bench.store.topics().await.unwrap();
@@ -85,11 +90,15 @@ pub(crate) async fn a_pause_lasts_until_it_is_ended(bench: Bench<impl Store>) {
     bench.store.register(topic()).await.unwrap();
     bench.store.set_policy(&orders(), &policy()).await.unwrap();
     assert_eq!(bench.store.resume(&orders(), Some(Misfired::Dead)).await.unwrap(), Some(false));
-    assert_eq!(registered(&bench).await.misfires, [], "it was not paused");
+    assert_eq!(registered(&bench).await.misfires, [], "a pause was recorded without a pause");
     bench.advance(10);
     assert_eq!(bench.store.pause(&orders()).await.unwrap(), Some(at(10)));
     bench.advance(10);
-    assert_eq!(bench.store.pause(&orders()).await.unwrap(), Some(at(10)), "paused it was already");
+    assert_eq!(
+        bench.store.pause(&orders()).await.unwrap(),
+        Some(at(10)),
+        "a second pause must keep the moment of the first"
+    );
     let topic = registered(&bench).await;
     assert_eq!((topic.paused, topic.policy), (Some(at(10)), policy().into()));
     // The store itself goes on.
@@ -151,8 +160,12 @@ pub(crate) async fn a_pause_that_is_forgotten_leaves_the_others(bench: Bench<imp
     ] {
         bench.store.forget_misfire(&orders(), other).await.unwrap();
     }
-    assert_eq!(registered(&bench).await.misfires, misfires, "none is quite like these");
-    // A pause that holds goes on meanwhile.
+    assert_eq!(
+        registered(&bench).await.misfires,
+        misfires,
+        "a pause was removed that differs from the named ones"
+    );
+    // A current pause is not affected.
     let since = bench.store.pause(&orders()).await.unwrap();
     for _ in 0..2 {
         bench.store.forget_misfire(&orders(), misfires[1]).await.unwrap();
@@ -164,12 +177,10 @@ pub(crate) async fn a_pause_that_is_forgotten_leaves_the_others(bench: Bench<imp
         bench.store.forget_misfire(&orders(), misfire).await.unwrap();
     }
     assert_eq!(registered(&bench).await, Registered::plain(topic()));
-    bench.store.pause(&orders()).await.unwrap().expect("the topic is there");
+    bench.store.pause(&orders()).await.unwrap().expect("the topic exists");
 }
 
-pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(
-    bench: Bench<impl Store>,
-) {
+pub(crate) async fn only_tasks_due_in_a_pause_are_not_delivered_after_it(bench: Bench<impl Store>) {
     let backlog = bench.add("message.call", 10).await;
     let missed = [bench.add("message.call", 20).await, bench.add("message.call", 100).await];
     let after = bench.add("message.call", 101).await;
@@ -189,7 +200,7 @@ pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(
 pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: Bench<impl Store>) {
     assert!(
         bench.store.unregister(&topic_of("nobody", 1)).await.unwrap(),
-        "there is no such topic now"
+        "the topic still exists"
     );
     let sharded = topic_of("orders", 3);
     bench.store.register(sharded.clone()).await.unwrap();
@@ -234,7 +245,7 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
     assert!(!bench.store.set_policy(&orders(), &policy()).await.unwrap());
 }
 
-pub(crate) async fn a_topic_that_was_unregistered_begins_anew(bench: Bench<impl Store>) {
+pub(crate) async fn an_unregistered_topic_loses_its_settings(bench: Bench<impl Store>) {
     let once = Some(Idempotency { key: "k".into(), fingerprint: 1, window: ms(60_000) });
     let add = async |entry: TopicEntry| {
         bench
@@ -254,7 +265,7 @@ pub(crate) async fn a_topic_that_was_unregistered_begins_anew(bench: Bench<impl 
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![first.id]).await.unwrap(), 1);
     assert!(bench.store.unregister(&topic()).await.unwrap());
     assert!(bench.store.topics().await.unwrap().is_empty());
-    // With another number of lanes, as its first task says; and it remembers nothing.
+    // With another number of lanes, as its first task says, and without its old settings.
     let second = add(topic_of("orders", 2)).await.unwrap();
     assert_eq!(second.novelty, Novelty::New);
     assert_eq!(registered(&bench).await, Registered::plain(topic_of("orders", 2)));

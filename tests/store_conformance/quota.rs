@@ -1,7 +1,7 @@
-//! The most waiting and leased tasks of a lane.
+//! The quota: the most waiting and leased tasks of a lane.
 
+use delayd::model::task::{Lane, State};
 use delayd::store::{Error, Idempotency, NewTask, Novelty, Spread, Store};
-use delayd::task::{Lane, State};
 
 use crate::bench::{Bench, dead, delivered, keyed, lamented, ms, new_task, retry, topic_of};
 
@@ -14,32 +14,32 @@ async fn is_full(bench: &Bench<impl Store>, quota: u64) -> bool {
     match bench.try_add(within(quota)).await {
         Ok(_) => false,
         Err(Error::OverQuota) => {
-            assert_eq!(bench.counts().await, before, "nothing was stored");
+            assert_eq!(bench.counts().await, before, "a refused add stored something");
             true
         }
         Err(error) => panic!("{error}"),
     }
 }
 
-pub(crate) async fn a_quota_is_exact_and_counts_what_waits_or_is_leased(bench: Bench<impl Store>) {
+pub(crate) async fn a_quota_is_exact_and_counts_waiting_and_leased_tasks(bench: Bench<impl Store>) {
     for _ in 0..3 {
         assert!(!is_full(&bench, 3).await);
     }
     assert!(is_full(&bench, 3).await);
     let [first, second, third] = [bench.hold().await, bench.hold().await, bench.hold().await];
-    assert!(is_full(&bench, 3).await, "leased ones count");
+    assert!(is_full(&bench, 3).await, "leased tasks must count");
     bench.settle(&first, delivered()).await;
-    assert!(!is_full(&bench, 3).await, "delivered ones do not");
+    assert!(!is_full(&bench, 3).await, "delivered tasks must not count");
     assert!(is_full(&bench, 3).await);
     bench.settle(&second, dead()).await;
-    assert!(!is_full(&bench, 3).await, "dead ones do not");
+    assert!(!is_full(&bench, 3).await, "dead tasks must not count");
     bench.settle(&third, retry(60_000)).await;
-    assert!(is_full(&bench, 3).await, "what waits for a retry counts");
-    assert!(!is_full(&bench, 4).await, "each add says how many there may be");
+    assert!(is_full(&bench, 3).await, "tasks that wait for a retry must count");
+    assert!(!is_full(&bench, 4).await, "the quota of each add must count");
     assert!(is_full(&bench, 1).await);
     assert!(
         bench.try_add(new_task("message.call", 0)).await.is_ok(),
-        "who has no quota is not counted out"
+        "an add without a quota was refused"
     );
     assert_eq!(
         bench
@@ -49,10 +49,10 @@ pub(crate) async fn a_quota_is_exact_and_counts_what_waits_or_is_leased(bench: B
             .unwrap(),
         1
     );
-    assert_eq!(bench.counts().await.scheduled, 6, "a replay asks for no quota");
+    assert_eq!(bench.counts().await.scheduled, 6, "a replay must not be refused for a quota");
 }
 
-pub(crate) async fn a_lease_that_ran_out_counts_once(bench: Bench<impl Store>) {
+pub(crate) async fn an_expired_lease_counts_once(bench: Bench<impl Store>) {
     assert!(!is_full(&bench, 2).await);
     bench.hold().await;
     bench.let_lease_run_out();
@@ -74,7 +74,7 @@ pub(crate) async fn a_quota_counts_within_a_batch(bench: Bench<impl Store>) {
     assert_eq!(bench.counts().await.scheduled, 3);
 }
 
-pub(crate) async fn what_makes_no_task_needs_no_quota(bench: Bench<impl Store>) {
+pub(crate) async fn an_add_that_makes_no_task_needs_no_quota(bench: Bench<impl Store>) {
     let once = Some(Idempotency { key: "i".into(), fingerprint: 1, window: ms(60_000) });
     let repeated = NewTask { idempotency: once, ..within(2) };
     let pushed = NewTask { quota: Some(2), ..keyed("k", 0) };
@@ -91,20 +91,20 @@ pub(crate) async fn an_add_over_its_quota_changes_nothing(bench: Bench<impl Stor
     let once = Some(Idempotency { key: "i".into(), fingerprint: 1, window: ms(60_000) });
     let refused = NewTask { quota: Some(1), idempotency: once, ..keyed("k", 0) };
     assert!(matches!(bench.try_add(refused.clone()).await, Err(Error::OverQuota)));
-    // No cancel was marked, so a failure brings it back; and the idempotency key was not used up.
+    // No cancel was marked, so a failure brings it back. The idempotency key was not used.
     bench.settle(&held, retry(0)).await;
     assert_eq!(bench.state(leased).await, State::Scheduled);
     let pushed = bench.try_add(NewTask { quota: Some(1), ..keyed("k", 0) }).await.unwrap();
     assert_eq!(
         (pushed.id, pushed.novelty),
         (leased, Novelty::Replaced),
-        "and it still has its key"
+        "the task must still have its key"
     );
     bench.settle(&bench.hold().await, delivered()).await;
     assert_eq!(bench.try_add(refused).await.unwrap().novelty, Novelty::New);
 }
 
-pub(crate) async fn a_call_for_the_dead_asks_for_no_quota_but_counts(bench: Bench<impl Store>) {
+pub(crate) async fn a_dead_letter_callback_needs_no_quota_but_counts(bench: Bench<impl Store>) {
     bench.try_add(NewTask { quota: Some(1), ..lamented(0) }).await.unwrap();
     bench.settle(&bench.hold().await, dead()).await;
     assert_eq!(bench.counts().await.scheduled, 1);
@@ -123,11 +123,11 @@ pub(crate) async fn each_lane_has_a_quota_of_its_own(bench: Bench<impl Store>) {
     };
     for shard in [0, 1] {
         let first = key_in(shard, "");
-        assert!(add(&first).await.is_ok(), "lane {shard} is empty");
+        assert!(add(&first).await.is_ok(), "lane {shard} is empty and refused an add");
         assert!(
             matches!(add(&key_in(shard, &first)).await, Err(Error::OverQuota)),
-            "lane {shard} is full"
+            "lane {shard} is full and accepted an add"
         );
     }
-    assert!(!is_full(&bench, 1).await, "another topic is another matter");
+    assert!(!is_full(&bench, 1).await, "the quota of another topic must not count");
 }

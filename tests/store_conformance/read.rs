@@ -1,17 +1,17 @@
-//! `list`, `stats`, `next_due`: what is only read.
+//! `list`, `stats`, `next_due`: verbs that only read.
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
     ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of,
 };
 
 pub(crate) async fn pages_follow_one_another_in_time_order(bench: Bench<impl Store>) {
-    // Many of one moment, over several destinations.
+    // Many tasks of one moment, over several destinations.
     let batch = (0..100_u64)
         .map(|i| new_task(["a", "b", "c", "@pull"][(i % 4) as usize], i * 7 % 10))
         .collect();
@@ -142,7 +142,7 @@ pub(crate) async fn next_due_knows_every_lane_and_leaves_pulled_tasks_out(
 ) {
     assert_eq!(bench.next_due().await, None);
     bench.add("@pull", 5).await;
-    assert_eq!(bench.next_due().await, None, "consumers come by themselves");
+    assert_eq!(bench.next_due().await, None, "a pulled task must not count for workers");
     bench.add("message.call", 9_000).await;
     assert_eq!(bench.next_due().await, Some(at(9_000)));
     bench.add("other.server", 4_000).await;
@@ -162,19 +162,23 @@ pub(crate) async fn next_due_includes_the_earliest_lease_deadline(bench: Bench<i
     bench.settle(&held, delivered()).await;
     assert_eq!(bench.next_due().await, Some(at(LEASE_MS as i64 + 1)));
     bench.advance(LEASE_MS + 5_000);
-    assert_eq!(bench.next_due().await, Some(at(LEASE_MS as i64 + 1)), "what is overdue stays next");
+    assert_eq!(
+        bench.next_due().await,
+        Some(at(LEASE_MS as i64 + 1)),
+        "the overdue moment must stay the next one"
+    );
     bench.hold().await;
     bench.advance(2 * LEASE_MS);
     let deadline = at(2 * LEASE_MS as i64 + 5_000);
     assert_eq!(
         bench.next_due().await,
         Some(deadline),
-        "a lease that ran out stays next until it is swept"
+        "an expired lease must stay next until it is swept"
     );
 }
 
-/// What each instance looks for every second is what the verbs say one by one.
-pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>) {
+/// The poll of each instance every second gives the same answers as the single verbs.
+pub(crate) async fn a_poll_gives_the_answers_of_the_verbs(bench: Bench<impl Store>) {
     bench.add("message.call", 10).await;
     bench.add("@pull", 4_000).await;
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
@@ -183,7 +187,7 @@ pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>)
     let look = Look { seen: None, workers: vec![lane()], consumers: lanes.clone() };
     let Looked { registry, holds, next, pulls, unknown } = bench.store.look(look).await;
     assert!(unknown.is_empty());
-    let (revision, entries) = registry.unwrap().expect("nothing was seen before");
+    let (revision, entries) = registry.unwrap().expect("the registry must be read the first time");
     assert_eq!(entries.len(), 2);
     assert!(holds.unwrap().held.is_empty());
     assert_eq!(next.unwrap().unwrap().lanes, [Some(at(10))]);
@@ -192,13 +196,11 @@ pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>)
     assert_eq!((nothing.next.unwrap(), nothing.pulls.unwrap()), (None, None));
 }
 
-pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(
-    bench: Bench<impl Store>,
-) {
+pub(crate) async fn next_pull_knows_only_tasks_for_consumers(bench: Bench<impl Store>) {
     let next = async || bench.store.next_pull(vec![lane()]).await.unwrap();
     assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![None] });
     bench.add("message.call", 10).await;
-    assert_eq!(next().await.lanes, [None], "that is the worker's");
+    assert_eq!(next().await.lanes, [None], "a called task must not count for consumers");
     let first = bench.add("@pull", 4_000).await;
     bench.add("@pull", 90_000).await;
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
@@ -208,26 +210,26 @@ pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(
         [Some(at(77)), None, Some(at(4_000))]
     );
     bench.store.reschedule(&lane(), first, Moment::At(at(5_000)), None).await.unwrap();
-    assert_eq!(next().await.lanes, [Some(at(5_000))], "it follows the task");
+    assert_eq!(next().await.lanes, [Some(at(5_000))], "the moment must follow the task");
     bench.advance(6_000);
-    assert_eq!(next().await.lanes, [Some(at(5_000))], "what is overdue stays next");
+    assert_eq!(next().await.lanes, [Some(at(5_000))], "the overdue moment must stay the next one");
     let grant = bench.claim(&[("@pull", 1)]).await;
     assert_eq!(
         next().await.lanes,
         [Some(bench.now() + ms(LEASE_MS))],
-        "a lease may run out before anything is due"
+        "a lease that expires first must count"
     );
     bench.settle(&Held { id: first, receipt: grant.receipt }, delivered()).await;
     assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![Some(at(90_000))] });
 }
 
-pub(crate) async fn what_does_not_exist_is_unknown_and_empty(bench: Bench<impl Store>) {
+pub(crate) async fn reads_of_unknown_names_are_empty(bench: Bench<impl Store>) {
     assert_eq!(bench.store.get(&lane(), TaskId(1)).await.unwrap(), None);
     assert_eq!(bench.counts().await, Counts::default());
     assert!(bench.list(State::Scheduled).await.is_empty());
     let grant = bench.claim(&[("message.call", 1)]).await;
     assert!(grant.tasks.is_empty() && grant.outlook.due.is_empty() && grant.outlook.next.is_none());
-    assert!(bench.store.topics().await.unwrap().is_empty(), "looking makes no topic");
+    assert!(bench.store.topics().await.unwrap().is_empty(), "reading made a topic");
 }
 
 pub(crate) async fn a_store_keeps_its_id(bench: Bench<impl Store>) {

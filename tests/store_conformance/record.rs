@@ -18,15 +18,15 @@
 
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask,
     MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled,
     Standing, Summary, Task, Transition,
 };
-use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
-/// What an add says of a task.
+/// The part of a task that an add sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) destination: Destination,
@@ -39,22 +39,22 @@ pub(crate) struct Body {
 pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) body: Body,
-    /// The due moment it was stored with, or was moved to by hand.
+    /// The due moment that it was stored with or moved to by an admin verb.
     due: UnixMillis,
     created: UnixMillis,
     place: Place,
     attempts: u32,
-    /// Leases swept in a row.
+    /// How many leases in a row were swept.
     expiries: u32,
     /// Who holds it, or held it until its lease was swept.
     kind: Option<LeaseKind>,
-    /// Cancelled as soon as its lease ends, unless it succeeds.
+    /// A cancel is pending: it is cancelled when its lease ends, unless it succeeds.
     cancelling: bool,
     receipts: Receipts,
     outcome: String,
 }
 
-/// Where a task is.
+/// The place of a task in its life cycle.
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Waiting { due: UnixMillis },
@@ -79,20 +79,21 @@ impl Receipts {
         self.is_current(receipt) || self.past.contains(receipt)
     }
 
-    /// The current one goes to the front of the past ones, of which the newest `most` stay.
+    /// Moves the current receipt to the front of the past ones and keeps the newest `most` of
+    /// those.
     fn retire(&mut self, most: usize) {
         self.past.splice(0..0, self.current.take());
         self.past.truncate(most);
     }
 }
 
-/// Whether a lease that ends then still holds. One that ends too far away was given before the
+/// Whether a lease with this deadline still holds. A deadline too far away was given before the
 /// clock was set back.
 fn lasts(until: UnixMillis, now: UnixMillis) -> bool {
     now < until && until <= now + FURTHEST_DEADLINE
 }
 
-/// Since when a task is due again whose lease ends then and holds no more.
+/// The moment at which a task becomes due again whose lease had this deadline and has expired.
 fn due_again(until: UnixMillis, now: UnixMillis) -> UnixMillis {
     until.min(now)
 }
@@ -114,7 +115,7 @@ impl Record {
         }
     }
 
-    /// A task of another store, as it was there.
+    /// A task from another store, as it was there.
     pub(crate) fn adopted(task: Adoptee) -> Self {
         let lane = task.topic.lane_of(task.id);
         let body =
@@ -135,7 +136,7 @@ impl Record {
             && self.body.content == task.content
     }
 
-    /// The state that callers see: a lease that holds no more counts as scheduled.
+    /// The state that callers see: an expired lease counts as scheduled.
     pub(crate) fn state(&self, now: UnixMillis) -> State {
         match self.place {
             Place::Leased { until } if lasts(until, now) => State::Leased,
@@ -148,8 +149,8 @@ impl Record {
         matches!(self.place, Place::Leased { until } if !lasts(until, now))
     }
 
-    /// The entry in the time order of the task's structure. A lease stays among the leased until a
-    /// sweep.
+    /// The entry in the time order of the task's structure. An expired lease stays among the leased
+    /// until a sweep.
     pub(crate) fn listed(&self) -> (State, UnixMillis) {
         match self.place {
             Place::Waiting { due } => (State::Scheduled, due),
@@ -158,20 +159,20 @@ impl Record {
         }
     }
 
-    /// What it waits for, unless it is leased or has ended.
+    /// The moment that it waits for, unless it is leased or has ended.
     pub(crate) fn waits_for(&self) -> Option<UnixMillis> {
         if let Place::Waiting { due } = self.place { Some(due) } else { None }
     }
 
-    /// From when on it is not worth handing out any more, if it waits.
+    /// The moment from which it has expired, if it waits.
     pub(crate) fn expires(&self) -> Option<UnixMillis> {
         let after = self.body.options.expires_after?;
         self.waits_for()?;
         Some(self.due + after.0 + Duration::from_millis(1))
     }
 
-    /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is
-    /// too far away.
+    /// The moment at which a claim has to end its lease, if it has one: its deadline, or now if the
+    /// deadline is too far away.
     pub(crate) fn to_be_swept(&self, now: UnixMillis) -> Option<UnixMillis> {
         match self.place {
             Place::Leased { until } if until > now + FURTHEST_DEADLINE => Some(now),
@@ -197,7 +198,7 @@ impl Record {
         self.state(now) == State::Leased && self.returns_to().is_some()
     }
 
-    /// Leased to whoever takes it to another store. Answers whether it is.
+    /// Leases the task to a mover. Returns whether the mover holds it.
     pub(crate) fn lend(&mut self, receipt: &Receipt, until: UnixMillis, now: UnixMillis) -> bool {
         if self.ran_out(now) {
             self.sweep(now);
@@ -219,7 +220,8 @@ impl Record {
         self.kind.and_then(LeaseKind::returns_to)
     }
 
-    /// Back to what it waited for, if it is lent and no cancel is pending. Answers whether so.
+    /// Returns a task that a mover holds to what it waited for, unless a cancel is pending. Returns
+    /// whether it did.
     fn give_back(&mut self) -> bool {
         let Some(due) = self.returns_to().filter(|_| !self.cancelling) else { return false };
         (self.place, self.kind) = (Place::Waiting { due }, None);
@@ -227,7 +229,7 @@ impl Record {
         true
     }
 
-    /// The end of a lease that holds no more. Its receipt stays current: nobody has superseded it.
+    /// Ends an expired lease. Its receipt stays current, since no other has replaced it.
     pub(crate) fn sweep(&mut self, now: UnixMillis) {
         let Place::Leased { until } = self.place else { return };
         if self.give_back() {
@@ -244,7 +246,7 @@ impl Record {
         }
     }
 
-    /// Past receipts matter no more, except to a dead task, which a late success still ends.
+    /// Past receipts no longer matter, except for a dead task, which a late success still ends.
     fn end(&mut self, state: State, now: UnixMillis) {
         self.place = Place::Ended { state, at: now };
         if state != State::Dead {
@@ -252,14 +254,14 @@ impl Record {
         }
     }
 
-    /// It has expired.
+    /// Ends it as expired.
     pub(crate) fn expire(&mut self, outcome: &str, now: UnixMillis) {
         self.receipts = Receipts::default();
         self.outcome = outcome.into();
         self.end(State::Expired, now);
     }
 
-    /// It is not to be delivered late. Its receipts stay.
+    /// Ends it as dead, since it is not to be delivered late. Its receipts stay.
     pub(crate) fn die(&mut self, outcome: &str, now: UnixMillis) {
         self.outcome = outcome.into();
         self.end(State::Dead, now);
@@ -297,7 +299,7 @@ impl Record {
                 }
                 Settled::Done
             }
-            // Repeats, whose first answer was lost.
+            // Repeats of a settle whose first answer was lost.
             (Transition::Delivered { .. }, State::Delivered)
             | (Transition::Dead { .. }, State::Dead)
             | (
@@ -313,7 +315,7 @@ impl Record {
         }
     }
 
-    /// The holder's lease ends without success.
+    /// Ends the holder's lease without success.
     fn fail(&mut self, to: &Transition, now: UnixMillis) {
         self.expiries = 0;
         if matches!(to, Transition::Release) && self.give_back() {
@@ -388,13 +390,13 @@ impl Record {
         }
     }
 
-    /// Another add of its key comes. Answers where it finds the task.
+    /// Prepares the task for another add with its key. Returns the state in which the add finds it.
     pub(crate) fn met(&mut self, now: UnixMillis) -> State {
         self.fulfil_pending_cancel(now);
         self.state(now)
     }
 
-    /// It has ended elsewhere.
+    /// Ends it as it has ended in another store.
     pub(crate) fn take_end(&mut self, end: State, outcome: &str, now: UnixMillis) -> Adopted {
         let was_cancelled = self.cancelling && self.ran_out(now);
         match self.met(now) {
@@ -416,7 +418,7 @@ impl Record {
         self.cancelling && matches!(self.place, Place::Leased { .. })
     }
 
-    /// A waiting task takes the place of what it was, under its old id.
+    /// Gives a waiting task new content under its old id.
     pub(crate) fn replace(&mut self, mut body: Body, due: UnixMillis) {
         let call = self.body.options.on_dead.as_ref().and_then(|on_dead| on_dead.task_id);
         if let (Some(on_dead), Some(_)) = (&mut body.options.on_dead, call) {
@@ -427,8 +429,8 @@ impl Record {
         self.body = body;
     }
 
-    /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for
-    /// its end, this is it.
+    /// For an admin verb, an expired lease counts as scheduled. A pending cancel is fulfilled at
+    /// that moment.
     fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
         if self.cancelling && self.ran_out(now) {
             self.sweep(now);
@@ -454,7 +456,7 @@ impl Record {
         }
     }
 
-    /// The task as `get` shows it; when its key was set is not known here.
+    /// The task as `get` returns it, without the moment at which its key was set.
     pub(crate) fn as_task(&self, id: TaskId, now: UnixMillis) -> Task {
         let (due, finished) = match self.place {
             Place::Waiting { due } => (due, None),
@@ -479,7 +481,7 @@ impl Record {
         }
     }
 
-    /// What [`Record::as_task`] says, without the body.
+    /// The same as [`Record::as_task`], without the body.
     pub(crate) fn as_summary(&self, id: TaskId, now: UnixMillis) -> Summary {
         let Task {
             id,
@@ -509,12 +511,12 @@ impl Record {
     }
 }
 
-/// The part of an outcome's text that is kept.
+/// The part of an outcome's text that is stored.
 fn cut(outcome: &str) -> String {
     beginning(outcome, MAX_OUTCOME)
 }
 
-/// At most so many bytes of a text, in whole characters.
+/// At most `bytes` bytes of a text, in whole characters.
 pub(crate) fn beginning(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes)].to_owned()
 }

@@ -1,16 +1,16 @@
-//! What only Redis has: several instances, the lane lock, scripts that can be forgotten, a registry
-//! that can be lost.
+//! Properties of Redis alone: several instances, the lane lock, scripts that can be forgotten, a
+//! registry that can be lost.
 
 use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::{self, FromRedisValue};
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask,
     Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
-use delayd::task::{State, TaskId};
 
 use crate::bench::{
     START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry,
@@ -48,15 +48,15 @@ impl Deployment {
     }
 }
 
-/// One command to the test process' Redis, past the store.
+/// One command on the Redis of the test process.
 pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     let client = redis::Client::open(redis_server::shared().url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
 }
 
-/// By the time that the answer is read the tasks are leased: once they were dropped, claim after
-/// claim, until they died.
+/// The tasks are leased before the answer is read. They used to be dropped by claim after claim,
+/// until they died.
 #[tokio::test]
 async fn an_unreadable_destination_drops_no_task_of_a_claim() {
     let deployment = Deployment::new();
@@ -102,14 +102,14 @@ async fn a_second_holder_is_refused_while_the_first_has_more_to_claim() {
     assert_eq!(
         ids(&grant(&first, claim_by("first", 1, true)).await),
         added[1..2],
-        "its own lock refuses nobody"
+        "the holder was refused for its own lock"
     );
     refusal(&second, claim_by("second", 1, true)).await;
     let pulls = Claim { holder: None, ..claim_of(&[("message.call", 1)]) };
     assert_eq!(
         grant(&second, pulls).await.tasks.len(),
         1,
-        "who brings no holder goes past the lock"
+        "a claim without a holder was refused for the lock"
     );
 }
 
@@ -121,7 +121,7 @@ async fn the_lock_is_given_back_by_a_holder_that_is_full() {
     grant(&first, claim_by("first", 1, false)).await;
     assert_eq!(raw::<i64>(&["EXISTS", &deployment.lock()]), 0);
     assert_eq!(ids(&grant(&second, claim_by("second", 1, true)).await), added[1..2]);
-    // A drain is a claim that wants nothing.
+    // The claim at the end of a drain has no destinations.
     grant(&second, Claim { wants: Vec::new(), more: false, ..claim_by("second", 1, false) }).await;
     assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[2..]);
 }
@@ -137,10 +137,10 @@ async fn the_lock_is_given_back_by_a_holder_that_finds_the_lane_idle() {
     assert_eq!(grant(&second, claim_by("second", 1, true)).await.tasks.len(), 1);
 }
 
-/// A lock's end is a moment by the server's clock. Set back by an hour, that clock would keep a
-/// dead holder's lock for an hour.
+/// The end of a lock is a moment of the server's clock. With the clock set back by an hour, a dead
+/// holder's lock would last for an hour.
 #[tokio::test]
-async fn a_lock_from_before_the_clock_was_set_back_holds_nobody_up() {
+async fn a_lock_from_before_the_clock_was_set_back_blocks_no_claim() {
     let deployment = Deployment::new();
     let store = deployment.instance().await;
     add(&store, 1).await;
@@ -162,7 +162,7 @@ async fn a_holder_renews_its_lock_with_each_claim() {
     assert!((1_001..=2_000).contains(&left), "{left} ms");
 }
 
-/// The one wait in real time: the lock runs by Redis' own clock.
+/// The only wait in real time: the lock runs by Redis' own clock.
 #[tokio::test]
 async fn a_dead_holder_costs_its_lane_two_seconds_at_most() {
     let deployment = Deployment::new();
@@ -183,7 +183,7 @@ async fn a_dead_holder_costs_its_lane_two_seconds_at_most() {
         }
     }
     assert!(died.elapsed() < ms(3_000), "{:?}", died.elapsed());
-    assert!(tries < 20, "{tries} tries: a refusal should say when to come back");
+    assert!(tries < 20, "{tries} tries: a refusal must say when to try again");
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn two_instances_share_everything() {
     let mut all: Vec<TaskId> = here.into_iter().chain(there).collect();
     all.sort_unstable();
     all.dedup();
-    assert_eq!(all.len(), 600, "no id is drawn twice");
+    assert_eq!(all.len(), 600, "an id was drawn twice");
 
     let leased = grant(&first, claim_by("first", 1, false)).await;
     let (id, receipt) = (leased.tasks[0].id, leased.receipt);
@@ -204,7 +204,7 @@ async fn two_instances_share_everything() {
     assert_eq!(
         first.settle(vec![settle]).await.remove(0).unwrap(),
         Settled::Done,
-        "a repeat by the other instance"
+        "the settle was repeated by the other instance"
     );
     assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
     assert_eq!(second.topics().await.unwrap(), [Registered::plain(topic())]);
@@ -229,7 +229,7 @@ async fn hints_reach_other_instances_from_one_that_publishes() {
     let channel = deployment.key("DELAY_HINT");
     let deadline = Instant::now() + Duration::from_secs(10);
     while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
-        assert!(Instant::now() < deadline, "both instances listen");
+        assert!(Instant::now() < deadline, "the instances do not listen for hints");
         tokio::time::sleep(ms(5)).await;
     }
     let added = edge.add(vec![new_task("message.call", 700)]).await.remove(0).unwrap();
@@ -237,8 +237,8 @@ async fn hints_reach_other_instances_from_one_that_publishes() {
     assert_eq!((hint.lane, hint.due), (lane(), added.due));
 }
 
-/// Consumers wait at any instance, whoever takes the add. Without this they would find the task a
-/// look later.
+/// A consumer may wait at any instance, whichever takes the add. Without the hint it would get the
+/// task at the next poll.
 #[tokio::test]
 async fn hints_for_consumers_reach_every_instance_once() {
     let deployment = Deployment::new();
@@ -247,16 +247,20 @@ async fn hints_for_consumers_reach_every_instance_once() {
     let channel = deployment.key("DELAY_HINT");
     let deadline = Instant::now() + Duration::from_secs(10);
     while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
-        assert!(Instant::now() < deadline, "both instances listen");
+        assert!(Instant::now() < deadline, "the instances do not listen for hints");
         tokio::time::sleep(ms(5)).await;
     }
     here.add(vec![new_task("message.call", 5), new_task("@pull", 700)]).await;
     let pulled = |due| Hint { lane: lane(), due: at(due), is_pull: true };
-    assert_eq!(hear(&mut hints_there).await, pulled(700), "who is called is the worker's here");
+    assert_eq!(
+        hear(&mut hints_there).await,
+        pulled(700),
+        "a hint for workers came from the other instance"
+    );
     let own = [hear(&mut hints_here).await, hear(&mut hints_here).await];
     assert!(own.contains(&pulled(700)), "{own:?}");
     there.add(vec![new_task("@pull", 900)]).await;
-    assert_eq!(hear(&mut hints_here).await, pulled(900), "its own hint has not come back to it");
+    assert_eq!(hear(&mut hints_here).await, pulled(900), "an instance received its own hint");
 }
 
 #[tokio::test]
@@ -293,7 +297,11 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
         entries
     };
     let found = sorted(store.recover_topics().await.unwrap());
-    assert_eq!(found, [topic_of("order:eu", 1), topic_of("sharded", 8)], "with all their lanes");
+    assert_eq!(
+        found,
+        [topic_of("order:eu", 1), topic_of("sharded", 8)],
+        "the topics were found with other lanes"
+    );
     assert_eq!(
         sorted(store.topics().await.unwrap().into_iter().map(|topic| topic.entry).collect()),
         sorted(entries.to_vec())
@@ -301,10 +309,10 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     assert!(store.recover_topics().await.unwrap().is_empty());
 }
 
-/// A failover lost the topic's entry, and somebody registered it anew. Its tasks lay where nobody
-/// looked, until a check repaired it.
+/// A failover lost the topic's entry, and the topic was registered again with fewer lanes. Its
+/// tasks used to be in lanes that were never polled, until a check repaired that.
 #[tokio::test]
-async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
+async fn a_recovery_makes_the_registry_and_the_lanes_agree() {
     let deployment = Deployment::new();
     let store = deployment.instance().await;
     let (old, new) = (topic_of("sharded", 4), topic_of("sharded", 2));
@@ -318,14 +326,17 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     // All lanes agree.
     assert_eq!(store.recover_topics().await.unwrap(), std::slice::from_ref(&old));
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(old.clone())]);
-    // One was opened by the new number meanwhile.
+    // One lane was opened with the new number meanwhile.
     rewrite();
     raw::<()>(&["HSET", &deployment.key("DELAY_TOPIC_OFFSET-{sharded:0}"), "#shards", "2"]);
     assert!(store.recover_topics().await.unwrap().is_empty());
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(new.clone())]);
     for (n, id) in ids.iter().enumerate() {
-        let task =
-            store.get(&new.lane_of(*id), *id).await.unwrap().expect("it is where its id leads to");
+        let task = store
+            .get(&new.lane_of(*id), *id)
+            .await
+            .unwrap()
+            .expect("the task is in the lane of its id");
         assert_eq!(
             (task.state, task.due),
             (if n == 0 { State::Cancelled } else { State::Scheduled }, at(60_000))
@@ -335,7 +346,7 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     for lane in new.lanes() {
         scheduled += store.stats(&lane).await.unwrap().scheduled;
     }
-    assert_eq!(scheduled, 39, "each once");
+    assert_eq!(scheduled, 39, "each task must be scheduled once");
     for lane in old.lanes().skip(2) {
         assert_eq!(store.stats(&lane).await.unwrap(), Default::default(), "{lane}");
     }
@@ -343,10 +354,10 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     assert!(more.iter().all(Result::is_ok), "{more:?}");
 }
 
-/// Between its look at the registry and its add, the topic was deleted and came back. Whoever opens
-/// a lane asks the registry after the lane.
+/// The topic was deleted and created again between the instance's read of the registry and its add.
+/// To open a lane, the registry is read again after the lane.
 #[tokio::test]
-async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
+async fn a_deletion_during_an_add_fails_or_refuses_the_add() {
     let deployment = Deployment::new();
     let (adder, deleter) = (deployment.instance().await, deployment.instance().await);
     let (four, two) = (topic_of("sharded", 4), topic_of("sharded", 2));
@@ -370,7 +381,7 @@ async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
                     let found = deleter.get(&registered.lane_of(added.id), added.id).await.unwrap();
                     assert!(
                         found.is_some(),
-                        "round {round}: it lies by {entry:?}, and {registered:?} is registered"
+                        "round {round}: stored by {entry:?}, registered {registered:?}"
                     );
                 }
                 Err(Error::StaleEntry) => {}
@@ -417,10 +428,10 @@ async fn keys_are_named_as_documented() {
     }
     let offset =
         raw::<String>(&["HGET", &deployment.lane_key("DELAY_TOPIC_OFFSET"), "message.call"]);
-    assert_eq!(offset, START.to_string(), "claimed up to");
+    assert_eq!(offset, START.to_string(), "the offset is not the moment of the claim");
 }
 
-/// A store of its own server, which the test may hurt.
+/// A store on its own server, which the test may disturb.
 pub(crate) async fn connect_to(server: &Server, clock: &Clock) -> Redis {
     let params = delayd::store::redis::Params {
         key_prefix: fresh_prefix(),
@@ -433,7 +444,7 @@ pub(crate) async fn connect_to(server: &Server, clock: &Clock) -> Redis {
 
 /// A Redis that restarted or failed over knows no script.
 #[tokio::test]
-async fn a_flushed_script_cache_is_survived_by_every_verb() {
+async fn every_verb_survives_a_flushed_script_cache() {
     let server = Server::start();
     let clock = Clock::manual(START);
     let store = connect_to(&server, &clock).await;
@@ -461,9 +472,9 @@ async fn a_flushed_script_cache_is_survived_by_every_verb() {
     assert_eq!(store.purge(&lane(), State::Cancelled, clock.now(), 9).await.unwrap(), 1);
 }
 
-/// At maxmemory work must go on, or memory never falls.
+/// Work must go on at maxmemory. Otherwise memory would never fall.
 #[tokio::test]
-async fn a_full_redis_refuses_adds_and_lets_everything_out() {
+async fn a_full_redis_refuses_adds_and_delivers_tasks() {
     let server = Server::start();
     let clock = Clock::manual(START);
     let store = connect_to(&server, &clock).await;
@@ -471,7 +482,7 @@ async fn a_full_redis_refuses_adds_and_lets_everything_out() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.add(vec![new_task("message.call", 0)]).await.remove(0);
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
-    // Before that is known, nothing is claimed.
+    // An instance claims nothing before it has read the id of the store.
     store.id().await.unwrap();
 
     let leased = grant(&store, claim_by("first", 2, true)).await;
@@ -505,7 +516,7 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
     server.restart();
     let deadline = Instant::now() + Duration::from_secs(10);
     while store.ping().await.is_err() {
-        assert!(Instant::now() < deadline, "the store finds its server again");
+        assert!(Instant::now() < deadline, "the store did not connect to its server again");
         tokio::time::sleep(ms(20)).await;
     }
     assert_eq!(store.stats(&lane()).await.unwrap().scheduled, 10);
@@ -519,8 +530,8 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
     assert!(after > before[9]);
 }
 
-/// Waits for replicas that stand one behind another look like a silent server: once they opened the
-/// breaker for all work.
+/// Pings that wait for replicas one after another look like a silent server. They used to open the
+/// circuit breaker for all work.
 #[tokio::test]
 async fn many_pings_without_replicas_do_not_open_the_breaker() {
     let server = Server::start();
@@ -532,7 +543,7 @@ async fn many_pings_without_replicas_do_not_open_the_breaker() {
     for _ in 0..2 {
         let answers = futures_util::future::join_all((0..8).map(|_| store.ping())).await;
         assert!(answers.iter().all(Result::is_err), "{answers:?}");
-        assert_eq!(store.breaker(), delayd::breaker::State::Closed);
+        assert_eq!(store.breaker(), delayd::model::breaker::State::Closed);
     }
     store.next_due(vec![lane()]).await.unwrap();
 }

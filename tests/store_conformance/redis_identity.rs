@@ -1,14 +1,14 @@
-//! The store's own id and format in Redis, which several instances share; and when an import looks
-//! into other topics.
+//! The store's own id and format in Redis, which several instances share; and when an import has to
+//! look into other topics.
 
 use std::time::Duration;
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{Options, StoreId, TaskId};
 use delayd::store::redis::{self, Redis};
 use delayd::store::{
     Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store,
 };
-use delayd::task::{Options, StoreId, TaskId};
 
 use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
 use crate::poll;
@@ -19,7 +19,7 @@ fn key_of(prefix: &str) -> String {
     format!("{prefix}:DELAY_STORE-{{{prefix}:DELAY_TOPIC_LIST}}")
 }
 
-/// Asks an instance until it says so: it may answer what it read less than a second ago.
+/// Asks an instance until it returns this id. It may return what it read less than a second ago.
 async fn wait_for(store: &Redis, id: StoreId) {
     assert!(
         poll::until(async || store.id().await.unwrap() == id).await,
@@ -57,15 +57,15 @@ async fn another_id_reaches_every_instance() {
     wait_for(&two, id).await;
 }
 
-/// Servers of a cluster that kept their tasks may have calls under way.
+/// Servers of a cluster that kept their tasks may have calls in flight.
 #[tokio::test]
-async fn an_id_that_is_lost_is_put_back_by_those_who_know_it() {
+async fn instances_write_a_lost_id_again() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
     let (one, two) = (connect(&prefix, &clock, false).await, connect(&prefix, &clock, false).await);
     let first = one.id().await.unwrap();
     raw::<i64>(&["DEL", &key_of(&prefix)]);
     wait_for_key(&one, &prefix).await;
-    // An instance that starts now finds it there.
+    // An instance that starts now reads the id.
     wait_for(&two, first).await;
     assert_eq!(raw::<String>(&["HGET", &key_of(&prefix), "id"]), first.to_string());
 }
@@ -108,7 +108,7 @@ fn stranger(id: u64, origin: u64, topic: &str) -> Adoptee {
     }
 }
 
-/// A move into a new store takes no longer for the topics that there are.
+/// A move into a new store takes the same time, however many topics it has.
 #[tokio::test]
 async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics() {
     let server = Server::start();
@@ -131,15 +131,31 @@ async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics(
         calls - std::mem::replace(&mut looks, calls)
     };
     let old = 1_700_000_000_000_000;
-    assert_eq!(looks_for(stranger(old, 7, "t0")).await, 0, "older than anything here");
-    assert_eq!(looks_for(stranger(old + 10, 7, "t1")).await, 0, "of the same store");
-    assert_eq!(looks_for(stranger(old + 5, 8, "t2")).await, 20, "among those of another store");
-    assert_eq!(looks_for(stranger(old + 11, 8, "t2")).await, 0, "beside them");
+    assert_eq!(
+        looks_for(stranger(old, 7, "t0")).await,
+        0,
+        "an id older than all of this store was looked for"
+    );
+    assert_eq!(
+        looks_for(stranger(old + 10, 7, "t1")).await,
+        0,
+        "an id of the same store was looked for"
+    );
+    assert_eq!(
+        looks_for(stranger(old + 5, 8, "t2")).await,
+        20,
+        "an id among those of another store was not looked for"
+    );
+    assert_eq!(
+        looks_for(stranger(old + 11, 8, "t2")).await,
+        0,
+        "an id beside those of another store was looked for"
+    );
     let now = START.0.unsigned_abs() * 1_000;
     assert_eq!(
         looks_for(stranger(now + 999_999, 7, "t3")).await,
         20,
-        "as young as those of this store"
+        "an id as young as those of this store was not looked for"
     );
 }
 
@@ -174,7 +190,7 @@ async fn a_new_store_has_the_newest_format_and_a_newer_one_is_refused() {
     assert_refused(Redis::probe(params(&prefix)).await);
 }
 
-/// Its entries have fewer fields, and would be read as something else.
+/// Its entries have fewer fields, and would be read wrongly.
 #[tokio::test]
 async fn a_store_of_a_build_before_format_1_is_refused() {
     let prefix = fresh_prefix();
@@ -191,11 +207,11 @@ async fn a_store_of_a_build_before_format_1_is_refused() {
     assert_eq!(
         raw::<Option<u32>>(&["HGET", &key_of(&prefix), "format"]),
         None,
-        "nothing is written"
+        "a refused start wrote something"
     );
 }
 
-/// It would go on writing what only the programs of its own format read.
+/// The instance would go on writing data that only programs of its own format read.
 #[tokio::test]
 async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
@@ -203,7 +219,7 @@ async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {
     store.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap();
     store.id().await.unwrap();
     raw::<i64>(&["HSET", &key_of(&prefix), "format", &(FORMAT + 1).to_string()]);
-    // What each instance does every second.
+    // Each instance does this every second.
     drop(store.look(Look::default()).await);
     assert_refused(store.add(vec![new_task("message.call", 0)]).await.remove(0));
     assert_refused(store.claim(claim_of(&[("message.call", 1)])).await);
@@ -220,7 +236,7 @@ async fn a_format_is_raised_under_running_instances_and_kept_with_the_id() {
     raw::<i64>(&["HSET", &key_of(&prefix), "format", &old]);
     let before = Formats { stored: FORMAT - 1, newest: FORMAT };
     assert_eq!(store.formats().await.unwrap(), before);
-    // Where the hash is lost, it comes back as it was.
+    // A lost hash is written again as it was.
     drop(store.look(Look::default()).await);
     raw::<i64>(&["DEL", &key_of(&prefix)]);
     wait_for_key(&store, &prefix).await;

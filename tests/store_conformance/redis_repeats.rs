@@ -1,10 +1,10 @@
-//! Adds that Redis is sent twice, because the first answer was lost: by the script itself, with
-//! other calls between the two.
+//! Adds that Redis gets twice, because the first answer was lost. The tests run the script itself,
+//! with other calls between both.
 
 use deadpool_redis::redis::{self, Value};
+use delayd::model::task::{OnDead, Options, State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{Admin, Idempotency, Intake, NewTask, Novelty, Topics};
-use delayd::task::{OnDead, Options, State, TaskId};
 
 use crate::bench::{Bench, START, at, dead, delivered, ids, keyed, lane, new_task};
 use crate::check::assert_in_order;
@@ -44,7 +44,7 @@ struct Sent {
     content: &'static str,
 }
 
-/// Above all ids that the store draws at the start, in the same second.
+/// Larger than all ids that the store draws at the start, in the same second.
 fn drawn(n: u64) -> TaskId {
     TaskId(u64::try_from(START.0).unwrap() / 1_000 * TaskId::PER_SECOND + 900_000 + n)
 }
@@ -55,11 +55,17 @@ fn sent(n: u64, asked: &'static str, content: &'static str) -> Sent {
 }
 
 const KEY: &str = r#"{"key":"k"}"#;
-const ONCE: &str = r#"{"idempotency":{"key":"i","fingerprint":"0000000000000000000000000000002a","window":60000}}"#;
-const BOTH: &str = r#"{"key":"k","idempotency":{"key":"i","fingerprint":"0000000000000000000000000000002a","window":60000}}"#;
+const ONCE: &str = concat!(
+    r#"{"idempotency":{"key":"i","#,
+    r#""fingerprint":"0000000000000000000000000000002a","window":60000}}"#
+);
+const BOTH: &str = concat!(
+    r#"{"key":"k","idempotency":{"key":"i","#,
+    r#""fingerprint":"0000000000000000000000000000002a","window":60000}}"#
+);
 
 impl Broken {
-    /// What the script answers for it.
+    /// Sends the add to the script and returns its answer.
     fn send(&self, sent: &Sent) -> Value {
         let mut connection =
             redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
@@ -107,7 +113,7 @@ impl Broken {
 
     async fn check_in_order(self) {
         self.bench.store.register(crate::bench::topic()).await.unwrap();
-        // The drawn ids did not come from the counter.
+        // The ids of the tests did not come from the counter.
         self.hand(drawn(0), &["SET", &self.key("DELAY_TASK_ID"), &drawn(99_999).to_string()]);
         assert_in_order(&self.bench.store).await;
     }
@@ -143,7 +149,7 @@ async fn a_repeat_answers_as_the_add_did_whatever_was_asked() {
         broken.bench.advance(7);
         assert_eq!(broken.send(&add), new(50), "{asked}");
         assert_eq!(contents(&broken.bench).await, ["a"], "{asked}");
-        // Also once it has been claimed, and has ended.
+        // Also after it was claimed and has ended.
         broken.bench.advance(50);
         let held = broken.bench.hold().await;
         assert_eq!(broken.send(&add), new(50), "{asked}");
@@ -156,8 +162,8 @@ async fn a_repeat_answers_as_the_add_did_whatever_was_asked() {
     }
 }
 
-/// The push-back was done, and then the task was claimed: a second one would cancel what is under
-/// way, and store it once more.
+/// The push-back was done and then the task was claimed. A second push-back would cancel the
+/// running call and store the task again.
 #[tokio::test]
 async fn a_repeated_push_back_does_not_count_twice() {
     for asked in [KEY, BOTH] {
@@ -170,12 +176,16 @@ async fn a_repeated_push_back_does_not_count_twice() {
         assert_eq!(broken.send(&add), replaced(drawn(1), 50));
         assert_eq!(broken.bench.counts().await.scheduled, 0);
         broken.bench.settle(&held, crate::bench::retry(0)).await;
-        assert_eq!(broken.bench.state(drawn(1)).await, State::Scheduled, "no cancel was marked");
+        assert_eq!(
+            broken.bench.state(drawn(1)).await,
+            State::Scheduled,
+            "the repeat marked a cancel"
+        );
         broken.check_in_order().await;
     }
 }
 
-/// Its task was pushed back by another add before the repeat came: the later content stays.
+/// Another add pushed the task back before the repeat came. The later content stays.
 #[tokio::test]
 async fn a_repeat_does_not_undo_a_later_push_back() {
     let broken = broken().await;
@@ -184,7 +194,7 @@ async fn a_repeat_does_not_undo_a_later_push_back() {
     assert_eq!(broken.send(&sent(2, KEY, "b")), replaced(drawn(1), 50));
     assert_eq!(broken.send(&first), new(50));
     assert_eq!(contents(&broken.bench).await, ["b"]);
-    // Also when the key has gone to a third one meanwhile.
+    // Also when a third task has taken over the key.
     broken.bench.advance(50);
     broken.bench.hold().await;
     assert_eq!(broken.send(&sent(3, KEY, "c")), new(100));
@@ -206,7 +216,7 @@ async fn an_idempotent_push_back_is_done_once_whatever_comes_between() {
     broken.check_in_order().await;
 }
 
-/// The add that found the lane's quota used up by its own first sending.
+/// The first sending of the add has used the last place of the lane's quota.
 #[tokio::test]
 async fn a_repeat_is_not_refused_over_its_own_place_in_the_quota() {
     let broken = broken().await;
@@ -218,8 +228,8 @@ async fn a_repeat_is_not_refused_over_its_own_place_in_the_quota() {
     broken.check_in_order().await;
 }
 
-/// An id that was drawn twice, after a failover that lost the counter's last steps: the second task
-/// must be drawn anew.
+/// An id was drawn twice, after a failover that lost the last steps of the counter. The second task
+/// must get another id.
 #[tokio::test]
 async fn an_id_of_another_task_is_taken_whatever_is_asked() {
     for (asked, other) in [(KEY, ""), (ONCE, KEY), (r#"{"quota":5}"#, ONCE), ("", BOTH)] {
@@ -231,7 +241,8 @@ async fn an_id_of_another_task_is_taken_whatever_is_asked() {
     }
 }
 
-/// A task that was moved within one batch must not leave its first moment with the destination.
+/// A task that is moved within one batch must not leave its first moment in the index of
+/// destinations.
 #[tokio::test]
 async fn a_batch_that_pushes_its_own_task_back_leaves_all_in_order() {
     let broken = broken().await;
@@ -256,11 +267,11 @@ async fn a_batch_that_pushes_its_own_task_back_leaves_all_in_order() {
     assert_in_order(&broken.bench.store).await;
 }
 
-/// What dies at maxmemory still has its call.
+/// A task that dies at maxmemory still gets its dead-letter callback.
 #[tokio::test]
 async fn a_full_redis_still_makes_the_call_for_the_dead() {
     let server = redis_server::Server::start();
-    let clock = delayd::clock::Clock::manual(START);
+    let clock = delayd::model::clock::Clock::manual(START);
     let store = crate::redis_alone::connect_to(&server, &clock).await;
     let bench = Bench::around(store, clock);
     let on_dead =
@@ -274,7 +285,7 @@ async fn a_full_redis_still_makes_the_call_for_the_dead() {
     assert_eq!(ids(&bench.claim(&[("dead.letters", 1)]).await), [call]);
 }
 
-/// 32 adds under one key at once, through two instances, store one task.
+/// 32 adds with one key at once, through two instances, store one task.
 #[tokio::test]
 async fn adds_at_once_under_one_idempotency_key_make_one_task() {
     let broken = broken().await;
@@ -297,7 +308,7 @@ async fn adds_at_once_under_one_idempotency_key_make_one_task() {
     assert_eq!(broken.bench.store.stats(&lane()).await.unwrap().scheduled, 1);
 }
 
-/// A topic that is removed while tasks are added to it is there afterwards, if any of them is.
+/// A topic that is deleted while tasks are added exists afterwards, if it has a task.
 #[tokio::test]
 async fn an_add_at_the_same_moment_as_an_unregistration_keeps_its_topic() {
     let broken = broken().await;
@@ -310,7 +321,7 @@ async fn an_add_at_the_same_moment_as_an_unregistration_keeps_its_topic() {
         );
         let id = added.into_iter().next().unwrap().unwrap().id;
         let topics = broken.bench.store.topics().await.unwrap();
-        assert_eq!(topics.len(), 1, "the task is there; removed: {removed:?}");
+        assert_eq!(topics.len(), 1, "the topic of a stored task is missing; removed: {removed:?}");
         broken.bench.store.cancel(&lane(), id).await.unwrap();
         broken.bench.store.discard(&lane(), State::Cancelled, vec![id]).await.unwrap();
     }

@@ -1,6 +1,6 @@
-//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before,
-//! the arguments, the answer, and what has changed. The stores' contract is tested by the other
-//! files; these rows show what a script does to the keys.
+//! Runs each Lua script of the Redis store alone, on a real server. A table gives the stored data
+//! before, the arguments, the answer, and the changes. The other files test the contract of the
+//! stores. These rows show what a script does to the keys.
 
 mod admin;
 mod delivery;
@@ -14,7 +14,7 @@ mod transfer;
 
 use self::table::{Keys, check};
 
-/// A test for each script: its keys, and its table.
+/// A test for each script: its keys and its table.
 macro_rules! tables {
     ($($script:ident: $keys:ident, $rows:path;)+) => {
         $(#[test]
@@ -24,7 +24,8 @@ macro_rules! tables {
 
         #[test]
         fn every_script_has_a_table() {
-            let mut sent: Vec<_> = delayd::store::redis::script::sent().into_iter().map(|(name, _)| name).collect();
+            let sent = delayd::store::redis::script::sent();
+            let mut sent: Vec<_> = sent.into_iter().map(|(name, _)| name).collect();
             let mut tested = vec![$(stringify!($script)),+];
             sent.sort_unstable();
             sent.dedup();

@@ -1,10 +1,11 @@
-//! The model behind the trait of the stores, so that the suite can be run on the specification
-//! itself.
+//! The model as an implementation of the stores' trait, so that the suite can run on the
+//! specification itself.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
@@ -12,12 +13,11 @@ use delayd::store::{
     Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Standing, Store, Summary,
     Task, TopicEntry, Topics, Transition, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
 
-/// A store that keeps nothing but its word.
+/// A store over the model.
 pub(crate) struct Reference {
     id: StoreId,
     model: Mutex<Model>,
@@ -35,7 +35,7 @@ impl Reference {
         }
     }
 
-    /// The model, at the clock's now.
+    /// The model, with its clock set to now.
     fn model(&self) -> MutexGuard<'_, Model> {
         let mut model = self.model.lock().unwrap();
         model.now = self.clock.now();
@@ -49,7 +49,7 @@ impl Reference {
             *first = (*first).min(*due);
         }
         for ((lane, is_pull), due) in earliest {
-            // Nobody may be listening.
+            // There may be no receiver.
             let _ = self.hints.send(Hint { lane: lane.clone(), due, is_pull });
         }
     }
@@ -57,7 +57,7 @@ impl Reference {
 
 impl Delivery for Reference {
     async fn look(&self, look: Look) -> Looked {
-        // It counts no revisions: the registry is read each time.
+        // It has no revisions: the registry is read each time.
         let Look { seen: _, workers, consumers } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
@@ -270,7 +270,7 @@ impl Admin for Reference {
         Ok(self.model().waiting_for_each(&lanes))
     }
 
-    /// It keeps one structure, which cannot disagree with itself.
+    /// It has one structure, which cannot contradict itself.
     async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
         Ok(Checked::default())
     }

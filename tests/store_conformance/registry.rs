@@ -1,7 +1,7 @@
 //! The topic registry.
 
+use delayd::model::task::Lane;
 use delayd::store::{Adopted, Adoptee, Error, NewTask, Registered, Store, TopicEntry};
-use delayd::task::Lane;
 
 use crate::bench::{Bench, keyed, new_task, topic, topic_of};
 use crate::transfer::stranger;
@@ -22,10 +22,10 @@ pub(crate) async fn the_first_registration_wins(bench: Bench<impl Store>) {
     assert_eq!(bench.store.register(other.clone()).await.unwrap(), other);
     assert_eq!(topics(&bench).await, [other, first.clone()]);
     assert_eq!(bench.store.topic(&first.topic).await.unwrap(), Some(Registered::plain(first)));
-    assert_eq!(bench.store.topic(&topic().topic).await.unwrap(), None, "looking makes no topic");
+    assert_eq!(bench.store.topic(&topic().topic).await.unwrap(), None, "reading made a topic");
 }
 
-/// An add that finds its lane empty writes the entry again: whoever kept it may have lost it.
+/// An add into an empty lane writes the topic's entry again, since the registry may have lost it.
 pub(crate) async fn an_add_into_an_empty_lane_registers_its_topic(bench: Bench<impl Store>) {
     bench.add("message.call", 0).await;
     assert_eq!(topics(&bench).await, [topic()]);
@@ -41,8 +41,7 @@ pub(crate) async fn a_recovery_finds_nothing_where_all_is_registered(bench: Benc
     assert_eq!(topics(&bench).await, [topic_of("idle", 2), topic()]);
 }
 
-/// An entry that says another number of lanes than the registry: its topic was deleted, and came
-/// back.
+/// A topic that was deleted and created again, and the old entry with another number of lanes.
 async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEntry, TopicEntry) {
     let (old, new) = (topic_of("orders", before), topic_of("orders", now));
     bench.store.register(old.clone()).await.unwrap();
@@ -69,7 +68,7 @@ async fn total(bench: &Bench<impl Store>) -> u64 {
     total
 }
 
-/// Once they were stored in lanes that nobody looks into, and answered.
+/// Such tasks used to be confirmed and stored in lanes that are never polled.
 pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench<impl Store>) {
     for (before, now) in [(4, 2), (2, 4)] {
         let (old, new) = came_back(&bench, before, now).await;
@@ -88,7 +87,7 @@ pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench
         };
         stale().await;
         assert_eq!(total(&bench).await, 0, "{before} to {now}");
-        // The same beside tasks that are there rightly.
+        // The same while the lane holds valid tasks.
         for added in bench.store.add(vec![by(&new, None); 20]).await {
             let id = added.unwrap().id;
             assert!(bench.store.get(&new.lane_of(id), id).await.unwrap().is_some());

@@ -1,45 +1,45 @@
-//! `settle`: the contract's table, row by row.
+//! `settle`: the table of the contract, row by row.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{
     Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle,
     Settled, Spread, Store, Task, Transition,
 };
-use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, hear, lane, ms, receipt, retry, stale};
 
-/// Where a task stands before a settle. It was claimed by `old`, who asked for a retry, then by
-/// `new`.
+/// The state of a task before a settle. `old` claimed it and asked for a retry. Then `new` claimed
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Before {
     /// `new` holds it.
     Leased,
-    /// The lease of `new` ran out.
+    /// The lease of `new` has expired.
     RanOut,
-    /// And a claim swept it.
+    /// The lease of `new` has expired, and a claim swept it.
     Swept,
     /// `new` asked for a retry.
     Retried,
     /// `new` gave it back.
     Released,
-    /// `new` ended it so.
+    /// `new` ended it as dead.
     Dead,
-    /// `new` ended it so.
+    /// `new` ended it as delivered.
     Delivered,
     /// Cancelled while it waited after the retry of `new`.
     Cancelled,
-    /// Cancelled while `new` held it; its end without success came by `new`.
+    /// Cancelled while `new` held it. `new` then ended its lease without success.
     CancelledAtEnd,
 }
 
-/// What a settle does.
+/// The effect of a settle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
-    /// Answers done; the task gets the settle's state.
+    /// The answer is done, and the task gets the settle's state.
     Moves,
-    /// Answers done, as it did before; nothing changes.
+    /// The answer is done, as it was before, and nothing changes.
     Repeats,
-    /// Answers stale; nothing changes.
+    /// The answer is stale, and nothing changes.
     Stale,
 }
 
@@ -51,7 +51,7 @@ use Then::{Moves, Repeats, Stale};
 const ALL: [Before; 9] =
     [Leased, RanOut, Swept, Retried, Released, Dead, Delivered, Cancelled, CancelledAtEnd];
 
-/// Builds the task, and answers it with its two holders.
+/// Makes the task. Returns it for each of its two holders.
 async fn build(bench: &Bench<impl Store>, before: Before) -> (Held, Held) {
     let old = bench.add_held().await;
     bench.settle(&old, retry(0)).await;
@@ -79,7 +79,8 @@ async fn build(bench: &Bench<impl Store>, before: Before) -> (Held, Held) {
     (old, new)
 }
 
-/// Checks one transition against every state before it. The rows are: before, by `new`, by `old`.
+/// Checks one transition in every state. The columns are: state before, effect by `new`, effect by
+/// `old`.
 async fn check(bench: &Bench<impl Store>, transition: Transition, rows: [(Before, Then, Then); 9]) {
     for (expected, row) in ALL.iter().zip(&rows) {
         assert_eq!(*expected, row.0, "the table names every state");
@@ -122,7 +123,7 @@ async fn check(bench: &Bench<impl Store>, transition: Transition, rows: [(Before
     }
 }
 
-/// What a settle makes of a task.
+/// The task after a settle.
 fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Task {
     let now = bench.now();
     let end = |state, outcome: &str| {
@@ -250,17 +251,21 @@ pub(crate) async fn a_keep_is_the_holders_and_makes_the_lease_longer(bench: Benc
     bench.advance(89_999);
     assert_eq!(bench.state(held.id).await, State::Leased);
     bench.advance(1);
-    assert_eq!(bench.state(held.id).await, State::Scheduled, "it is as long as it says");
+    assert_eq!(
+        bench.state(held.id).await,
+        State::Scheduled,
+        "the lease does not have the requested length"
+    );
     bench.sweep().await;
     assert_eq!(bench.get(held.id).await.last_outcome, LEASE_RAN_OUT);
     assert_eq!(
         bench.settle(&held, delivered()).await,
         Settled::Done,
-        "it may still be acknowledged"
+        "the receipt must still acknowledge the task"
     );
 }
 
-pub(crate) async fn a_task_that_is_only_kept_comes_to_an_end(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_that_is_kept_too_often_dies(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     for _ in 0..MAX_EXPIRIES {
         let held = bench.hold().await;
@@ -283,7 +288,7 @@ pub(crate) async fn a_finished_task_keeps_its_receipt_and_repeats_answer_done(
         assert_eq!(
             bench.get(held.id).await.finished,
             Some(bench.now() - ms(3_000)),
-            "only the first one ended it"
+            "the repeat changed the task"
         );
     }
 }
@@ -299,7 +304,7 @@ pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl 
     assert_eq!(bench.settle(&first, delivered()).await, Settled::Done);
     assert_eq!(bench.counts().await.leased, 0);
 
-    // A dead one that was replayed.
+    // A dead task that was replayed.
     let held = bench.add_held().await;
     bench.settle(&held, dead()).await;
     assert_eq!(bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap(), 1);
@@ -308,12 +313,16 @@ pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl 
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));
     assert_eq!(bench.settle(&again, delivered()).await, Settled::Done);
 
-    // One that was given another content meanwhile.
+    // A task that got other content meanwhile.
     let held = bench.add_held().await;
     bench.settle(&held, retry(1_000)).await;
     bench.store.reschedule(&lane(), held.id, Moment::After(ms(0)), None).await.unwrap();
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
-    assert_eq!(bench.settle(&held, retry(0)).await, stale(State::Scheduled), "not even a repeat");
+    assert_eq!(
+        bench.settle(&held, retry(0)).await,
+        stale(State::Scheduled),
+        "a retry of an old revision must be refused"
+    );
     bench.hold().await;
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));
 }
@@ -395,7 +404,8 @@ pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<imp
     assert!(bench.claim(&[("message.call", 9), ("other.call", 9)]).await.tasks.is_empty());
 }
 
-/// A task that a receiver gave back waited for the next look, and what was added behind it with it.
+/// A task that a receiver gave back used to wait for the next poll, and tasks added after it as
+/// well.
 pub(crate) async fn a_task_that_its_holder_puts_back_is_hinted(bench: Bench<impl Store>) {
     let mut hints = bench.store.hints();
     for (destination, is_pull) in [("message.call", false), ("@pull", true)] {

@@ -1,27 +1,18 @@
-//! What is made up for [`crate::machine`]: steps, and what they come to in the model's world.
+//! The generators for [`crate::machine`]: steps, which [`crate::world`] resolves into calls.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
-use delayd::span::Span;
-use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE,
-    Misfire, Misfired, Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread,
-    Standing, TopicEntry, Transition, Want,
-};
-use delayd::task::{
-    Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry,
-};
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, State, TopicPolicy, TopicRetry};
+use delayd::store::{MAX_LEASE, Misfired, Moment, Spread, Transition};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::bench::{START, ms, receipt, topic_of};
-use crate::model::Model;
+use crate::bench::{START, ms};
 
-const TOPICS: [&str; 2] = ["orders", "others"];
-/// The last is only called for the dead. It has its place behind the others: what misfires there
-/// may call it in the same claim.
+pub(crate) const TOPICS: [&str; 2] = ["orders", "others"];
+/// The last one gets only dead-letter callbacks. It is last, since a misfire of another may call it
+/// in the same claim.
 const DESTINATIONS: [&str; 4] = ["message.call", "other.server", "@pull", "dead.letters"];
 
 pub(crate) fn lanes() -> Vec<Lane> {
@@ -35,55 +26,55 @@ pub(crate) fn policy(max_attempts: Option<u32>) -> TopicPolicy {
     }
 }
 
-fn destination(which: usize) -> Destination {
+pub(crate) fn destination(which: usize) -> Destination {
     DESTINATIONS[which].parse().unwrap()
 }
 
-/// One of the tasks added so far, if there is one; rarely looked for in the wrong lane.
+/// One of the tasks added so far, if there is one; rarely one in the wrong lane.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPick {
-    task: Index,
-    is_lost: bool,
+    pub(crate) task: Index,
+    pub(crate) is_lost: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum ReceiptPick {
-    /// One that the task remembers.
+    /// A receipt that the task remembers.
     Own(Index),
-    /// One that some task was claimed with.
+    /// A receipt that some task was claimed with.
     Any(Index),
     MadeUp(&'static str),
 }
 
-/// A task to be added. Of keys there are so few that they meet.
+/// A task to be added. There are so few keys that some are used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Addition {
-    destination: usize,
-    moment: Moment,
-    key: Option<u8>,
+    pub(crate) destination: usize,
+    pub(crate) moment: Moment,
+    pub(crate) key: Option<u8>,
     /// Key, fingerprint and window.
-    idempotency: Option<(u8, u128, Duration)>,
-    expires_after: Option<Duration>,
-    on_dead: bool,
-    quota: Option<u64>,
+    pub(crate) idempotency: Option<(u8, u128, Duration)>,
+    pub(crate) expires_after: Option<Duration>,
+    pub(crate) on_dead: bool,
+    pub(crate) quota: Option<u64>,
 }
 
-/// A task of another store; there are so few ids that they come again.
+/// A task of another store. There are so few ids that some come again.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranger {
-    id: u64,
-    destination: usize,
-    due: UnixMillis,
-    /// Its state; while it waits, how much later than it was due.
-    standing: (State, Duration),
-    attempts: u32,
-    key: Option<u8>,
-    key_set: Option<UnixMillis>,
-    lent: bool,
-    expires_after: Option<Duration>,
-    content: u8,
-    /// Which store it comes from; none: the one that it is moved to.
-    origin: Option<u64>,
+    pub(crate) id: u64,
+    pub(crate) destination: usize,
+    pub(crate) due: UnixMillis,
+    /// Its state; while it waits, how much later than its due moment.
+    pub(crate) standing: (State, Duration),
+    pub(crate) attempts: u32,
+    pub(crate) key: Option<u8>,
+    pub(crate) key_set: Option<UnixMillis>,
+    pub(crate) lent: bool,
+    pub(crate) expires_after: Option<Duration>,
+    pub(crate) content: u8,
+    /// The store that it comes from; none: the store that it is moved to.
+    pub(crate) origin: Option<u64>,
 }
 
 /// What is done to a topic.
@@ -95,7 +86,7 @@ pub(crate) enum Policing {
     Unregister,
 }
 
-/// A call with its tasks and receipts still to be picked.
+/// A call whose tasks and receipts are still to be picked.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Add {
@@ -109,7 +100,7 @@ pub(crate) enum Step {
         is_worker: bool,
         more: bool,
         skip: usize,
-        /// How long ago they ended, and how long they lasted.
+        /// How long ago the pauses ended, and how long they lasted.
         misfires: Vec<(Duration, Duration, Misfired)>,
     },
     Settle(Vec<(TaskPick, ReceiptPick, Transition)>),
@@ -151,13 +142,16 @@ fn receipt_pick() -> impl Strategy<Value = ReceiptPick> {
     ]
 }
 
-/// Few different spans, so that moments meet.
+/// Few different spans, so that moments coincide.
 fn span() -> impl Strategy<Value = Duration> {
     prop::sample::select(vec![0, 1, 999, 1_000, 5_000, 30_000]).prop_map(ms)
 }
 
 fn lease() -> impl Strategy<Value = Duration> {
-    prop_oneof![4 => prop::sample::select(vec![1, 1_000, 30_000]).prop_map(ms), 1 => Just(MAX_LEASE)]
+    prop_oneof![
+        4 => prop::sample::select(vec![1, 1_000, 30_000]).prop_map(ms),
+        1 => Just(MAX_LEASE),
+    ]
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
@@ -168,7 +162,8 @@ fn moment() -> impl Strategy<Value = Moment> {
 fn transition() -> impl Strategy<Value = Transition> {
     prop_oneof![
         2 => "[a-z -]{0,8}".prop_map(|outcome| Transition::Delivered { outcome }),
-        4 => (span(), "[a-z!]{0,8}").prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
+        4 => (span(), "[a-z!]{0,8}")
+            .prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
         2 => "[a-z\n]{0,8}".prop_map(|outcome| Transition::Dead { outcome }),
         2 => Just(Transition::Release),
         1 => Just(Transition::Moved),
@@ -242,7 +237,7 @@ fn misfired() -> impl Strategy<Value = Misfired> {
 }
 
 fn misfires() -> impl Strategy<Value = Vec<(Duration, Duration, Misfired)>> {
-    // Not up to now: what is called for the dead is due now.
+    // Not up to now: dead-letter callbacks are due now.
     let ago = prop::sample::select(vec![1, 1_000, 5_000]).prop_map(ms);
     prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec((ago, span(), misfired()), 1..3)]
 }
@@ -277,7 +272,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             Step::Claim { lane, wants, lease, is_worker, more, skip, misfires }
         }),
         5 => settle.prop_map(Step::Settle),
-        2 => (task_pick(), receipt_pick(), lease()).prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
+        2 => (task_pick(), receipt_pick(), lease())
+            .prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
         2 => task_pick().prop_map(Step::Cancel),
         2 => (task_pick(), moment(), prop::option::of(0..3_usize))
             .prop_map(|(task, moment, content)| Step::Reschedule(task, moment, content)),
@@ -292,339 +288,4 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         7 => span().prop_map(Step::Advance),
         1 => back.prop_map(Step::SetBack),
     ]
-}
-
-/// A call, in the model's ids and receipts.
-#[derive(Clone, Debug)]
-pub(crate) enum Call {
-    Nothing,
-    Add(Vec<NewTask>),
-    Claim(Claim),
-    Settle(Vec<Settle>),
-    Extend(Lane, TaskId, Receipt, Duration),
-    Cancel(Lane, TaskId),
-    Reschedule(Lane, TaskId, Moment, Option<NewContent>),
-    Replay(Lane, Vec<TaskId>, Spread),
-    Purge(Lane, State, UnixMillis, usize),
-    Discard(Lane, State, Vec<TaskId>),
-    Clear(Lane),
-    Note(Vec<AttemptNote>),
-    Lend(Lane, Vec<TaskId>, Receipt, Duration),
-    Adopt(Vec<Adoptee>),
-    Police(TopicEntry, Policing),
-    SetClock(UnixMillis),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    Nothing,
-    Added(Vec<Result<Added>>),
-    Granted(Grant),
-    Settled(Vec<Settled>),
-    Cancelled(Cancelled),
-    Rescheduled(Rescheduled),
-    Count(usize),
-    Lent(Vec<bool>),
-    Adopted(Vec<Adopted>),
-    /// What came of it, if there is such a topic.
-    Policed(Option<String>),
-}
-
-fn adoptee(task: &Stranger) -> Adoptee {
-    let (state, later) = task.standing;
-    Adoptee {
-        topic: topic_of(TOPICS[0], 1),
-        id: TaskId(1_700_000_000_000_000 + task.id),
-        destination: destination(task.destination),
-        created: UnixMillis(START.0 - 3_600_000),
-        due: task.due,
-        standing: match state {
-            State::Scheduled => Standing::Waiting { due: task.due + later },
-            state => Standing::Ended { state, finished: UnixMillis(START.0) },
-        },
-        attempts: task.attempts,
-        outcome: if task.attempts > 0 { "503".into() } else { String::new() },
-        options: Options {
-            origin: task.origin.map(StoreId),
-            key: task.key.map(|key| format!("key {key}")),
-            expires_after: task.expires_after.map(Span),
-            ..Options::default()
-        },
-        key_set: task.key_set,
-        lent: task.lent,
-        content: format!("content of another store {}", task.content),
-    }
-}
-
-/// More than there are tasks: a clear of fewer may take any.
-pub(crate) const ALL: usize = 1_000;
-
-/// The model, what can be picked from, and the last call with the model's answer.
-#[derive(Clone, Debug)]
-pub(crate) struct World {
-    pub(crate) model: Model,
-    pub(crate) tasks: Vec<(Lane, TaskId)>,
-    /// Of which there may be notes.
-    pub(crate) noted: BTreeSet<(Lane, TaskId)>,
-    /// How often the clock was set back. A window that is over may be forgotten or not, so that
-    /// idempotency keys are not used after that.
-    era: u32,
-    receipts: Vec<Receipt>,
-    pub(crate) call: Call,
-    pub(crate) answer: Answer,
-}
-
-impl World {
-    /// Before anything was done.
-    pub(crate) fn new() -> Self {
-        Self {
-            model: Model::new(START),
-            tasks: Vec::new(),
-            noted: BTreeSet::new(),
-            era: 0,
-            receipts: Vec::new(),
-            call: Call::Nothing,
-            answer: Answer::Nothing,
-        }
-    }
-
-    /// Resolves a step and has the model answer it.
-    pub(crate) fn take(mut self, step: &Step) -> Self {
-        self.call = self.resolve(step);
-        self.era += u32::from(matches!(step, Step::SetBack(_)));
-        self.answer = self.answer();
-        self
-    }
-
-    fn task(&self, pick: &TaskPick) -> (Lane, TaskId) {
-        if self.tasks.is_empty() {
-            return (lanes().remove(0), TaskId(1));
-        }
-        let (lane, id) = pick.task.get(&self.tasks).clone();
-        let lane = if pick.is_lost {
-            lanes().into_iter().find(|other| *other != lane).unwrap()
-        } else {
-            lane
-        };
-        (lane, id)
-    }
-
-    fn receipt(&self, pick: &ReceiptPick, id: TaskId) -> Receipt {
-        let own = self.model.receipts_of(id);
-        match pick {
-            ReceiptPick::Own(which) if !own.is_empty() => which.get(&own).clone(),
-            ReceiptPick::Any(which) if !self.receipts.is_empty() => {
-                which.get(&self.receipts).clone()
-            }
-            ReceiptPick::MadeUp(text) => receipt(text),
-            _ => receipt("stranger"),
-        }
-    }
-
-    fn resolve(&self, step: &Step) -> Call {
-        match step {
-            Step::Add { topic, tasks } => {
-                let topic = topic_of(TOPICS[*topic], 1);
-                let task = |(i, task): (usize, &Addition)| NewTask {
-                    content: format!("content {} {i}", self.tasks.len()),
-                    ..self.new_task(&topic, task)
-                };
-                Call::Add(tasks.iter().enumerate().map(task).collect())
-            }
-            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires } => {
-                let now = self.model.now;
-                let misfire = |(ago, span, becomes): &(Duration, Duration, Misfired)| Misfire {
-                    from: now - *ago - *span,
-                    to: now - *ago,
-                    becomes: *becomes,
-                };
-                let want = |(which, slots): &(usize, usize)| Want {
-                    destination: destination(*which),
-                    slots: *slots,
-                };
-                Call::Claim(Claim {
-                    lane: lanes().remove(*lane),
-                    wants: wants.iter().map(want).collect(),
-                    lease: *lease,
-                    holder: is_worker.then(|| Holder("machine".into())),
-                    more: *more,
-                    skip: *skip,
-                    in_hand: 0,
-                    misfires: misfires.iter().map(misfire).collect(),
-                })
-            }
-            Step::Settle(settles) => {
-                let settle = |(task, by, transition): &(TaskPick, ReceiptPick, Transition)| {
-                    let (lane, id) = self.task(task);
-                    Settle {
-                        lane,
-                        id,
-                        receipt: self.receipt(by, id),
-                        transition: transition.clone(),
-                    }
-                };
-                Call::Settle(settles.iter().map(settle).collect())
-            }
-            Step::Extend(task, by, lease) => {
-                let (lane, id) = self.task(task);
-                Call::Extend(lane, id, self.receipt(by, id), *lease)
-            }
-            Step::Cancel(task) => {
-                let (lane, id) = self.task(task);
-                Call::Cancel(lane, id)
-            }
-            Step::Reschedule(task, moment, content) => {
-                let (lane, id) = self.task(task);
-                let content = content.map(|which| NewContent {
-                    destination: destination(which),
-                    content: "new".into(),
-                });
-                Call::Reschedule(lane, id, *moment, content)
-            }
-            Step::Replay(tasks, spread) => {
-                Call::Replay(lanes().remove(0), self.ids(tasks), *spread)
-            }
-            Step::Purge { lane, state, age, limit } => {
-                Call::Purge(lanes().remove(*lane), *state, self.model.now - *age, *limit)
-            }
-            Step::Discard(state, tasks) => {
-                Call::Discard(lanes().remove(0), *state, self.ids(tasks))
-            }
-            Step::Clear { lane } => Call::Clear(lanes().remove(*lane)),
-            Step::Note(notes) => {
-                Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect())
-            }
-            Step::Lend(tasks, lease) => {
-                let by = receipt(&format!("mover-{}", self.receipts.len()));
-                Call::Lend(lanes().remove(0), self.ids(tasks), by, *lease)
-            }
-            Step::Adopt(strangers) => Call::Adopt(strangers.iter().map(adoptee).collect()),
-            Step::Police { topic, how } => Call::Police(topic_of(TOPICS[*topic], 1), how.clone()),
-            Step::Advance(by) => Call::SetClock(self.model.now + *by),
-            Step::SetBack(by) => Call::SetClock(self.model.now - *by),
-        }
-    }
-
-    fn ids(&self, picks: &[TaskPick]) -> Vec<TaskId> {
-        picks.iter().map(|pick| self.task(pick).1).collect()
-    }
-
-    fn new_task(&self, topic: &TopicEntry, task: &Addition) -> NewTask {
-        let on_dead = OnDead { sn: destination(3), url: "/dead".into(), task_id: None };
-        let options = Options {
-            max_attempts: (task.quota == Some(1)).then_some(3),
-            key: task.key.map(|key| format!("key {key}")),
-            expires_after: task.expires_after.map(Span),
-            on_dead: task.on_dead.then_some(on_dead),
-            ..Options::default()
-        };
-        let idempotency = task.idempotency.map(|(key, fingerprint, window)| Idempotency {
-            key: format!("key {key} of era {}", self.era),
-            fingerprint,
-            window,
-        });
-        NewTask {
-            topic: topic.clone(),
-            destination: destination(task.destination),
-            moment: task.moment,
-            options,
-            content: String::new(),
-            idempotency,
-            quota: task.quota,
-        }
-    }
-
-    fn note(&self, task: &TaskPick, attempt: u32) -> AttemptNote {
-        let ((lane, id), started) = (self.task(task), self.model.now);
-        AttemptNote {
-            lane,
-            id,
-            attempt,
-            started,
-            took: ms(7),
-            outcome: "503".into(),
-            answer: "{}".into(),
-        }
-    }
-
-    /// Has the model do what the call says.
-    fn answer(&mut self) -> Answer {
-        let model = &mut self.model;
-        match self.call.clone() {
-            Call::Nothing => Answer::Nothing,
-            Call::Add(tasks) => {
-                let added: Vec<Result<Added>> =
-                    tasks.iter().map(|task| model.add(task.clone())).collect();
-                for (task, added) in tasks.iter().zip(&added) {
-                    let Ok(Added { id, .. }) = *added else { continue };
-                    let lane = task.topic.lane_of(id);
-                    let call = model.get(&lane, id).and_then(|task| task.options.on_dead?.task_id);
-                    for id in call.into_iter().chain([id]) {
-                        if !self.tasks.contains(&(lane.clone(), id)) {
-                            self.tasks.push((lane.clone(), id));
-                        }
-                    }
-                }
-                Answer::Added(added)
-            }
-            Call::Claim(claim) => {
-                let receipt = receipt(&format!("claim-{}", self.receipts.len()));
-                self.receipts.push(receipt.clone());
-                Answer::Granted(model.claim(&claim, receipt))
-            }
-            Call::Settle(settles) => {
-                Answer::Settled(settles.iter().map(|settle| model.settle(settle)).collect())
-            }
-            Call::Extend(lane, id, by, lease) => {
-                Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
-            }
-            Call::Cancel(lane, id) => Answer::Cancelled(model.cancel(&lane, id)),
-            Call::Reschedule(lane, id, moment, content) => {
-                Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
-            }
-            Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
-            Call::Purge(lane, state, before, limit) => {
-                Answer::Count(model.purge(&lane, state, before, limit))
-            }
-            Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
-            Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
-            Call::Note(notes) => {
-                self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
-                model.note(notes);
-                Answer::Nothing
-            }
-            Call::Lend(lane, ids, by, lease) => {
-                self.receipts.push(by.clone());
-                Answer::Lent(model.lend(&lane, &ids, &by, lease))
-            }
-            Call::Adopt(tasks) => {
-                for task in &tasks {
-                    let name = (task.topic.lane_of(task.id), task.id);
-                    if !self.tasks.contains(&name) {
-                        self.tasks.push(name);
-                    }
-                }
-                Answer::Adopted(
-                    tasks
-                        .into_iter()
-                        .map(|task| model.adopt(task).expect("its entry is right"))
-                        .collect(),
-                )
-            }
-            Call::Police(entry, how) => Answer::Policed(match how {
-                Policing::SetPolicy(attempts) => {
-                    model.set_policy(&entry.topic, &policy(attempts)).then(String::new)
-                }
-                Policing::Pause => model.pause(&entry.topic).map(|since| since.to_string()),
-                Policing::Resume(becomes) => {
-                    model.resume(&entry.topic, becomes).map(|was| was.to_string())
-                }
-                Policing::Unregister => model.unregister(&entry).then(String::new),
-            }),
-            Call::SetClock(now) => {
-                model.now = now;
-                Answer::Nothing
-            }
-        }
-    }
 }

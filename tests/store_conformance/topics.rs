@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Topic, TopicPolicy};
 use delayd::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
-use delayd::task::{Topic, TopicPolicy};
 
 /// All topics.
 #[derive(Clone, Debug, Default)]

@@ -1,29 +1,27 @@
-//! A task's way from one store to another.
+//! Tasks that a mover leases here and stores elsewhere.
 
-use delayd::span::Span;
+use delayd::model::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled,
-    Standing, Store, Task, Transition,
+    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask, Novelty,
+    Rescheduled, Settled, Standing, Store, Transition,
 };
-use delayd::store::{Moment, NewTask, TopicEntry};
-use delayd::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 
 use crate::bench::{
-    Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms,
-    new_task, receipt, retry, stale, topic, topic_of,
+    Bench, Held, at, dead, delivered, expiring, ids, keyed, lamented, lane, ms, receipt, retry,
+    stale, topic,
 };
 
 const HOLD_MS: u64 = 60_000;
 
-async fn lend(bench: &Bench<impl Store>, id: TaskId, by: &Receipt) -> bool {
+pub(crate) async fn lend(bench: &Bench<impl Store>, id: TaskId, by: &Receipt) -> bool {
     bench.store.lend(&lane(), vec![id], by, ms(HOLD_MS)).await.unwrap()[0]
 }
 
-async fn adopt(bench: &Bench<impl Store>, task: Adoptee) -> Adopted {
+pub(crate) async fn adopt(bench: &Bench<impl Store>, task: Adoptee) -> Adopted {
     bench.store.adopt(vec![task]).await.remove(0).unwrap()
 }
 
-/// A task of another store: due in a minute, an hour old, tried twice.
+/// A task of another store: due in a minute, created an hour ago, tried twice.
 pub(crate) fn stranger(id: u64) -> Adoptee {
     Adoptee {
         topic: topic(),
@@ -41,11 +39,11 @@ pub(crate) fn stranger(id: u64) -> Adoptee {
     }
 }
 
-fn ended(state: State) -> Standing {
+pub(crate) fn ended(state: State) -> Standing {
     Standing::Ended { state, finished: at(-60_000) }
 }
 
-pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(
+pub(crate) async fn a_lent_task_is_not_handed_out_and_not_early_afterwards(
     bench: Bench<impl Store>,
 ) {
     let id = bench.add("message.call", 90_000).await;
@@ -56,7 +54,7 @@ pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(
     assert_eq!((task.lease, &*task.last_outcome), (Some(LeaseKind::Mover { due: at(90_000) }), ""));
     assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (0, 1));
     bench.advance(HOLD_MS);
-    // It is back, and still not due.
+    // It waits again, and is still not due.
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
     let task = bench.get(id).await;
     assert_eq!(
@@ -80,12 +78,12 @@ pub(crate) async fn a_lent_task_does_not_fire_while_it_is_due(bench: Bench<impl 
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [id]);
 }
 
-pub(crate) async fn what_was_moved_has_ended(bench: Bench<impl Store>) {
+pub(crate) async fn a_moved_task_has_ended(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 1_000).await;
     let held = Held { id, receipt: receipt("mover") };
     assert!(lend(&bench, id, &held.receipt).await);
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
-    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "a repeat");
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "the settle was repeated");
     bench.advance(HOLD_MS);
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
     assert_eq!(bench.store.discard(&lane(), State::Delivered, vec![id]).await.unwrap(), 1);
@@ -100,7 +98,7 @@ pub(crate) async fn a_retrying_task_comes_back_as_it_was(bench: Bench<impl Store
     assert!(lend(&bench, held.id, &mover.receipt).await);
     assert_eq!(bench.settle(&mover, Transition::Release).await, Settled::Done);
     assert_eq!(bench.get(held.id).await, before);
-    // Nothing but a success counts by the mover's receipt now.
+    // The mover's receipt now allows only a success.
     let extended = bench.store.extend(&lane(), held.id, &mover.receipt, ms(1)).await.unwrap();
     assert_eq!(extended, stale(State::Scheduled));
     assert_eq!(bench.settle(&mover, Transition::Release).await, stale(State::Scheduled));
@@ -108,7 +106,7 @@ pub(crate) async fn a_retrying_task_comes_back_as_it_was(bench: Bench<impl Store
     bench.advance(HOLD_MS);
     bench.sweep().await;
     assert_eq!(bench.get(held.id).await, before);
-    // The holder before, too, may still succeed.
+    // The holder before may still succeed as well.
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
 }
 
@@ -122,25 +120,38 @@ pub(crate) async fn a_success_of_the_mover_counts_after_its_lease(bench: Bench<i
     assert_eq!(bench.state(id).await, State::Delivered);
 }
 
-pub(crate) async fn only_what_waits_or_is_lent_is_lent(bench: Bench<impl Store>) {
+pub(crate) async fn only_waiting_and_lent_tasks_are_lent(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
-    assert!(!lend(&bench, held.id, &receipt("mover")).await, "it is called");
+    assert!(
+        !lend(&bench, held.id, &receipt("mover")).await,
+        "a task was leased to a mover although a worker holds it"
+    );
     bench.settle(&held, dead()).await;
-    assert!(!lend(&bench, held.id, &receipt("mover")).await, "it is dead");
-    assert!(!lend(&bench, TaskId(7), &receipt("mover")).await, "there is none");
+    assert!(!lend(&bench, held.id, &receipt("mover")).await, "a dead task was leased to a mover");
+    assert!(
+        !lend(&bench, TaskId(7), &receipt("mover")).await,
+        "an unknown task was leased to a mover"
+    );
     let id = bench.add("message.call", 1_000).await;
     let (first, second) = (receipt("first"), receipt("second"));
-    assert!(lend(&bench, id, &first).await && lend(&bench, id, &first).await, "a repeat");
+    assert!(
+        lend(&bench, id, &first).await && lend(&bench, id, &first).await,
+        "the mover must be able to repeat its lease"
+    );
     bench.advance(HOLD_MS - 1);
-    assert!(lend(&bench, id, &second).await, "another mover goes on");
+    assert!(lend(&bench, id, &second).await, "another mover must be able to take over");
     bench.advance(HOLD_MS - 1);
-    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [], "its lease is new");
+    assert_eq!(
+        ids(&bench.claim(&[("message.call", 5)]).await),
+        [],
+        "the task was handed out during the second mover's lease"
+    );
     let moved = |receipt: &Receipt| Held { id, receipt: receipt.clone() };
     assert_eq!(bench.settle(&moved(&first), Transition::Release).await, stale(State::Leased));
     assert_eq!(
         bench.settle(&moved(&first), delivered()).await,
         Settled::Done,
-        "what it has adopted is adopted"
+        "a success by the first mover must end the task"
     );
 }
 
@@ -155,7 +166,7 @@ pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Be
             bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
         assert_eq!(rescheduled, Rescheduled::Refused { state: State::Leased });
         assert!(bench.get(id).await.cancelling);
-        assert!(lend(&bench, id, &mover).await, "the next mover has to hear of it");
+        assert!(lend(&bench, id, &mover).await, "the next mover must see the cancelled task");
         assert!(bench.get(id).await.cancelling);
         let by = Held { id, receipt: mover.clone() };
         assert_eq!(bench.settle(&by, Transition::Moved).await, stale(State::Leased));
@@ -191,351 +202,7 @@ pub(crate) async fn a_lent_task_expires_once_it_is_back(bench: Bench<impl Store>
     assert_eq!(bench.state(id).await, State::Expired);
 }
 
-pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
-    let options = Options {
-        expires_after: Some(Span(ms(5_000))),
-        max_attempts: Some(7),
-        ..Options::default()
-    };
-    let waiting = Adoptee {
-        standing: Standing::Waiting { due: at(90_000) },
-        attempts: 2,
-        outcome: "503 Service Unavailable".into(),
-        options: options.clone(),
-        ..stranger(1_700_000_000_000_005)
-    };
-    assert_eq!(adopt(&bench, waiting.clone()).await, Adopted::New);
-    let expected = Task {
-        id: waiting.id,
-        state: State::Scheduled,
-        lease: None,
-        destination: waiting.destination.clone(),
-        due: at(90_000),
-        created: at(-3_600_000),
-        finished: None,
-        attempts: 2,
-        last_outcome: "503 Service Unavailable".into(),
-        cancelling: false,
-        key_set: None,
-        options: options.clone(),
-        content: waiting.content.clone(),
-    };
-    assert_eq!(bench.get(waiting.id).await, expected);
-    // It expires by the moment it was stored with, not by its retry's.
-    assert_eq!(bench.next_due().await, Some(at(65_001)));
-    bench.advance(65_001);
-    bench.sweep().await;
-    assert_eq!(bench.state(waiting.id).await, State::Expired);
-}
-
-pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Bench<impl Store>) {
-    let mut hints = bench.store.hints();
-    let (soon, late) = (stranger(1_700_000_000_000_005), stranger(1_700_000_000_000_006));
-    let late = Adoptee {
-        due: at(-5_000),
-        standing: Standing::Waiting { due: at(70_000) },
-        attempts: 3,
-        ..late
-    };
-    let past = Adoptee {
-        due: at(-5_000),
-        standing: Standing::Waiting { due: at(-5_000) },
-        ..stranger(1_700_000_000_000_007)
-    };
-    // Each is earlier than those before, and so is news.
-    for task in [&late, &soon, &past] {
-        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
-        assert_eq!(hear(&mut hints).await.lane, lane());
-    }
-    let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!((ids(&grant), grant.tasks[0].due), (vec![past.id], at(-5_000)));
-    bench.advance(59_999);
-    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [past.id], "its lease has run out");
-    bench.advance(1);
-    let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!(ids(&grant), [soon.id]);
-    assert_eq!(
-        (grant.tasks[0].attempt, grant.tasks[0].due, &grant.tasks[0].content),
-        (1, at(60_000), &soon.content)
-    );
-    bench.advance(10_000);
-    let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!(
-        (ids(&grant), grant.tasks[0].attempt, grant.tasks[0].due),
-        (vec![late.id], 4, at(-5_000))
-    );
-}
-
-pub(crate) async fn an_adoption_may_be_repeated_whatever_became_of_the_task(
-    bench: Bench<impl Store>,
-) {
-    let task = stranger(1_700_000_000_000_005);
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
-    assert_eq!(bench.counts().await.scheduled, 1);
-    bench.advance(60_000);
-    let held = bench.hold().await;
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
-    bench.settle(&held, delivered()).await;
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
-    assert_eq!(bench.state(task.id).await, State::Delivered);
-    assert_eq!(bench.claim(&[("message.call", 5)]).await.tasks, []);
-}
-
-pub(crate) async fn another_task_of_the_same_id_is_left_alone(bench: Bench<impl Store>) {
-    let task = stranger(1_700_000_000_000_005);
-    adopt(&bench, task.clone()).await;
-    let before = bench.get(task.id).await;
-    let other = Adoptee { content: "{}".into(), ..task.clone() };
-    assert_eq!(adopt(&bench, other).await, Adopted::Taken);
-    let older = Adoptee { created: at(-3_600_001), ..task.clone() };
-    assert_eq!(adopt(&bench, older).await, Adopted::Taken);
-    let moved = Adoptee { due: at(60_001), ..task.clone() };
-    assert_eq!(adopt(&bench, moved).await, Adopted::Taken, "it was moved by hand on one side");
-    assert_eq!(bench.get(task.id).await, before);
-    assert_eq!(bench.counts().await.scheduled, 1);
-}
-
-pub(crate) async fn a_store_does_not_adopt_what_it_lends(bench: Bench<impl Store>) {
-    let id = bench.add("message.call", 1_000).await;
-    let own = Adoptee {
-        id,
-        created: START,
-        due: at(1_000),
-        standing: Standing::Waiting { due: at(1_000) },
-        content: new_task("message.call", 0).content,
-        ..stranger(1)
-    };
-    assert!(lend(&bench, id, &receipt("mover")).await);
-    assert_eq!(adopt(&bench, own.clone()).await, Adopted::Own);
-    bench.settle(&Held { id, receipt: receipt("mover") }, Transition::Release).await;
-    assert_eq!(adopt(&bench, own).await, Adopted::Known);
-}
-
-pub(crate) async fn an_adopted_id_is_never_drawn(bench: Bench<impl Store>) {
-    let first = bench.add("message.call", 0).await;
-    // As many as a block, and one further.
-    let ahead = Adoptee { id: TaskId(first.0 + 1_500), ..stranger(1) };
-    adopt(&bench, ahead.clone()).await;
-    let behind = Adoptee { id: TaskId(first.0 - 1_500), ..stranger(1) };
-    adopt(&bench, behind).await;
-    let next = bench.add("message.call", 0).await;
-    assert!(next > ahead.id, "{next} after {}", ahead.id);
-}
-
-pub(crate) async fn what_has_ended_elsewhere_has_ended_here(bench: Bench<impl Store>) {
-    let on_dead = OnDead {
-        sn: "dead.letters".parse().unwrap(),
-        url: "/dead".into(),
-        task_id: Some(TaskId(99)),
-    };
-    let options = Options { on_dead: Some(on_dead), ..Options::default() };
-    let states = [State::Delivered, State::Dead, State::Cancelled, State::Expired];
-    for (i, state) in states.into_iter().enumerate() {
-        let task = Adoptee {
-            standing: ended(state),
-            attempts: 3,
-            outcome: "410 Gone".into(),
-            options: options.clone(),
-            ..stranger(1_700_000_000_000_000 + i as u64)
-        };
-        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
-        assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
-        let kept = bench.get(task.id).await;
-        assert_eq!((kept.state, kept.finished, kept.due), (state, Some(at(-60_000)), at(60_000)));
-        assert_eq!((kept.attempts, kept.last_outcome.as_str()), (3, "410 Gone"));
-        assert_eq!(bench.list(state).await.len(), 1);
-    }
-    let counts = bench.counts().await;
-    assert_eq!((counts.delivered, counts.dead, counts.cancelled, counts.expired), (1, 1, 1, 1));
-    assert_eq!(
-        (counts.scheduled, counts.leased),
-        (0, 0),
-        "nobody is called for who died elsewhere"
-    );
-    let dead = TaskId(1_700_000_000_000_001);
-    assert_eq!(
-        bench.store.replay(&lane(), vec![dead], delayd::store::Spread::default()).await.unwrap(),
-        1
-    );
-    bench.settle(&bench.hold().await, crate::bench::dead()).await;
-    assert_eq!(
-        bench.get(TaskId(99)).await.destination.as_str(),
-        "dead.letters",
-        "but if it dies here"
-    );
-}
-
-pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<impl Store>) {
-    let options = Options { key: Some("k".into()), ..Options::default() };
-    let adopted = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_005) };
-    adopt(&bench, adopted.clone()).await;
-    let pushed = bench.try_add(keyed("k", 5_000)).await.unwrap();
-    assert_eq!((pushed.id, pushed.novelty), (adopted.id, Novelty::Replaced));
-    // Another with the same key waits beside it, and does not take it over.
-    let second = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_006) };
-    assert_eq!(adopt(&bench, second.clone()).await, Adopted::New);
-    assert_eq!(bench.try_add(keyed("k", 6_000)).await.unwrap().id, adopted.id);
-    bench.store.cancel(&lane(), adopted.id).await.unwrap();
-    let third = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_007) };
-    adopt(&bench, third.clone()).await;
-    assert_eq!(bench.try_add(keyed("k", 7_000)).await.unwrap().id, third.id);
-    let ended =
-        Adoptee { options, standing: ended(State::Dead), ..stranger(1_700_000_000_000_008) };
-    bench.store.cancel(&lane(), third.id).await.unwrap();
-    adopt(&bench, ended.clone()).await;
-    let fresh = bench.try_add(keyed("k", 8_000)).await.unwrap();
-    assert_eq!(fresh.novelty, Novelty::New);
-}
-
-/// A task of another store with the key `k`, set there at that moment.
-fn rival(id: u64, set_ms: i64) -> Adoptee {
-    let options = Options { key: Some("k".into()), ..Options::default() };
-    Adoptee { options, key_set: Some(at(set_ms)), ..stranger(1_700_000_000_000_000 + id) }
-}
-
-/// Both waited, and the older one's alarm fired though heartbeats came.
-pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(
-    bench: Bench<impl Store>,
-) {
-    assert_eq!(adopt(&bench, rival(1, -2_000)).await, Adopted::New);
-    let pushed = bench.try_add(keyed("k", 90_000)).await.unwrap();
-    assert_eq!((pushed.id, pushed.novelty), (rival(1, 0).id, Novelty::Replaced));
-    assert_eq!(adopt(&bench, rival(2, -1)).await, Adopted::Superseded);
-    assert_eq!(
-        adopt(&bench, rival(2, 0)).await,
-        Adopted::Superseded,
-        "what was set here wins a tie"
-    );
-    assert!(bench.store.get(&lane(), rival(2, 0).id).await.unwrap().is_none());
-    assert_eq!(
-        adopt(&bench, rival(1, -2_000)).await,
-        Adopted::Superseded,
-        "it was pushed back here"
-    );
-    let other_id = Adoptee { id: bench.add("message.call", 60_000_000).await, ..rival(2, -1) };
-    assert_eq!(adopt(&bench, other_id.clone()).await, Adopted::Superseded, "whatever has its id");
-    assert_eq!(
-        adopt(&bench, Adoptee { key_set: Some(at(1)), ..other_id.clone() }).await,
-        Adopted::Taken
-    );
-    assert_eq!(bench.state(pushed.id).await, State::Scheduled);
-    // The other store goes on with what it lends: it may wait here no more.
-    let first = bench.try_add(keyed("other", 90_000)).await.unwrap();
-    let options = Options { key: Some("other".into()), ..Options::default() };
-    let lent = Adoptee { options, lent: true, ..other_id.clone() };
-    assert_eq!(adopt(&bench, lent.clone()).await, Adopted::Superseded, "set before");
-    assert_eq!(bench.state(first.id).await, State::Scheduled);
-    let lent = Adoptee { key_set: Some(at(1)), ..lent };
-    for _ in 0..2 {
-        assert_eq!(adopt(&bench, lent.clone()).await, Adopted::Taken);
-        assert_eq!(bench.state(first.id).await, State::Cancelled);
-    }
-    bench.store.discard(&lane(), State::Cancelled, vec![first.id]).await.unwrap();
-    bench.store.cancel(&lane(), other_id.id).await.unwrap();
-    bench.advance(5_000);
-    assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::New);
-    assert_eq!(bench.state(pushed.id).await, State::Cancelled);
-    assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::Known, "a repeat");
-    assert_eq!((bench.counts().await.scheduled, bench.counts().await.cancelled), (1, 2));
-    assert_eq!(bench.try_add(keyed("k", 60_000)).await.unwrap().id, rival(3, 0).id);
-    // Where the key's task is in someone's hands, it is not tried again.
-    bench.advance(60_000);
-    let held = bench.hold().await;
-    assert_eq!(adopt(&bench, rival(4, 5_000)).await, Adopted::Superseded);
-    assert_eq!(adopt(&bench, rival(4, 5_001)).await, Adopted::New);
-    assert!(bench.get(held.id).await.cancelling);
-    bench.settle(&held, retry(1)).await;
-    assert_eq!(bench.state(held.id).await, State::Cancelled);
-    assert_eq!(bench.counts().await.scheduled, 1);
-    let other = Adoptee {
-        options: Options { key: Some("other".into()), ..Options::default() },
-        ..rival(5, -9_000)
-    };
-    assert_eq!(adopt(&bench, other).await, Adopted::New);
-}
-
-/// Its add would have pushed the owner back, and would have ended with it.
-pub(crate) async fn an_owner_that_has_ended_supersedes_what_was_set_before_it(
-    bench: Bench<impl Store>,
-) {
-    let owner = bench.try_add(keyed("k", 1_000)).await.unwrap();
-    bench.store.cancel(&lane(), owner.id).await.unwrap();
-    assert_eq!(adopt(&bench, rival(1, -1)).await, Adopted::Superseded);
-    assert_eq!(adopt(&bench, rival(2, 1)).await, Adopted::New);
-    assert_eq!(
-        (bench.state(owner.id).await, bench.state(rival(2, 1).id).await),
-        (State::Cancelled, State::Scheduled)
-    );
-}
-
-pub(crate) async fn what_ended_elsewhere_ends_here_unless_it_was_changed(bench: Bench<impl Store>) {
-    let at_end = |n: u64, state| {
-        let task = stranger(1_700_000_000_000_000 + n);
-        Adoptee { standing: ended(state), outcome: "as there".into(), ..task }
-    };
-    for (n, state) in (1..).zip([State::Delivered, State::Cancelled, State::Expired]) {
-        let waiting = stranger(1_700_000_000_000_000 + n);
-        assert_eq!(adopt(&bench, waiting.clone()).await, Adopted::New);
-        assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Ended);
-        let task = bench.get(waiting.id).await;
-        assert_eq!(
-            (task.state, task.finished, &*task.last_outcome),
-            (state, Some(bench.now()), "as there")
-        );
-        assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Known, "a repeat");
-        assert_eq!(adopt(&bench, waiting).await, Adopted::Known, "it does not wait again");
-    }
-    assert_eq!(bench.counts().await.scheduled, 0);
-    // The dead may be called again; what was changed here is another revision; what is lent is this
-    // store's own.
-    let [waiting, changed, lent] = [5, 6, 7].map(|n| stranger(1_700_000_000_000_000 + n));
-    for task in [&waiting, &changed, &lent] {
-        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
-    }
-    assert_eq!(adopt(&bench, at_end(5, State::Dead)).await, Adopted::Known);
-    bench.store.reschedule(&lane(), changed.id, Moment::At(at(70_000)), None).await.unwrap();
-    assert_eq!(adopt(&bench, at_end(6, State::Cancelled)).await, Adopted::Taken);
-    assert!(lend(&bench, lent.id, &receipt("mover")).await);
-    assert_eq!(adopt(&bench, at_end(7, State::Delivered)).await, Adopted::Own);
-    assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (2, 1));
-}
-
-pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_its_lease_ends(
-    bench: Bench<impl Store>,
-) {
-    let tasks = [1, 2, 3].map(|n| stranger(1_700_000_000_000_000 + n));
-    for task in &tasks {
-        adopt(&bench, task.clone()).await;
-    }
-    bench.advance(60_000);
-    let held = [bench.hold().await, bench.hold().await, bench.hold().await];
-    for (task, held) in tasks.iter().zip(&held) {
-        let over =
-            Adoptee { standing: ended(State::Delivered), outcome: "200 OK".into(), ..task.clone() };
-        for _ in 0..2 {
-            assert_eq!(adopt(&bench, over.clone()).await, Adopted::Cancelling);
-        }
-        assert!(bench.get(held.id).await.cancelling);
-    }
-    bench.settle(&held[0], delivered()).await;
-    bench.settle(&held[1], retry(1_000)).await;
-    bench.advance(60_000);
-    let over = Adoptee { standing: ended(State::Delivered), ..tasks[2].clone() };
-    assert_eq!(
-        adopt(&bench, over).await,
-        Adopted::Known,
-        "its lease has run out, and with that it is cancelled"
-    );
-    let states = [
-        bench.state(held[0].id).await,
-        bench.state(held[1].id).await,
-        bench.state(held[2].id).await,
-    ];
-    assert_eq!(states, [State::Delivered, State::Cancelled, State::Cancelled]);
-}
-
-/// It was answered done, and the task fired again at the new store.
+/// Its acknowledgement used to be confirmed, and the task was called again at the new store.
 pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(
     bench: Bench<impl Store>,
 ) {
@@ -550,7 +217,11 @@ pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(
     assert!(lend(&bench, id, &mover.receipt).await);
     let mover = Held { id, ..mover };
     assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done);
-    assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done, "a repeat");
+    assert_eq!(
+        bench.settle(&mover, Transition::Moved).await,
+        Settled::Done,
+        "the settle was repeated"
+    );
     assert_eq!(
         (bench.state(id).await, bench.get(id).await.last_outcome.as_str()),
         (State::Delivered, MOVED)
@@ -566,35 +237,17 @@ pub(crate) async fn a_task_remembers_when_its_key_was_set(bench: Bench<impl Stor
     bench.advance(9_000);
     let held = bench.hold().await;
     bench.try_add(keyed("k", 9_000)).await.unwrap();
-    assert_eq!(bench.get(held.id).await.key_set, None, "another has the key");
+    assert_eq!(
+        bench.get(held.id).await.key_set,
+        None,
+        "a task without its key must not show when the key was set"
+    );
     let plain = bench.add("message.call", 0).await;
     assert_eq!(bench.get(plain).await.key_set, None);
 }
 
-pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(
-    bench: Bench<impl Store>,
-) {
-    let entry: TopicEntry = topic_of("elsewhere", 4);
-    let tasks: Vec<Adoptee> = (0..600_u64)
-        .map(|i| Adoptee {
-            topic: entry.clone(),
-            id: TaskId(1_700_000_000_000_000 + i),
-            ..stranger(1)
-        })
-        .collect();
-    let adopted = bench.store.adopt(tasks).await;
-    assert!(adopted.iter().all(|adopted| matches!(adopted, Ok(Adopted::New))));
-    let topics = bench.store.topics().await.unwrap();
-    assert!(topics.iter().any(|known| known.entry == entry));
-    for lane in entry.lanes() {
-        assert_eq!(bench.store.stats(&lane).await.unwrap().scheduled, 150);
-    }
-    let quota = NewTask { topic: entry, quota: Some(1), ..new_task("message.call", 0) };
-    assert!(bench.try_add(quota).await.is_err());
-}
-
-/// What one store lends, another adopts.
-pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
+/// One store hands the tasks over, another adopts them.
+pub(crate) async fn a_move_keeps_every_field(bench: Bench<impl Store>) {
     let new = crate::bench::model().await;
     for task in [lamented(90_000), keyed("k", 90_000), expiring("message.call", 90_000, 5_000)] {
         let id = bench.add_task(task).await;
@@ -621,7 +274,7 @@ pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
     }
 }
 
-fn from(store: u64, task: Adoptee) -> Adoptee {
+pub(crate) fn from(store: u64, task: Adoptee) -> Adoptee {
     Adoptee { options: Options { origin: Some(StoreId(store)), ..task.options }, ..task }
 }
 
@@ -630,7 +283,7 @@ pub(crate) async fn a_moved_task_keeps_its_origin(bench: Bench<impl Store>) {
     let moved = from(7, Adoptee { options, ..stranger(1_700_000_000_000_005) });
     adopt(&bench, moved.clone()).await;
     assert_eq!(bench.get(moved.id).await.options, moved.options);
-    // Pushed back here, it is the same task still, whether the add asks for little or much.
+    // Pushed back here, it is still the same task, whether the add has few or many options.
     let more = Options { max_attempts: Some(2), ..keyed("k", 0).options };
     for options in [keyed("k", 0).options, more] {
         let pushed =
@@ -660,60 +313,4 @@ pub(crate) async fn a_call_for_a_moved_task_has_its_origin(bench: Bench<impl Sto
         bench.get(TaskId(99)).await.options,
         Options { origin: Some(StoreId(7)), ..Options::default() }
     );
-}
-
-/// Two stores that took an add in the same second have given the same id, and perhaps for the same
-/// content in the same millisecond.
-pub(crate) async fn tasks_of_two_stores_with_one_id_are_told_apart(bench: Bench<impl Store>) {
-    let task = stranger(1_700_000_000_000_005);
-    assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::New);
-    assert_eq!(adopt(&bench, from(8, task.clone())).await, Adopted::Taken);
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Taken, "this store's own");
-    assert_eq!(adopt(&bench, from(7, task)).await, Adopted::Known);
-}
-
-pub(crate) async fn an_id_that_another_topic_has_is_taken(bench: Bench<impl Store>) {
-    let own = bench.add("message.call", 1_000).await;
-    let topic = topic_of("elsewhere", 4);
-    let task = Adoptee { topic: topic.clone(), id: own, ..stranger(1) };
-    assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::Taken);
-    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Taken, "without an origin");
-    assert_eq!(bench.store.get(&topic.lane_of(own), own).await.unwrap(), None);
-    // What was forgotten has its id no more.
-    bench.store.cancel(&lane(), own).await.unwrap();
-    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![own]).await.unwrap(), 1);
-    assert_eq!(adopt(&bench, from(7, task)).await, Adopted::New);
-}
-
-pub(crate) async fn an_id_that_another_import_brought_to_another_topic_is_taken(
-    bench: Bench<impl Store>,
-) {
-    let other = |task| Adoptee { topic: topic_of("elsewhere", 4), ..task };
-    let [first, second] = [1_600_000_000_000_005, 1_600_000_000_000_006].map(stranger);
-    assert_eq!(adopt(&bench, from(7, first.clone())).await, Adopted::New);
-    assert_eq!(adopt(&bench, other(from(8, first.clone()))).await, Adopted::Taken);
-    assert_eq!(adopt(&bench, other(first.clone())).await, Adopted::Taken);
-    assert_eq!(adopt(&bench, from(7, first)).await, Adopted::Known);
-    assert_eq!(adopt(&bench, second.clone()).await, Adopted::New, "without an origin");
-    assert_eq!(adopt(&bench, other(second)).await, Adopted::Taken);
-}
-
-pub(crate) async fn a_batch_takes_an_id_once(bench: Bench<impl Store>) {
-    let task = from(7, stranger(1_700_000_000_000_005));
-    let other = from(8, Adoptee { topic: topic_of("elsewhere", 4), ..stranger(task.id.0) });
-    let next = from(8, Adoptee { topic: topic_of("elsewhere", 4), ..stranger(task.id.0 + 1) });
-    let adopted = bench.store.adopt(vec![task.clone(), other, task, next]).await;
-    let expected = [Adopted::New, Adopted::Taken, Adopted::Known, Adopted::New];
-    assert_eq!(adopted.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
-}
-
-/// Its call would not be made if another task had its id.
-pub(crate) async fn the_id_of_a_call_for_a_moved_task_is_never_drawn(bench: Bench<impl Store>) {
-    let first = bench.add("message.call", 0).await;
-    let call = TaskId(first.0 + 1_500);
-    let on_dead =
-        OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(call) };
-    let options = Options { on_dead: Some(on_dead), ..Options::default() };
-    adopt(&bench, from(7, Adoptee { options, ..stranger(first.0 + 1) })).await;
-    assert!(bench.add("message.call", 0).await > call);
 }

@@ -1,10 +1,10 @@
-//! A clock that jumps, for one process: libfaketime reads how far it is ahead from a file, each
-//! time it is asked.
+//! A clock that jumps, for one process. libfaketime reads from a file how far it is ahead, each
+//! time the process reads the clock.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The clock. Cheap to make; it goes with the folder that its file is in.
+/// The clock. Cheap to make. Its file is removed with its folder.
 #[derive(Clone, Debug)]
 pub struct FakeTime {
     file: PathBuf,
@@ -12,7 +12,7 @@ pub struct FakeTime {
 }
 
 impl FakeTime {
-    /// One that goes right, by a file in `folder`.
+    /// A clock that is not ahead, with its file in `folder`.
     pub fn right(folder: &std::path::Path) -> Self {
         let ask = || {
             let asked = Command::new("faketime")
@@ -21,30 +21,30 @@ impl FakeTime {
             let asked = asked.expect("these tests need faketime; scripts/test installs it");
             String::from_utf8(asked.stdout).unwrap().trim().to_owned()
         };
-        // It names what it shares with its child by its process id, and says nothing where one that
-        // was killed has left that behind.
+        // faketime names the memory that it shares with its child by its process id. It prints
+        // nothing if a killed process has left that memory behind.
         let library =
             (0..20).map(|_| ask()).find(|library| !library.is_empty()).unwrap_or_default();
         assert!(!library.is_empty(), "faketime does not say where its library is");
-        // Redis' jemalloc asks for the time while it starts, libfaketime for memory while it
-        // starts: neither would ever be ready. libc's own malloc, loaded before jemalloc, does
-        // without the time.
+        // Redis' jemalloc reads the time while it starts, and libfaketime allocates memory while it
+        // starts: neither would ever be ready. libc's own malloc, loaded before jemalloc, does not
+        // read the time.
         let library = format!("{library}:libc.so.6");
         let clock = Self { file: folder.join("faketime"), library };
         clock.set(0);
         clock
     }
 
-    /// From now on it is so many seconds ahead of the machine's clock.
+    /// From now on the clock is `ahead_s` seconds ahead of the machine's.
     pub fn set(&self, ahead_s: i64) {
-        // In one step: a reader may come at any moment.
+        // In one step, since the file may be read at any moment.
         let next = self.file.with_extension("next");
         std::fs::write(&next, format!("{ahead_s:+}\n")).unwrap();
         std::fs::rename(&next, &self.file).unwrap();
     }
 
-    /// The variables that give it to a process. Sleeps go by the monotonic clock, which stays as it
-    /// is.
+    /// The environment variables that give this clock to a process. Sleeps follow the monotonic
+    /// clock, which does not change.
     pub fn variables(&self) -> Vec<(&'static str, &str)> {
         vec![
             ("LD_PRELOAD", self.library.as_str()),

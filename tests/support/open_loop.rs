@@ -1,11 +1,11 @@
-//! Load that does not wait: adds leave on schedule, whether or not the ones before were answered,
-//! as callers do who know nothing of each other. (A closed loop slows down with the server, and so
-//! hides a collapse; it is here to find out what the server can take.)
+//! Open-loop load: adds leave on schedule, whether or not earlier ones were answered, as from
+//! independent callers. (A closed loop slows down with the server and so hides a collapse. It is
+//! here to measure the server's capacity.)
 //!
-//! Written on bare sockets, so that a caller is cheaper than what it calls. An add takes a free
-//! connection or opens one more, and never queues behind another: with none free and no room for
-//! one more it is not sent, and counted as such. What is timed is timed from the moment at which
-//! the add was to leave, so that a generator which falls behind shows as slowness and hides none.
+//! The load uses bare sockets, so that a caller costs less than the server. An add takes a free
+//! connection or opens a new one, and never waits for another add. Without a free connection, and
+//! with no room for a new one, it is not sent and is counted as such. Times count from the moment
+//! at which the add was scheduled, so that a generator that falls behind shows as slowness.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::net::SocketAddr;
@@ -19,10 +19,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// An add of a task that is due tomorrow.
-pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 56\r\n\r\n\
+pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n\
+                              content-length: 56\r\n\r\n\
     {\"topic\":\"load\",\"delay\":\"24h\",\"content\":{\"order\":12345}}";
 
-/// What became of one add.
+/// The result of one add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// 200.
@@ -31,9 +32,9 @@ pub(crate) enum End {
     Refused,
     /// Any other answer.
     Odd(u16),
-    /// The connection broke, or was refused.
+    /// The connection broke or was refused.
     Broken,
-    /// Its caller had waited for long enough.
+    /// The caller had waited for long enough.
     Left,
     /// There was no connection for it.
     Unsent,
@@ -44,7 +45,7 @@ impl End {
         matches!(self, Self::Stored { .. })
     }
 
-    /// Whether the server answered as it should, one way or the other.
+    /// Whether the server answered as it should, with 200 or a refusal.
     pub(crate) fn is_proper(self) -> bool {
         self.is_stored() || matches!(self, Self::Refused | Self::Unsent)
     }
@@ -53,10 +54,10 @@ impl End {
 /// One add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
-    /// Its number: each is another one, in all loads of the same callers.
+    /// Its number, unique in all loads of the same callers.
     pub(crate) n: u64,
     pub(crate) end: End,
-    /// Since it was to leave.
+    /// Since the scheduled moment.
     pub(crate) took: Duration,
     pub(crate) at: Instant,
 }
@@ -70,7 +71,7 @@ impl Answers {
         self.0.iter().filter(|ended| is(ended.end)).count()
     }
 
-    /// Adds stored a second between two moments.
+    /// Adds stored per second between two moments.
     pub(crate) fn goodput(&self, from: Instant, until: Instant) -> f64 {
         let stored = self
             .0
@@ -80,7 +81,7 @@ impl Answers {
         stored as f64 / (until - from).as_secs_f64()
     }
 
-    /// A percentile of the time that such an end took, in milliseconds; 0 if there is none.
+    /// A percentile of the time until such a result, in milliseconds; 0 without such a result.
     pub(crate) fn percentile_ms(&self, percent: usize, is: impl Fn(End) -> bool) -> u128 {
         let mut took: Vec<Duration> =
             self.0.iter().filter(|ended| is(ended.end)).map(|ended| ended.took).collect();
@@ -102,7 +103,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// With no more connections than that, and leaving after that long without an answer.
+    /// Callers with at most this many connections. They leave after `patience` without an answer.
     pub(crate) fn of(to: SocketAddr, most_connections: usize, patience: Duration) -> Self {
         Self {
             to,
@@ -114,8 +115,8 @@ impl Callers {
         }
     }
 
-    /// Opens all connections, one after the other: a storm of them at the start would be all there
-    /// is to see.
+    /// Opens all connections, one after the other. Otherwise a storm of them at the start would
+    /// dominate the measurement.
     pub(crate) async fn connect(&self) {
         while self.may_open() {
             let stream = TcpStream::connect(self.to)
@@ -125,8 +126,8 @@ impl Callers {
         }
     }
 
-    /// So many at a time, each as soon as the one before it was answered. `add` makes a body of a
-    /// number.
+    /// Keeps `at_a_time` adds running, each sent as soon as the one before it was answered. `add`
+    /// makes a body of a number.
     pub(crate) async fn closed_loop(
         &self,
         at_a_time: usize,
@@ -148,7 +149,7 @@ impl Callers {
         Answers(loops.join_all().await.into_iter().flatten().collect())
     }
 
-    /// So many a second, on schedule; returns when each has come to its end.
+    /// Sends `a_second` adds a second, on schedule. Returns when each has ended.
     pub(crate) async fn open_loop(
         &self,
         a_second: f64,
@@ -208,7 +209,7 @@ impl Callers {
     }
 }
 
-/// One request and its answer, and the connection if it is good for another.
+/// Sends one request and reads its answer. Returns the connection if it can be used again.
 async fn exchange(
     idle: Option<TcpStream>,
     to: SocketAddr,
@@ -237,7 +238,7 @@ async fn exchange(
     Ok((end, (!is_last).then_some(stream)))
 }
 
-/// The number of a field of an answer. (To read it as JSON would cost more than to write the
+/// The number in a field of an answer. (Parsing it as JSON would cost more than writing the
 /// request.)
 fn number_in(body: &str, field: &str) -> i64 {
     let (_, rest) =
@@ -246,7 +247,7 @@ fn number_in(body: &str, field: &str) -> i64 {
     rest[..digits].parse().expect("the field is a number")
 }
 
-/// Reads one answer whole.
+/// Reads one whole answer.
 pub(crate) async fn read_answer(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut read = Vec::with_capacity(1024);
     loop {

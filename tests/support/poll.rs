@@ -1,9 +1,9 @@
-//! Bounded polls: waiting for what can only be asked for.
+//! Bounded polls, for conditions that can only be asked for.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::time::{Duration, Instant};
 
-/// How long a poll goes on: long enough for a machine that is busy with other things.
+/// How long a poll goes on: long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The pause between two questions.
@@ -23,7 +23,7 @@ pub(crate) async fn answer<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> Option
     }
 }
 
-/// Asks until the condition holds, and returns whether it did within a minute.
+/// Asks until the condition holds. Returns whether it did within a minute.
 pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) -> bool {
     answer(async || holds().await.then_some(())).await.is_some()
 }

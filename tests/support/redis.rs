@@ -1,8 +1,8 @@
 //! A real redis-server for a test process, or for one test.
 //!
 //! It runs under a shell, its keeper, that takes orders from its standard input. However the test
-//! process ends, abort and kill -9 included, that pipe closes, and the keeper kills the server and
-//! removes its folder.
+//! process ends, including abort and kill -9, that pipe closes. The keeper then kills the server
+//! and removes its folder.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ports tried before giving up: another process may take a free one first.
+/// How many ports are tried: another process may take a free one first.
 const TRIES: usize = 20;
 
-/// The variable with the id of a process: the server runs as long as that one, also after this one.
+/// An environment variable with a process id: the server runs as long as that process, even if this
+/// one ends.
 pub(crate) const AS_LONG_AS: &str = "AS_LONG_AS";
 
 /// The keeper: `$1` is the folder, the rest are the server's options.
@@ -41,16 +42,16 @@ const KEEPER: &str = r#"
     rm -rf "$folder"
 "#;
 
-/// Gives what comes after it a file system of its own in memory. It needs no root: it is root of a
-/// user namespace.
+/// Gives the command after it a file system of its own in memory. It needs no root, since it is
+/// root of a user namespace.
 const SMALL_DISK: &str = r#"mkdir disk && mount -t tmpfs -o size=16m drill disk && exec "$@""#;
 
 /// Where a server runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// The address that it has there.
+    /// The server's address there.
     pub(crate) host: String,
-    /// The command that its keeper is started by; empty for none.
+    /// The command that starts its keeper; empty for none.
     pub(crate) by: Vec<String>,
 }
 
@@ -77,36 +78,37 @@ pub(crate) struct Server {
     pid: u32,
 }
 
-/// The one that all tests of this process share, each under a key prefix of its own.
+/// The server that all tests of this process share, each with its own key prefix.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(Server::start)
 }
 
 impl Server {
-    /// One with AOF, `appendfsync everysec`.
+    /// A server with AOF, `appendfsync everysec`.
     pub(crate) fn start() -> Self {
         Self::with_options(&[])
     }
 
-    /// One with further options, such as `["--maxmemory", "10mb"]`.
+    /// A server with further options, such as `["--maxmemory", "10mb"]`.
     pub(crate) fn with_options(options: &[&str]) -> Self {
         Self::in_surroundings(options, &[])
     }
 
-    /// One with further options, and variables in its environment.
+    /// A server with further options, and variables in its environment.
     pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
         Self::launched_in(&Place::here(), variables, |port, _| {
             Self::options_at(&Place::here(), port, options)
         })
     }
 
-    /// One with further options, somewhere else.
+    /// A server with further options, in another place.
     pub(crate) fn at(place: &Place, options: &[&str]) -> Self {
         Self::launched_in(place, &[], |port, _| Self::options_at(place, port, options))
     }
 
-    /// One with further options whose files lie on a file system of 16 MiB: see [`Server::disk`].
+    /// A server with further options whose files are on a file system of 16 MiB: see
+    /// [`Server::disk`].
     pub(crate) fn on_small_disk(options: &[&str]) -> Self {
         let possible = Command::new("unshare")
             .args(["-Urm", "true"])
@@ -114,20 +116,21 @@ impl Server {
             .is_ok_and(|status| status.success());
         assert!(
             possible,
-            "this mounts a file system in a user namespace (unshare -Urm), which this machine forbids"
+            "this mounts a file system in a user namespace (unshare -Urm), \
+             which this machine forbids"
         );
         let by =
             ["unshare", "-Urm", "sh", "-c", SMALL_DISK, "small-disk"].map(str::to_owned).to_vec();
         Self::at(&Place { by, ..Place::here() }, &[&["--dir", "disk"], options].concat())
     }
 
-    /// What most servers are started with, and more.
+    /// The options of most servers, and further ones.
     fn options_at(place: &Place, port: u16, further: &[&str]) -> Vec<String> {
         let port = port.to_string();
         let mut options = vec!["--port", &port, "--bind", &place.host, "--daemonize", "no"];
         options.extend(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
         if !place.is_here() {
-            // Only this machine leads there.
+            // Only this machine can reach that place.
             options.extend(["--protected-mode", "no"]);
         }
         options.iter().chain(further).map(ToString::to_string).collect()
@@ -157,24 +160,24 @@ impl Server {
         panic!("redis-server does not start, on {TRIES} ports");
     }
 
-    /// One in sentinel mode, which watches nothing yet.
+    /// A Sentinel that watches nothing yet.
     pub(crate) fn sentinel() -> Self {
         Self::sentinel_at(&Place::here())
     }
 
-    /// One in sentinel mode, with further lines of configuration.
+    /// A Sentinel with further lines of configuration.
     pub(crate) fn sentinel_with(lines: &str) -> Self {
         Self::sentinel_configured(&Place::here(), lines)
     }
 
-    /// One in sentinel mode, somewhere else.
+    /// A Sentinel in another place.
     pub(crate) fn sentinel_at(place: &Place) -> Self {
         Self::sentinel_configured(place, "")
     }
 
     fn sentinel_configured(place: &Place, lines: &str) -> Self {
         Self::launched_in(place, &[], |port, folder| {
-            // A sentinel keeps its state in its configuration file, and must find it there.
+            // A Sentinel keeps its state in its configuration file, and must find it there.
             let file = folder.join("sentinel.conf");
             std::fs::write(&file, format!("port {port}\nbind {}\n{lines}", place.host)).unwrap();
             vec![file.display().to_string(), "--sentinel".into()]
@@ -227,7 +230,8 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // A signal to the tests' process group must not keep it from clearing up.
+            // A signal to the tests' process group must not stop it before it has removed the
+            // folder.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -244,7 +248,7 @@ impl Server {
         answer.trim().to_owned()
     }
 
-    /// Has the server started and waits until it answers; false if another one has its port.
+    /// Starts the server and waits until it answers. Returns false if another server has its port.
     fn launch(&mut self) -> bool {
         self.pid = self.order("start").parse().unwrap();
         let is_ours = format!("process_id:{}\r\n", self.pid);
@@ -270,7 +274,7 @@ impl Server {
         self.port
     }
 
-    /// Its process.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -280,20 +284,21 @@ impl Server {
         format!("redis://{}:{}/0", self.host, self.port)
     }
 
-    /// Where others find the disk of a server that has one of its own, whether it runs or not.
+    /// The path by which other processes find the disk of a server with its own file system,
+    /// whether it runs or not.
     pub(crate) fn disk(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
         root.join(self.folder.strip_prefix("/").unwrap()).join("disk")
     }
 
-    /// Whether its process is there.
+    /// Whether its process is running.
     pub(crate) fn is_running(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // One that has ended waits for its keeper to notice.
+        // An ended process waits for its keeper to notice.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 
-    /// kill -9, unless it has ended by itself; returns when it is gone.
+    /// kill -9, unless it has ended by itself. Returns when it is gone.
     pub(crate) fn kill(&mut self) {
         assert_eq!(self.order("kill"), "killed");
     }
@@ -308,18 +313,18 @@ impl Server {
         assert!(sent.success(), "kill -{name} {}", self.pid);
     }
 
-    /// After [`Server::kill`]: starts it again on the same port and files.
+    /// After [`Server::kill`]: starts it again with the same port and files.
     pub(crate) fn restart(&mut self) {
         assert!(self.launch(), "another server has taken port {}", self.port);
     }
 
-    /// One command, its answer as `redis-cli` prints it to a pipe.
+    /// Runs one command. Returns its answer as `redis-cli` prints it to a pipe.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         self.command_unless_cut_off(words).unwrap_or_else(|| panic!("redis-cli {words:?}"))
     }
 
-    /// One command to a server that a sentinel may be about to make a replica: that cuts its
-    /// clients off.
+    /// Runs one command on a server that a Sentinel may be making a replica, which disconnects its
+    /// clients.
     pub(crate) fn command_unless_cut_off(&self, words: &[&str]) -> Option<String> {
         let (host, port) = (&self.host, self.port.to_string());
         let output =
@@ -327,7 +332,7 @@ impl Server {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
-    /// A number out of `INFO stats`.
+    /// A number from `INFO stats`.
     #[allow(dead_code, reason = "not every test program counts")]
     pub(crate) fn statistic(&self, name: &str) -> i64 {
         let stats = self.command(&["INFO", "stats"]);
@@ -335,7 +340,7 @@ impl Server {
         value.unwrap_or_else(|| panic!("Redis knows no {name}")).trim().parse().unwrap()
     }
 
-    /// What it says of its replication, if it does not cut us off just now.
+    /// The output of `INFO replication`, unless the server disconnects its clients at that moment.
     pub(crate) fn replication(&self) -> String {
         self.command_unless_cut_off(&["INFO", "replication"]).unwrap_or_default()
     }
@@ -348,7 +353,7 @@ impl Drop for Server {
     }
 }
 
-/// What the server on a port says of itself, if one answers.
+/// The output of `INFO` of the server on a port, if one answers.
 fn info(host: &str, port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((host, port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
@@ -361,7 +366,7 @@ fn info(host: &str, port: u16) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// A port that is free right now.
+/// A port that is free now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

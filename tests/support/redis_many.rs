@@ -1,5 +1,5 @@
-//! Several real redis-servers together: a primary with replicas and sentinels, or a cluster.
-//! Dropping one ends all its servers.
+//! Several real redis-servers together: a primary with replicas and Sentinels, or a cluster.
+//! Dropping it ends all its servers.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::redis_server::{AS_LONG_AS, Place, Server};
 
 /// How long a set of servers may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the sentinels call the primary.
+/// The Sentinels' name for the primary.
 pub(crate) const MASTER: &str = "main";
 
-/// Asks until it is so; panics after half a minute.
+/// Asks until the condition holds; panics after half a minute.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -26,11 +26,11 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until so many replicas are sent all that their primary writes.
+/// Waits until this many replicas receive all that their primary writes.
 ///
-/// One that has just loaded everything is called online, and yet is sent nothing more until it has
-/// said that it is done, which it does once a second. If its primary dies before, it knows nothing
-/// of what was written meanwhile.
+/// A replica that has just loaded the data is called online, but receives nothing more until it has
+/// confirmed, which it does once a second. If its primary dies before, it misses what was written
+/// meanwhile.
 #[track_caller]
 pub(crate) fn until_followed(primary: &Server, replicas: usize) {
     let number = |text: &str, name: &str| {
@@ -51,29 +51,29 @@ pub(crate) fn until_followed(primary: &Server, replicas: usize) {
     });
 }
 
-/// A primary, two replicas, and three sentinels that take a second to find it down.
+/// A primary, two replicas, and three Sentinels that find the primary down after a second.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) servers: Vec<Server>,
     pub(crate) sentinels: Vec<Server>,
-    /// A fourth one beside a primary that may be cut off. It is not asked about what the others
-    /// think.
+    /// A fourth Sentinel beside a primary that may be cut off. It is not asked for the others'
+    /// view.
     pub(crate) insider: Option<Server>,
 }
 
 impl Watched {
-    /// All of them up, and known to each other.
+    /// Starts all servers, and waits until they know each other.
     pub(crate) fn start() -> Self {
         Self::with_options(&[])
     }
 
-    /// The servers (not the sentinels) with further options.
+    /// The servers (not the Sentinels) have further options.
     pub(crate) fn with_options(options: &[&str]) -> Self {
         let here = Place::here();
         Self::assembled(&here, &here, false, options)
     }
 
-    /// The primary and a fourth sentinel in one place, all others in another.
+    /// The primary and a fourth Sentinel are in one place, all others in another.
     pub(crate) fn apart(primary: &Place, others: &Place, options: &[&str]) -> Self {
         Self::assembled(primary, others, true, options)
     }
@@ -113,28 +113,28 @@ impl Watched {
         watched
     }
 
-    /// The fourth one, too.
+    /// Includes the fourth one.
     pub(crate) fn all_sentinels(&self) -> impl Iterator<Item = &Server> {
         self.sentinels.iter().chain(&self.insider)
     }
 
-    /// The sentinels' addresses.
+    /// The Sentinels' addresses.
     pub(crate) fn urls(&self) -> Vec<String> {
         self.all_sentinels().map(Server::url).collect()
     }
 
-    /// The port of the primary, as the first sentinel has it.
+    /// The port of the primary, as the first Sentinel knows it.
     pub(crate) fn primary(&self) -> u16 {
         let answer = self.sentinels[0].command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
         answer.lines().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Whether the sentinels may find the primary down; if so, after two seconds without an answer.
+    /// Whether the Sentinels may find the primary down; if so, after two seconds without an answer.
     ///
-    /// A drill allows it from its fault to the election. At any other moment they would depose a
-    /// primary only because the machine stalls, or because a sentinel has just learned of a new
-    /// primary and connects to it a second later. The insider may be cut off and is not told; alone
-    /// it deposes nobody.
+    /// A drill allows it from its fault to the election. At any other moment a stall of the machine
+    /// would depose a primary. So would a Sentinel that has just learned of a new primary, and
+    /// connects to it a second later. The fourth Sentinel may be cut off and is not told; alone it
+    /// cannot depose a primary.
     pub(crate) fn may_depose(&self, may: bool) {
         let silence = if may { "2000" } else { "600000" };
         for sentinel in &self.sentinels {
@@ -142,7 +142,7 @@ impl Watched {
         }
     }
 
-    /// How often a primary was elected so far.
+    /// How many elections there were so far.
     pub(crate) fn elections(&self) -> usize {
         let epoch = |sentinel: &Server| {
             let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
@@ -157,8 +157,8 @@ impl Watched {
         self.sentinels.iter().map(epoch).max().unwrap()
     }
 
-    /// The port of the primary once a sentinel names another than `old`: they do not all learn of
-    /// it at the same moment.
+    /// The port of the new primary, once a Sentinel names another than `old`. They do not all learn
+    /// of it at the same moment.
     pub(crate) fn successor_of(&self, old: u16) -> u16 {
         let mut named = old;
         until("another primary is elected", || {
@@ -172,7 +172,7 @@ impl Watched {
         named
     }
 
-    /// All but the one on a port.
+    /// All servers except the one on a port.
     pub(crate) fn others(&self, port: u16) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(move |server| server.port() != port)
     }
@@ -188,19 +188,19 @@ impl Watched {
     }
 }
 
-/// Three primaries and three replicas that take a second and a half to find a node down, and serve
-/// what slots they have.
+/// Three primaries and three replicas that find a node down after a second and a half, and serve
+/// the slots that they have.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     /// The first three are the primaries at first, in the order of their slots.
     pub(crate) nodes: Vec<Server>,
 }
 
-/// The addresses of the cluster that all tests of a run share, each under a key prefix of its own.
+/// The addresses of the cluster that all tests of a run share, each with its own key prefix.
 ///
-/// A cluster takes seconds to start, and nextest gives each test a process of its own. There the
-/// first test of a run starts the cluster, and leaves its addresses in a file for the others.
-/// Elsewhere the tests of a run are one process.
+/// A cluster takes seconds to start, and nextest gives each test a process of its own. With
+/// nextest, the first test of a run starts the cluster and leaves its addresses in a file for the
+/// others. Otherwise the tests of a run are one process.
 pub(crate) fn shared_cluster() -> Vec<String> {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     let Ok(run) = std::env::var("NEXTEST_RUN_ID") else {
@@ -223,12 +223,12 @@ pub(crate) fn shared_cluster() -> Vec<String> {
 }
 
 impl Cluster {
-    /// All of them up, all slots covered.
+    /// Starts all nodes, and waits until all slots are covered.
     pub(crate) fn start() -> Self {
         Self::of((0..6).map(|_| Server::cluster_node(&[])).collect())
     }
 
-    /// One that runs as long as another process does, also after the end of this one.
+    /// A cluster that runs as long as another process, even if this one ends.
     fn as_long_as(process: u32) -> Self {
         let process = process.to_string();
         Self::of((0..6).map(|_| Server::cluster_node(&[(AS_LONG_AS, &process)])).collect())
@@ -256,7 +256,7 @@ impl Cluster {
             });
         }
         until("the cluster is well", || {
-            // A node calls the state ok although it has not heard of all slots yet.
+            // A node reports the state ok although it has not heard of all slots yet.
             let well = |node: &Server| {
                 let info = node.command(&["CLUSTER", "INFO"]);
                 info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
@@ -279,7 +279,7 @@ impl Cluster {
         self.nodes[1..3].iter().map(Server::url).collect()
     }
 
-    /// Which of the first three has the key's slot at first, and the slot.
+    /// Which of the first three nodes has the key's slot at first, and the slot.
     pub(crate) fn first_owner(&self, key: &str) -> (usize, u16) {
         let slot: u16 = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).trim().parse().unwrap();
         (
@@ -292,7 +292,7 @@ impl Cluster {
         )
     }
 
-    /// A key prefix under which the registry and the id counter lie with the first primary.
+    /// A key prefix whose registry and id counter are on the first primary.
     pub(crate) fn prefix_on_first(&self) -> String {
         let is_first = |key: String| self.first_owner(&key).0 == 0;
         let fits = |prefix: &String| {
@@ -302,8 +302,8 @@ impl Cluster {
         (0..).map(|n| format!("p{n}")).find(fits).unwrap()
     }
 
-    /// The port of the primary that has the slot, as the first node sees it; none if it has found
-    /// that one to be down.
+    /// The port of the primary that has the slot, as the first node sees it; `None` if that node
+    /// finds the primary down.
     pub(crate) fn owner_of(&self, slot: u16) -> Option<u16> {
         let nodes = self.nodes[0].command(&["CLUSTER", "NODES"]);
         let has_it = |line: &&str| {
@@ -318,8 +318,8 @@ impl Cluster {
         address.rsplit(':').next()?.parse().ok()
     }
 
-    /// Moves a slot from one node to another, key by key. It calls back while some of its keys are
-    /// here and some there.
+    /// Moves a slot from one node to another, key by key. Calls back while some of its keys are on
+    /// each node.
     pub(crate) fn move_slot(&self, slot: &str, from: usize, to: usize, half_way: impl FnOnce()) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let (source_id, target_id) = (self.id_of(from), self.id_of(to));
@@ -339,7 +339,7 @@ impl Cluster {
         }
     }
 
-    /// A topic's name whose only lane lies with the `n`th primary at first.
+    /// A topic whose only lane is on the `n`th primary at first.
     pub(crate) fn topic_on(&self, n: usize) -> String {
         (0..)
             .map(|i| format!("t{i}"))

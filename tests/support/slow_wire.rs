@@ -1,5 +1,5 @@
-//! A long way to a server: its answers take a while, however many they are. (Nothing is slower than
-//! that: a thousand questions at a time get a thousand answers at a time.)
+//! A slow network to a server: each answer takes a while. Answers do not delay each other, so a
+//! thousand requests at a time get a thousand answers at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The way. It is there as long as the runtime.
+/// The slow network. It lasts as long as the runtime.
 #[derive(Debug)]
 pub struct SlowWire {
     pub address: SocketAddr,

@@ -1,9 +1,9 @@
 //! What delayd's HTTP interface speaks of, once for all who speak it: the service, its command line
 //! and its benchmark.
 //!
-//! Types only: what values mean, and which are allowed, is the service's business. The
-//! documentation of types and fields is that of the OpenAPI document, which derives from them
-//! (feature `schema`).
+//! It holds types, and how each reads and writes itself. Which values a call accepts is decided in
+//! the service. The documentation of types and fields is that of the OpenAPI document, which derives
+//! from them (feature `schema`).
 
 #![allow(
     missing_docs,
@@ -11,22 +11,30 @@
 )]
 
 mod answer;
+mod backoff;
 mod code;
 mod dead;
 mod destination;
+mod one_of;
+mod rate;
 mod record;
 mod request;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod span;
 mod task;
 mod topic;
+mod topic_policy;
 mod value;
 mod word;
 
 pub use answer::{Answer, Failure, Nothing};
+pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
+pub use one_of::OneOf;
+pub use rate::{InvalidRate, Rate};
 pub use record::{
     AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,
 };
@@ -36,9 +44,11 @@ pub use request::{
     MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest, ResumeRequest,
     TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
 };
+pub use span::{InvalidSpan, Span};
 pub use task::{
     Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
+pub use topic_policy::{TopicHistory, TopicPolicy, TopicRetry};
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
 pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};

@@ -6,7 +6,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::{Answer, Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
+use crate::{Answer, Rate, Rfc3339, ServiceName, Span, TaskId, TopicName, UnixMillis};
 
 /// The largest id: 2^53 - 1.
 pub const MAX_ID: u64 = (1 << 53) - 1;
@@ -60,11 +60,13 @@ schemas! {
         .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
         .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
         .description(Some("A duration: a number of seconds, at most 1000000 (a lease: 3600; a backoff: 86400), or a string of a whole number and a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
+    Span, "Span" => SpanText::schema();
     ContentText, "Content" => AnyOfBuilder::new()
         .item(ObjectBuilder::new())
         .item(ObjectBuilder::new().schema_type(Type::String))
         .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
     RateText, "Rate" => string("So many in a time, such as \"100/s\", \"6000/m\" or \"500/h\".").min_length(Some(1));
+    Rate, "Rate" => RateText::schema();
     Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
 }
 

@@ -11,10 +11,10 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, ServiceName};
 use crate::api::wire::json::{self, required};
-use crate::clock::UnixMillis;
 use crate::limits::{Allowance, Standing};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane};
 use crate::store::{Admin, Holds, Topics};
-use crate::task::{Destination, Lane};
 
 pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::state::Api;
-use crate::breaker;
+use crate::model::breaker;
 use crate::store::Store;
 
 #[derive(Serialize, ToSchema)]

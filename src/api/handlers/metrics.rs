@@ -1,8 +1,7 @@
-//! `GET /metrics`: what is counted, in Prometheus' text format
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
+//! `GET /metrics`: what is counted and measured, as OpenMetrics text
+//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,19 +9,9 @@ use http::header;
 
 use crate::api::state::Api;
 
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// `GET /metrics`
 pub(crate) async fn serve(State(api): State<Arc<Api>>) -> Response {
-    let (version, reloads) = (env!("CARGO_PKG_VERSION"), &api.reloads);
-    let (taken, refused) =
-        (reloads.taken.load(Ordering::Relaxed), reloads.refused.load(Ordering::Relaxed));
-    let text = format!(
-        "# HELP delayd_build_info The running version; always 1.\n\
-         # TYPE delayd_build_info gauge\n\
-         delayd_build_info{{version=\"{version}\"}} 1\n\
-         # HELP delayd_config_reloads_total How often the configuration was read again while serving: taken, or refused because it is wrong.\n\
-         # TYPE delayd_config_reloads_total counter\n\
-         delayd_config_reloads_total{{result=\"taken\"}} {taken}\n\
-         delayd_config_reloads_total{{result=\"refused\"}} {refused}\n"
-    );
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], api.metrics.encode()).into_response()
 }

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::api::long_poll::delivery::{GivingBack, Taken, WRITING, Wish};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
+use crate::model::task::{Destination, Lane};
 use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Want};
-use crate::task::{Destination, Lane};
 use crate::topic::Registry;
 
 /// What all pulls share, those that wait and those that do not.

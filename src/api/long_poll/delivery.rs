@@ -10,8 +10,8 @@ use delayd_wire::Pulled;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{self, AnyStore, Delivery, Settle, Transition};
-use crate::task::{Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);

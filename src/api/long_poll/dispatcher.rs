@@ -25,9 +25,9 @@ use crate::api::long_poll::claim::{Pulls, lanes_in_turn, take};
 use crate::api::long_poll::delivery::{Taken, Wish};
 use crate::api::long_poll::queue::{Line, Waiter};
 use crate::api::wire::error::Error;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Topic};
 use crate::store::{Delivery, NextDue, Registered};
-use crate::task::{Lane, Topic};
 use crate::topic::Outlook;
 
 /// The longest wait after claims that brought nothing; and the time after which a topic that nobody

@@ -28,9 +28,9 @@ use tokio::time::Instant;
 
 use crate::api::long_poll::delivery::{Taken, Wish};
 use crate::api::wire::error::Error;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Topic};
 use crate::store::Hint;
-use crate::task::{Lane, Topic};
 
 /// The most claims for waiters at a time, over all lines.
 const CLAIMS: usize = 128;

@@ -10,8 +10,8 @@ use crate::api::long_poll::queue::Line;
 use crate::api::state::Api;
 use crate::api::testing::{edge_with_store, edge_without_store};
 use crate::api::wire::error::Error;
+use crate::model::task::{Destination, Lane, Options, TaskId, Topic};
 use crate::store::{Intake, Moment, NewTask};
-use crate::task::{Destination, Lane, Options, TaskId, Topic};
 
 const WISH: Wish = Wish { slots: 1, lease: Some(Duration::from_secs(60)) };
 const LONG: Duration = Duration::from_secs(30);

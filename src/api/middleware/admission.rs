@@ -4,6 +4,7 @@
 //! A refusal comes before the body is read, for what is turned away has to cost next to nothing. An
 //! instance that turns work away is alive, and says so: health checks take no slot.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::api::middleware::deadline::Deadline;
 use crate::api::middleware::route::{Route, Routed, Routes};
 use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
+use crate::metrics::{Metrics, Rejection};
 
 /// What a request has to pass.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Admission {
     pub(crate) slots: Line,
     /// The longest time from a call's admission to its answer.
     pub(crate) timeout: Duration,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
     /// What answers all that is no call.
     pub(crate) pages: Router,
 }
@@ -43,19 +47,26 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
 ) -> impl Answers<Request> + 'a {
     service_fn(move |request: Request| async move {
         let mut calls = calls;
-        match admission.routes.call(request.method(), request.uri().path()) {
+        let label = admission.routes.label(request.uri().path());
+        let answer: Result<Response, Infallible> = match admission
+            .routes
+            .call(request.method(), request.uri().path())
+        {
             Some(route) => match admission.call(route, request.uri(), request.headers()).await {
                 Ok((caller, slot)) => {
                     let deadline = Deadline::after(admission.timeout);
                     calls.call(Routed { route, request, caller, slot, deadline }).await
                 }
-                Err(error) => Ok(refused(request, error)),
+                Err(error) => Ok(admission.refused(request, error)),
             },
             None => match admission.page(&request) {
                 Ok(()) => admission.pages.clone().oneshot(request).await,
-                Err(error) => Ok(refused(request, error)),
+                Err(error) => Ok(admission.refused(request, error)),
             },
-        }
+        };
+        let Ok(response) = answer;
+        admission.metrics.api.answered(label, response.status().as_u16());
+        Ok(response)
     })
 }
 
@@ -76,12 +87,19 @@ impl Admission {
         let access = self.routes.access(request.uri().path());
         self.tokens.admit(access, request.uri(), request.headers()).map(drop)
     }
-}
 
-fn refused(request: Request, error: Error) -> Response {
-    let (head, body) = request.into_parts();
-    let path = head.uri.path();
-    tracing::debug!(path, %error, "Not admitted to {path}: {error}");
-    body::refuse(&head.headers, body);
-    error.into_response()
+    fn refused(&self, request: Request, error: Error) -> Response {
+        let reason = match &error {
+            Error::Unauthenticated(_) => Rejection::Unauthenticated,
+            Error::Forbidden(_) => Rejection::Forbidden,
+            Error::TooFast { .. } => Rejection::TokenRate,
+            _ => Rejection::Concurrency,
+        };
+        self.metrics.api.rejected(reason);
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        tracing::debug!(path, %error, "Not admitted to {path}: {error}");
+        body::refuse(&head.headers, body);
+        error.into_response()
+    }
 }

@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What a body may have of the part that is for everyone.
@@ -37,6 +38,7 @@ pub(crate) struct Budget {
     large: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     total: usize,
+    refused: Counter,
 }
 
 impl Budget {
@@ -45,7 +47,13 @@ impl Budget {
         let total = total.min(Semaphore::MAX_PERMITS);
         let (small, large) =
             (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
-        Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
+        let answers = Arc::new(Semaphore::new(total));
+        Self { small, large, answers, total, refused: Counter::default() }
+    }
+
+    /// Counts on this counter what it refuses.
+    pub(crate) fn counting(self, refused: Counter) -> Self {
+        Self { refused, ..self }
     }
 
     /// The same bytes for batches, which take none of the part that is for everyone: many slow ones
@@ -61,13 +69,17 @@ impl Budget {
 
     /// The share of a whole answer. A longer one than all answers may be together has all of it.
     pub(crate) fn answer(&self, length: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
-        take(&self.answers, length.min(self.total))
+        self.take(&self.answers, length.min(self.total))
     }
-}
 
-fn take(from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
-    let bytes = u32::try_from(bytes).map_err(|_| Exhausted)?;
-    from.clone().try_acquire_many_owned(bytes).map_err(|_| Exhausted)
+    fn take(&self, from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
+        let refused = || {
+            self.refused.inc();
+            Exhausted
+        };
+        let bytes = u32::try_from(bytes).map_err(|_| refused())?;
+        from.clone().try_acquire_many_owned(bytes).map_err(|_| refused())
+    }
 }
 
 /// What a body holds of the budget.
@@ -85,8 +97,8 @@ impl Share {
         {
             match held {
                 _ if bytes == 0 => {}
-                Some(held) => held.merge(take(part, bytes)?),
-                None => *held = Some(take(part, bytes)?),
+                Some(held) => held.merge(budget.take(part, bytes)?),
+                None => *held = Some(budget.take(part, bytes)?),
             }
         }
         Ok(())

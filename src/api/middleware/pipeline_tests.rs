@@ -11,6 +11,7 @@ use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::route::{Route, Routes};
 use crate::api::params::Limit;
 use crate::api::testing::{Ask, edge_without_store, json_of};
+use crate::metrics::Metrics;
 
 /// An edge with so many slots, before a handler that never ends, one that panics, and a health
 /// check.
@@ -34,7 +35,14 @@ async fn edge(
     let (limit, budget) = (Limit::of(1 << 20), Budget::new(1 << 20));
     let bodies = Bodies::new(&limit, &limit, &budget, &slots);
     let (timeout, pages) = (Duration::from_secs(10), routes.router(api.clone()));
-    let admission = Admission { routes, tokens: Arc::default(), slots, timeout, pages };
+    let admission = Admission {
+        routes,
+        tokens: Arc::default(),
+        slots,
+        timeout,
+        metrics: Metrics::new([]),
+        pages,
+    };
     (Pipeline { api, admission, bodies, draining: draining.subscribe() }.shared(), draining)
 }
 

@@ -25,7 +25,7 @@ use crate::api::middleware::deadline::Deadline;
 use crate::api::state::Api;
 use crate::api::wire::error::{self, Error};
 use crate::api::wire::schema::{Described, described};
-use crate::token::Scope;
+use crate::model::token::Scope;
 
 /// A request that may be worked on. `B` is its body: read by the middleware, it is `Bytes`.
 pub(crate) struct Routed<B = Bytes> {
@@ -36,6 +36,9 @@ pub(crate) struct Routed<B = Bytes> {
     pub(crate) slot: Slot,
     pub(crate) deadline: Deadline,
 }
+
+/// What stands for all paths that are no route, in metrics.
+pub(crate) const OTHER: &str = "other";
 
 /// One row of the table.
 pub(crate) struct Route {
@@ -275,6 +278,11 @@ impl Routes {
             None if path.starts_with("/delay/") => self.unknown.access,
             None => Access::Token(&[Scope::Admin], About::Nothing),
         }
+    }
+
+    /// The name of a request's route in metrics.
+    pub(crate) fn label(&self, path: &str) -> &'static str {
+        self.find(path).map_or(OTHER, |route| route.path)
     }
 
     fn find(&self, path: &str) -> Option<&Route> {

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::middleware::route::{Answer, Operation, Routes};
 use crate::api::wire::schema::{Described, described, reference};
-use crate::task::TopicPolicy;
+use crate::model::task::TopicPolicy;
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];

@@ -11,9 +11,9 @@ use delayd_wire::ErrorCode;
 use http::StatusCode;
 
 use crate::api::wire::request_id;
-use crate::rate::Rate;
-use crate::task::State;
+use crate::model::task::State;
 use crate::{store, topic};
+use delayd_wire::Rate;
 
 /// Seconds after which an unconfirmed call may be repeated.
 const REPEAT_AFTER: u16 = 1;

@@ -10,8 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::api::wire::error::Error;
-use crate::span::{self, Span};
-use crate::task::{Destination, InvalidName, Receipt, TaskId, Topic};
+use crate::model::task::{Destination, InvalidName, Receipt, TaskId, Topic};
+use delayd_wire::span::{self, Span};
 
 /// A string that follows the rule of `T`: a topic, a receipt.
 #[derive(Debug)]

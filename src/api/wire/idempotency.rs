@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use crate::api::wire::error::Error;
+use crate::model::task::{Destination, Options, Topic};
 use crate::store::{Idempotency, Moment};
-use crate::task::{Destination, Options, Topic};
 
 /// The longest key of either kind, in bytes.
 pub(crate) const MAX_KEY: usize = 256;
@@ -134,7 +134,7 @@ mod tests {
         let thrice = Options { max_attempts: Some(3), ..Options::default() };
         for other in [
             of(later, "a", &plain, "{}"),
-            of(Moment::At(crate::clock::UnixMillis(0)), "a", &plain, "{}"),
+            of(Moment::At(crate::model::clock::UnixMillis(0)), "a", &plain, "{}"),
             of(now, "b", &plain, "{}"),
             of(now, "a", &thrice, "{}"),
             of(now, "a", &plain, "{ }"),

@@ -305,16 +305,16 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::span::Span;
-    use crate::task::Mode;
-    use crate::word::Word;
+    use crate::model::task::Mode;
+    use delayd_wire::OneOf;
+    use delayd_wire::Span;
 
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Request<'a> {
         topic: Option<String>,
         delay: Option<Span>,
-        mode: Option<Word<Mode>>,
+        mode: Option<OneOf<Mode>>,
         #[serde(borrow)]
         content: Option<&'a RawValue>,
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::api::wire::envelope::{BEGIN, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::request_id;
-use crate::task::State;
+use crate::model::task::State;
 
 impl<T: Serialize> IntoResponse for Success<T> {
     /// Written around the fields' own JSON: `flatten` costs more than all of the fields.

@@ -3,16 +3,11 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use delayd_wire::schema::{RateText, SpanText};
-use delayd_wire::schemas;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
-
-use crate::rate::Rate;
-use crate::span::Span;
 
 /// JSON of the caller that is read later, as what its schema says.
 #[derive(Debug)]
@@ -34,11 +29,6 @@ impl<T: ToSchema> ToSchema for Raw<'_, T> {
     fn name() -> Cow<'static, str> {
         T::name()
     }
-}
-
-schemas! {
-    Span, "Span" => SpanText::schema();
-    Rate, "Rate" => RateText::schema();
 }
 
 /// A type's place in the document, and the schemas to be put there.

@@ -2,9 +2,9 @@
 
 use delayd_wire::{Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, TaskId, Topic};
 use crate::store::{Added, AttemptNote, Durability, LeaseKind, Novelty};
-use crate::task::{Destination, TaskId, Topic};
 
 impl From<TaskId> for delayd_wire::TaskId {
     fn from(id: TaskId) -> Self {

@@ -9,7 +9,7 @@ use crate::bench::figures::{Figures, Usage};
 use crate::bench::load::{Load, Pace};
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 20;

@@ -8,7 +8,7 @@ use crate::bench::figures::{Figures, Usage};
 use crate::bench::load::Pace;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When, batch};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 5;

@@ -10,7 +10,7 @@ use crate::bench::server::Instance;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
 use crate::bench::wire::Peer;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 20;

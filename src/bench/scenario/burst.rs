@@ -6,7 +6,7 @@ use crate::bench::account::{self, Accepted};
 use crate::bench::figures::{Figures, Usage};
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 
 /// What the filling is tried with, to know how long it will take.
 const TRIAL: u64 = 2_000;
@@ -35,7 +35,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let service = stage.service().to_owned();
     let (accepted, due_ms) = fill(stage, params.tasks, &[&topic], &service, params.bytes).await?;
     let mut figures = Figures::default();
-    Clock::system().sleep_until(crate::clock::UnixMillis(due_ms)).await;
+    Clock::system().sleep_until(crate::model::clock::UnixMillis(due_ms)).await;
     let usage = Usage::now(stage);
     let arrivals = stage.arrivals(accepted.len(), due_ms).await;
     if arrivals.len() < accepted.len() {

@@ -17,7 +17,7 @@ use crate::bench::progress::Progress;
 use crate::bench::server::Instance;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// POSTs by the HTTP client of the callbacks (reqwest), without delayd, to the bare axum server
 /// (closed loop): what is possible on this machine where nothing has to be stored.

@@ -12,7 +12,7 @@ use crate::bench::figures::{Figures, Usage};
 use crate::bench::load::Pace;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 
 /// How long before the flood the quiet topics begin.
 const BEFORE_MS: i64 = 2_000;

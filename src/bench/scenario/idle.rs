@@ -7,7 +7,7 @@ use crate::bench::Error;
 use crate::bench::figures::{Figures, Usage};
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// How long after the last add it is calm.
 const CALM: Duration = Duration::from_secs(3);

@@ -10,7 +10,7 @@ use crate::bench::figures::Figures;
 use crate::bench::stage::{Needs, Stage};
 use crate::bench::task::{Template, When};
 use crate::bench::{Error, process};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 
 /// How many services share the calls, each with a port to itself: to one and the same port a
 /// machine has no more connections than it has ports for those who call (28,000, as a rule).

@@ -9,8 +9,8 @@ use crate::bench::figures::{Figures, Usage};
 use crate::bench::load::Pace;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::clock::Clock;
-use crate::span::Span;
+use crate::model::clock::Clock;
+use delayd_wire::Span;
 
 /// How much a second later than planned an add may be answered and the task still not be due.
 pub(super) const LEAD_MS: i64 = 1_000;

@@ -4,7 +4,7 @@ use clap::builder::RangedU64ValueParser;
 use std::time::Duration;
 
 use crate::bench::task::LEAST_CONTENT;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// Connections of the load.
 pub(super) fn connections() -> RangedU64ValueParser<usize> {

@@ -10,8 +10,8 @@ use crate::bench::account::percentile_ms;
 use crate::bench::figures::Figures;
 use crate::bench::stage::{FILL_BATCH, Stage};
 use crate::bench::task::{Template, When};
-use crate::clock::Clock;
-use crate::span::Span;
+use crate::model::clock::Clock;
+use delayd_wire::Span;
 
 const DAY_MS: u64 = 86_400_000;
 /// Strewn over the day by this, which shares no factor with a day's milliseconds.

@@ -16,7 +16,7 @@ use crate::bench::progress::Progress;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
 use crate::bench::wire::{Peer, json};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 
 /// How many pulls in a row may find nothing before the tasks count as lost.
 const PATIENCE: u32 = 1_000;

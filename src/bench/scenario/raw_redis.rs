@@ -12,7 +12,7 @@ use super::options;
 use crate::bench::Error;
 use crate::bench::figures::Figures;
 use crate::bench::stage::Stage;
-use crate::span::Span;
+use delayd_wire::Span;
 
 /// Tasks a pipeline.
 const BATCHES: [usize; 4] = [1, 16, 64, 256];

@@ -11,8 +11,8 @@ use super::cell::Cell;
 use super::client::ServerArgs;
 use super::wishes::one_of;
 use super::{Code, out, progress, table};
-use crate::span::Span;
-use crate::task::Topic;
+use crate::model::task::Topic;
+use delayd_wire::Span;
 
 mod set;
 pub(super) mod shown;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::shown;
 use crate::cli::client::{ServerArgs, fields};
 use crate::cli::wishes::{self, one_of};
-use crate::span::Span;
-use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
+use crate::model::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
+use delayd_wire::Span;
 
 /// Create a topic, or change its settings.
 ///

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::params::Standing;
-use crate::breaker::{self, State, Ticket};
 use crate::limits::Allowance;
 use crate::limits::bulkhead::Bulkhead;
 use crate::limits::gate::{Ending, Gate};
 use crate::limits::slow_start::RECENT;
+use crate::model::breaker::{self, State, Ticket};
 
 /// An entry whose breaker is not closed is forgotten when it has not been used for so long.
 const LONG_AGO: Duration = Duration::from_secs(15 * 60);

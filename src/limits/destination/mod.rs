@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Allowance;
-use crate::clock::UnixMillis;
-use crate::task::Destination;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Destination;
 
 mod entry;
 mod params;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::breaker;
 use crate::limits::Allowance;
+use crate::model::breaker;
 
 /// The settings of the limits of destinations.
 #[derive(Clone, Debug)]

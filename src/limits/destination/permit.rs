@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::breaker::Ticket;
 use crate::limits::gate::Ending;
-use crate::task::Destination;
+use crate::model::breaker::Ticket;
+use crate::model::task::Destination;
 
 /// Permits of one destination that are not used yet. Dropping gives them back.
 #[derive(Debug)]

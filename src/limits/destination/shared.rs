@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::entry::Entry;
 use super::params::LimitParams;
 use super::table::Table;
-use crate::breaker::Ticket;
 use crate::limits::{Allowance, Availability};
-use crate::task::Destination;
+use crate::model::breaker::Ticket;
+use crate::model::task::Destination;
 
 /// The settings, and the table behind its lock.
 #[derive(Debug)]

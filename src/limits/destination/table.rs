@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::params::LimitParams;
-use crate::clock::UnixMillis;
 use crate::limits::allowance::Allowance;
 use crate::limits::wait_queue::Availability;
-use crate::task::Destination;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Destination;
 
 /// With fewer entries than this, none is forgotten.
 pub(super) const FEW: usize = 64;

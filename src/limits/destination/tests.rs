@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::entry::share;
 use super::table::FEW;
 use super::*;
-use crate::breaker;
 use crate::limits::Availability;
 use crate::limits::slow_start::RECENT;
+use crate::model::breaker;
 
 #[path = "state_tests.rs"]
 mod state_tests;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::permit::Permits;
 use super::shared::Shared;
 use crate::limits::{Allowance, Availability};
-use crate::task::Destination;
+use crate::model::task::Destination;
 
 /// A waiter for permits of one destination. Dropping it leaves the wait queue.
 ///

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
 use super::transfer::{Adopted, Adoptee};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{Checked, Cursor, Result};
-use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
 /// Shows and changes what is stored, on request.
 pub trait Admin: Send + Sync + 'static {

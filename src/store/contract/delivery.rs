@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::topics::{Misfire, Registered, Revision};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
 use crate::store::Result;
-use crate::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
 
 /// Hands tasks out and takes them back. All that a worker needs of a store.
 pub trait Delivery: Send + Sync + 'static {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use delayd_wire::Durability;
 
 use super::topics::TopicEntry;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Options, State, TaskId};
 use crate::store::Result;
-use crate::task::{Destination, Lane, Options, State, TaskId};
 
 /// Stores new tasks.
 pub trait Intake: Send + Sync + 'static {

@@ -3,9 +3,9 @@
 use std::future::Future;
 
 use super::topics::{Misfire, TopicEntry};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, Topic};
 use crate::store::Result;
-use crate::task::{Lane, State, Topic};
 
 /// Forgets what is over, and finds what the registry has lost.
 pub trait Maintenance: Send + Sync + 'static {

@@ -3,8 +3,8 @@
 
 use std::future::Future;
 
-use crate::breaker;
-use crate::clock::UnixMillis;
+use crate::model::breaker;
+use crate::model::clock::UnixMillis;
 use crate::store::Result;
 
 mod admin;

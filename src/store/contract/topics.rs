@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, TaskId, Topic, TopicPolicy};
 use crate::store::Result;
-use crate::task::{Lane, State, TaskId, Topic, TopicPolicy};
 
 /// Knows the topics, and counts and lists what their lanes hold.
 pub trait Topics: Send + Sync + 'static {

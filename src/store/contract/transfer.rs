@@ -1,7 +1,7 @@
 //! The nouns of a task's way to another store: lent by the old one, adopted by the new.
 
-use crate::clock::UnixMillis;
-use crate::task::{Destination, Options, State, TaskId};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Options, State, TaskId};
 
 use super::topics::TopicEntry;
 

@@ -8,9 +8,9 @@ use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
 use super::sql;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, OnDead, Options, State, TaskId};
 use crate::store::{Added, Error, NewTask, Novelty, Result};
-use crate::task::{Lane, OnDead, Options, State, TaskId};
 
 pub(super) fn add(
     ledger: &mut Ledger<'_>,

@@ -13,12 +13,12 @@ use super::sql::progress::passed;
 use super::sql::schedule::due;
 use super::values::read_name;
 use super::values::rows;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
     MAX_SWEEP, Outlook, Want,
 };
-use crate::task::{Destination, Receipt, TaskId};
 
 /// One process has the file, so nobody is refused.
 pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
-use crate::span::Span;
+use crate::model::task::{OnDead, Options, State, TaskId, TopicPolicy};
 use crate::store::{
     Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Idempotency, Intake,
     MAX_CLAIM_BYTES, MAX_EXPIRIES, Maintenance, Misfire, Misfired, NewTask, Novelty, Registered,
     Settled, TopicEntry, Topics,
 };
-use crate::task::{OnDead, Options, State, TaskId, TopicPolicy};
+use delayd_wire::Span;
 
 fn with(options: Options, after_ms: u64) -> NewTask {
     NewTask { options, ..new_task("a", after_ms) }

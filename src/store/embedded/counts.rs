@@ -10,9 +10,9 @@ use rusqlite::{Connection, OptionalExtension};
 use super::ledger::{Ledger, lane_number};
 use super::sql::lane::{counts, history};
 use super::sql::{self, only};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State};
 use crate::store::{Counts, Histories, History};
-use crate::task::{Lane, State};
 
 impl Ledger<'_> {
     /// Stores how the counts changed. Whoever reads them from the tables does this first.

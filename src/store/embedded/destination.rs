@@ -8,8 +8,8 @@ use super::ledger::{Ledger, lane_number};
 use super::sql;
 use super::sql::destination::waiting;
 use super::values::read_name;
+use crate::model::task::{Destination, Lane};
 use crate::store::Waiting;
-use crate::task::{Destination, Lane};
 
 pub(super) fn set_hold(
     ledger: &mut Ledger<'_>,

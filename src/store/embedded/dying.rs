@@ -21,8 +21,8 @@ use super::sql::task::dead as dead_task;
 use super::sql::{self, only};
 use super::values::read_name;
 use super::values::rows;
+use crate::model::task::{Destination, Lane, Options, State, TaskId};
 use crate::store::MAX_CLAIM_BYTES;
-use crate::task::{Destination, Lane, Options, State, TaskId};
 
 /// The most owed calls that are stored at a time.
 const OWED: usize = 64;

@@ -13,9 +13,9 @@ use super::sql::expiry::over;
 use super::sql::schedule::due_within;
 use super::sql::{self, only};
 use super::values::rows;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::TaskId;
 use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
-use crate::task::TaskId;
 
 /// What one claim may still end.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use rusqlite::Connection;
 
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
+use crate::model::task::{State, TaskId};
 use crate::store::{
     Admin, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled, Store,
     Topics,
 };
-use crate::task::{State, TaskId};
 
 /// A frame of the log: a head, and a page.
 const FRAME: u64 = 24 + 4_096;

@@ -6,9 +6,9 @@ use rusqlite::Connection;
 
 use super::ledger::lane_number;
 use super::sql::{self, only};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
 use crate::store::{Forecast, MAX_FORECAST};
-use crate::task::Lane;
 
 /// Walks the lane's schedules up to the last step's end.
 pub(super) fn forecast(

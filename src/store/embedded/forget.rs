@@ -9,9 +9,9 @@ use super::sql::task::deleted;
 use super::sql::{self, only};
 use super::values::rows;
 use super::values::state_number;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, TaskId};
 use crate::store::FURTHEST_DEADLINE;
-use crate::task::{Lane, State, TaskId};
 
 pub(super) fn purge(
     ledger: &mut Ledger<'_>,

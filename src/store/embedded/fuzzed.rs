@@ -8,7 +8,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::rows::{is_unreadable, read_ended, read_options, read_pending, read_topic};
 use super::sql::progress::pending;
-use crate::task::TaskId;
+use crate::model::task::TaskId;
 
 /// As many as a row of `progress` has.
 const COLUMNS: usize = pending::COUNT;
@@ -72,6 +72,6 @@ fn value(line: &[u8]) -> Value {
 mod tests {
     #[test]
     fn any_values_are_a_task_or_unreadable() {
-        crate::seeds::run("row", super::row);
+        crate::testing::seeds::run("row", super::row);
     }
 }

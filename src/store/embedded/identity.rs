@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use super::fault;
 use super::schema;
 use super::sql::{self, only};
+use crate::model::task::StoreId;
 use crate::store::{Error, Result};
-use crate::task::StoreId;
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
     let number: i64 = db.query_row(sql::meta::STORE_ID, [], only)?;

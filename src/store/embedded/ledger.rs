@@ -14,9 +14,9 @@ use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
 use super::tally::Tally;
 use super::values::read_name;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, TaskId, Topic};
 use crate::store::{Hint, TopicEntry};
-use crate::task::{Destination, Lane, TaskId, Topic};
 
 /// What the writer remembers between transactions. Dropped when one fails.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use super::sql;
 use super::sql::destination::by_earliest;
 use super::values::rows;
 use super::values::state_number;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{State, TaskId};
 use crate::store::{ListQuery, Listed};
-use crate::task::{State, TaskId};
 
 /// A page's bounds as the statements take them.
 struct Bounds {

@@ -6,8 +6,8 @@ use super::rows::read_options;
 use super::settle::apply;
 use super::sql;
 use super::sql::task::replayed;
+use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
-use crate::task::{Lane, Options, State, TaskId};
 use rusqlite::OptionalExtension;
 
 pub(super) fn cancel(

@@ -51,8 +51,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, Formats, Hint, Result};
-use crate::clock::Clock;
-use crate::task::StoreId;
+use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 
 mod add;
 mod ballast;
@@ -109,7 +109,6 @@ mod verbs;
 mod writer;
 mod writes;
 
-pub(super) use fsck::CheckPlace;
 pub use probe::Probe;
 
 /// Threads that read what is answered at once.

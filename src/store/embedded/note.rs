@@ -8,8 +8,8 @@ use super::ledger::{Ledger, lane_number};
 use super::record::beginning;
 use super::sql;
 use super::sql::note::of_task;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME};
-use crate::task::{Lane, TaskId};
 
 pub(super) fn note(ledger: &mut Ledger<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
     for note in notes {

@@ -108,7 +108,7 @@ fn found(path: &Path, absolute: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::model::clock::Clock;
 
     fn params(path: PathBuf) -> Params {
         Params { path, reserve: 1 << 20, clock: Clock::system() }

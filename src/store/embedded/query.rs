@@ -10,9 +10,9 @@ use super::sql::progress::deadlines;
 use super::sql::task::{summary, whole};
 use super::sql::{self, only};
 use super::values::read_name;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
-use crate::task::{Lane, Options, State, TaskId};
 
 /// Reads the columns of [`summary`].
 fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Summary, Options)> {

@@ -1,7 +1,7 @@
 //! The receipts of one task's revision. Pure: the first table of [`crate::store`] as code.
 
+use crate::model::task::Receipt;
 use crate::store::MAX_RECEIPTS;
-use crate::task::Receipt;
 
 /// The holder's receipt, or the last holder's while nobody superseded it; and those before, newest
 /// first.

@@ -25,9 +25,9 @@ use super::sql::history::ended;
 use super::sql::progress::pending;
 use super::sql::task::fresh;
 use super::values::{read_name, state_number};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Options, Receipt, State, TaskId};
 use crate::store::{LeaseKind, TopicEntry};
-use crate::task::{Options, Receipt, State, TaskId};
 
 /// Reads the columns of [`pending`], the first of which is column number `first`.
 pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Pending> {

@@ -8,9 +8,9 @@ use super::sql;
 use super::sql::idempotency::answer;
 use super::sql::task_key::owner;
 use super::values::rows;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{State, TaskId};
 use crate::store::{Added, Error, NewTask, Novelty, Result};
-use crate::task::{State, TaskId};
 
 impl Ledger<'_> {
     /// What an add has to be answered whose idempotency key was used within its window; `None`: it

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::ledger::Ledger;
 use super::record::{Record, Verdict};
 use super::rows::is_unreadable;
+use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{Settle, Settled};
-use crate::task::{Lane, Receipt, TaskId};
 
 pub(super) fn settle(
     ledger: &mut Ledger<'_>,

@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
 use super::writes::SILENCE;
+use crate::model::task::State;
 use crate::store::{
     Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition,
     Want,
 };
-use crate::task::State;
 
 /// Far longer than a caller waits, and what a test waits for an answer at most.
 const LONG: Duration = Duration::from_secs(20);

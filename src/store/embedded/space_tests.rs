@@ -15,12 +15,12 @@ use super::schema;
 use super::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
 use super::{Embedded, Leases};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::{OnDead, Options, State, TaskId};
 use crate::store::{
     Admin, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment, NewContent,
     NewTask, Settle, Settled, TopicEntry, Topics,
 };
-use crate::task::{OnDead, Options, State, TaskId};
 
 const MIB: u64 = 1 << 20;
 

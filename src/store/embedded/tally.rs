@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::values::state_number;
-use crate::task::State;
+use crate::model::task::State;
 
 /// What a transaction has changed so far, per lane, by the numbers of the states.
 #[derive(Debug, Default)]

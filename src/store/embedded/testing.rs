@@ -6,12 +6,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::{Embedded, Params};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{
     Admin, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed, Moment,
     NewTask, Result, Settle, Settled, Task, TopicEntry, Topics, Transition, Want,
 };
-use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
 /// When the tests begin.
 pub(super) const START: UnixMillis = UnixMillis(1_800_000_000_000);

@@ -10,12 +10,12 @@ use rusqlite::ffi;
 use super::Embedded;
 use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::State;
 use crate::store::{
     Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered,
     Settled, Store, Topics, Transition,
 };
-use crate::task::State;
 
 #[tokio::test]
 async fn a_closed_store_opens_again_with_everything() {

@@ -14,9 +14,9 @@ use super::sql::topic::registered;
 use super::sql::{self, only};
 use super::values::rows;
 use super::values::state_number;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{State, Topic, TopicPolicy};
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
-use crate::task::{State, Topic, TopicPolicy};
 
 pub(super) fn register(
     ledger: &mut Ledger<'_>,

@@ -10,9 +10,9 @@ use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::same;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, State, TaskId};
 use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
-use crate::task::{Lane, Receipt, State, TaskId};
 
 pub(super) fn lend(
     ledger: &mut Ledger<'_>,

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Row, ToSql};
 
-use crate::clock::UnixMillis;
-use crate::task::{State, TaskId};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{State, TaskId};
 
 impl ToSql for TaskId {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

@@ -11,7 +11,8 @@ use super::{
     Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list,
     manage, note, query, queue, settle, topics, transfer,
 };
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake,
@@ -19,7 +20,6 @@ use crate::store::{
     NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
     Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
-use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 /// How often tasks that were pulled too late are given back, and the first wait between two tries;
 /// each next is three times as long. Together they last about ten seconds.

@@ -31,7 +31,7 @@ use super::ledger::{Ledger, Names};
 use super::schema;
 use super::space::Space;
 use super::writes::{Job, Pace};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 use crate::store::{Error, Hint, Result};
 
 /// The most tasks that one transaction touches before it commits (the last job may exceed it).

@@ -2,8 +2,8 @@
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
+use crate::model::task::State;
 use crate::store::{Error, Result};
-use crate::task::State;
 
 /// An answer that no script of ours gives.
 pub(super) fn corrupt(error: impl std::fmt::Display) -> Error {

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::Inner;
-use super::ids::script_call;
 use super::record::Record;
 use super::script;
-use crate::clock::UnixMillis;
+use super::session::Session;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
     MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result,
 };
-use crate::task::{Destination, Lane, Receipt, TaskId};
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
@@ -21,9 +20,9 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 
 /// Never repeated by itself: the tasks of a claim whose answer was lost come back when their leases
 /// run out.
-pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
+pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
     let receipt = Receipt::random();
-    let mut call = script_call(&script::CLAIM, &inner.keys.of_script(&claim.lane), &inner.clock);
+    let mut call = session.lane_call(&script::CLAIM, &claim.lane);
     call.arg(receipt.as_str())
         .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
         .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
@@ -38,7 +37,7 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
     for want in &claim.wants {
         call.arg(want.destination.as_str()).arg(want.slots);
     }
-    let answer = inner.working.run_once(call).await?;
+    let answer = session.working.run_once(call).await?;
     let mut fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?.into_iter();
     let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
     if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {

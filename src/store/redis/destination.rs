@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::Inner;
-use crate::clock::UnixMillis;
+use super::session::Session;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane};
 use crate::store::{Error, Holds, RELEASES_KEPT, Result, Waiting};
-use crate::task::{Destination, Lane};
 
 /// Commands of one pipeline.
 const CHUNK: usize = 4_096;
@@ -17,12 +17,12 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 }
 
 pub(super) async fn set_hold(
-    inner: &Inner,
+    session: &Session,
     destination: &Destination,
     is_held: bool,
 ) -> Result<()> {
-    let (holds, releases) = (inner.keys.holds(), inner.keys.releases());
-    let (name, now) = (destination.as_str(), inner.clock.now());
+    let (holds, releases) = (session.keys.holds(), session.keys.releases());
+    let (name, now) = (destination.as_str(), session.clock.now());
     let changes = match is_held {
         true => vec![cmd("HSETNX").arg(holds).arg(name).arg(now.0).take()],
         false => vec![
@@ -32,7 +32,7 @@ pub(super) async fn set_hold(
             cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
         ],
     };
-    inner
+    session
         .confirming
         .run_repeatable(&changes)
         .await
@@ -41,15 +41,15 @@ pub(super) async fn set_hold(
 }
 
 /// What asks for the holds.
-pub(super) fn ask_holds(inner: &Inner) -> [Cmd; 2] {
-    let held = cmd("HKEYS").arg(inner.keys.holds()).take();
-    [held, cmd("ZRANGE").arg(inner.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take()]
+pub(super) fn ask_holds(session: &Session) -> [Cmd; 2] {
+    let held = cmd("HKEYS").arg(session.keys.holds()).take();
+    [held, cmd("ZRANGE").arg(session.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take()]
 }
 
-pub(super) async fn holds(inner: &Inner) -> Result<Holds> {
-    let answers = inner
+pub(super) async fn holds(session: &Session) -> Result<Holds> {
+    let answers = session
         .working
-        .run_repeatable(&ask_holds(inner))
+        .run_repeatable(&ask_holds(session))
         .await
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
@@ -71,12 +71,12 @@ pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
 }
 
 /// Two rounds of pipelines: who is there, then how many.
-pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting>> {
+pub(super) async fn waiting(session: &Session, lanes: &[Lane]) -> Result<Vec<Waiting>> {
     let mut schedules = Vec::new();
     for lanes in lanes.chunks(CHUNK) {
-        let look = |lane| cmd("ZRANGE").arg(inner.keys.destinations(lane)).arg(0).arg(-1).take();
+        let look = |lane| cmd("ZRANGE").arg(session.keys.destinations(lane)).arg(0).arg(-1).take();
         let answers =
-            inner.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
+            session.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
         for (lane, answer) in lanes.iter().zip(answers) {
             let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
             schedules.extend(
@@ -89,10 +89,10 @@ pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting
     let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
     for schedules in schedules.chunks(CHUNK) {
         let count = |(lane, destination): &(&Lane, Destination)| {
-            cmd("ZCARD").arg(inner.keys.schedule(lane, destination)).take()
+            cmd("ZCARD").arg(session.keys.schedule(lane, destination)).take()
         };
         let answers =
-            inner.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
+            session.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
         for ((_, destination), answer) in schedules.iter().zip(answers) {
             *counts.entry(destination.clone()).or_default() +=
                 u64::from_redis_value(answer?).map_err(corrupt)?;

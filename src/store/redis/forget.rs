@@ -3,19 +3,18 @@
 
 use deadpool_redis::redis::FromRedisValue;
 
-use super::Inner;
 use super::answer::corrupt;
-use super::ids::script_call;
 use super::script;
-use crate::clock::UnixMillis;
+use super::session::Session;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, TaskId};
 use crate::store::Result;
-use crate::task::{Lane, State, TaskId};
 
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;
 
 pub(super) async fn purge(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     state: State,
     before: UnixMillis,
@@ -27,14 +26,15 @@ pub(super) async fn purge(
     let (mut tasks, mut keys) = (0, 0);
     loop {
         let (most_tasks, most_keys) = (MOST.min(limit - tasks), MOST.min(limit - keys));
-        let call = script_call(&script::PURGE, &inner.keys.of_script(lane), &inner.clock)
+        let call = session
+            .lane_call(&script::PURGE, lane)
             .arg(state.as_str())
             .arg(before.0)
             .arg(most_tasks)
             .arg(most_keys)
             .take();
         let (purged, is_more, forgotten): (usize, bool, usize) =
-            FromRedisValue::from_redis_value(inner.working.run_one(call).await?)
+            FromRedisValue::from_redis_value(session.working.run_one(call).await?)
                 .map_err(corrupt)?;
         tasks = limit.min(tasks + purged);
         keys = limit.min(keys + forgotten);
@@ -47,7 +47,7 @@ pub(super) async fn purge(
 }
 
 pub(super) async fn discard(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     state: State,
     ids: &[TaskId],
@@ -56,12 +56,12 @@ pub(super) async fn discard(
     for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
         let mut is_more = true;
         while is_more {
-            let mut call = script_call(&script::DISCARD, &inner.keys.of_script(lane), &inner.clock);
+            let mut call = session.lane_call(&script::DISCARD, lane);
             call.arg(state.as_str());
             for id in chunk {
                 call.arg(id.0);
             }
-            let answer = inner.confirming.run_one(call).await?;
+            let answer = session.confirming.run_one(call).await?;
             let discarded: usize;
             (discarded, is_more) = FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
             count += discarded;
@@ -72,13 +72,12 @@ pub(super) async fn discard(
 
 /// The last script finds nothing any more, unless the limit ends it: so the idempotency keys of a
 /// lane that is empty are gone.
-pub(super) async fn clear(inner: &Inner, lane: &Lane, limit: usize) -> Result<usize> {
+pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<usize> {
     let mut count = 0;
     while count < limit {
         let most = MOST.min(limit - count);
-        let call =
-            script_call(&script::CLEAR, &inner.keys.of_script(lane), &inner.clock).arg(most).take();
-        match usize::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)? {
+        let call = session.lane_call(&script::CLEAR, lane).arg(most).take();
+        match usize::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)? {
             0 => break,
             cleared => count += cleared,
         }

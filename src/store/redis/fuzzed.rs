@@ -33,6 +33,6 @@ pub fn record(bytes: &[u8]) {
 mod tests {
     #[test]
     fn any_bytes_are_a_record_or_damaged() {
-        crate::seeds::run("record", super::record);
+        crate::testing::seeds::run("record", super::record);
     }
 }

@@ -8,16 +8,16 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::answer::corrupt;
-use super::ids::script_call;
+use super::ids::counter;
 use super::keys::Keys;
-use super::{Inner, query, script, survey};
+use super::script;
+use super::session::{Identity, Session};
+use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
-use crate::task::{StoreId, TaskId};
 
 /// How old the id may be that is answered: longer than between two looks, which bring it along.
 const FRESH: Duration = Duration::from_secs(2);
@@ -30,21 +30,10 @@ const FORMAT_FIELD: &str = "format";
 /// The lowest number that may have been drawn here; 0: any.
 pub(super) const SINCE: &str = "since";
 
-/// What the store says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    id: StoreId,
-    format: u32,
-}
-
-/// What was answered last, and when.
-#[derive(Debug, Default)]
-pub(super) struct Identity(Mutex<Option<(Instant, Result<Known>)>>);
-
 /// The store's id. While the server that has it is away, the one that was read last.
-pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
+pub(super) async fn id(session: &Session) -> Result<StoreId> {
     let arrived = Instant::now();
-    let mut last = inner.identity.0.lock().await;
+    let mut last = session.identity.lock().await;
     let known = match &*last {
         Some((read, Ok(known))) if read.elapsed() < FRESH => return Ok(known.id),
         // All who wait for one answer share it: a silent server costs each of them no more than one
@@ -53,8 +42,8 @@ pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
         Some((_, Ok(known))) => Some(*known),
         _ => None,
     };
-    let answer = match (read_or_write(inner, known).await, known) {
-        (Err(_), Some(known)) if !inner.servers.is_refused() => Ok(known),
+    let answer = match (read_or_write(session, known).await, known) {
+        (Err(_), Some(known)) if !session.servers.is_refused() => Ok(known),
         (answer, _) => answer,
     };
     note(&mut last, answer.clone());
@@ -70,8 +59,8 @@ pub(super) fn check(answer: Value) -> Result<()> {
 }
 
 /// The formats of the store.
-pub(super) async fn formats(inner: &Inner) -> Result<Formats> {
-    let there = read(inner).await?.ok_or_else(|| {
+pub(super) async fn formats(session: &Session) -> Result<Formats> {
+    let there = read(session).await?.ok_or_else(|| {
         Error::Misconfigured(
             "there is no store in Redis under this store.redis.key_prefix: start delayd first"
                 .into(),
@@ -81,11 +70,11 @@ pub(super) async fn formats(inner: &Inner) -> Result<Formats> {
 }
 
 /// Gives the store the newest format that this program knows. Answers its formats before.
-pub(super) async fn raise_format(inner: &Inner) -> Result<Formats> {
-    let before = formats(inner).await?;
+pub(super) async fn raise_format(session: &Session) -> Result<Formats> {
+    let before = formats(session).await?;
     if before.can_rise() {
-        let raise = cmd("HSET").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
-        inner.confirming.run_one(raise).await?;
+        let raise = cmd("HSET").arg(session.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
+        session.confirming.run_one(raise).await?;
     }
     Ok(before)
 }
@@ -96,16 +85,16 @@ pub(super) fn ask(keys: &Keys) -> Cmd {
 }
 
 /// Notes what [`ask`] was answered. Without an id there, [`id`] sees to it.
-pub(super) async fn take_in(inner: &Inner, answer: Result<Value>) {
-    let answer = answer.and_then(parse).and_then(|fields| accept(inner, fields));
-    if inner.servers.is_refused() || matches!(answer, Ok(Some(_))) {
+pub(super) async fn take_in(session: &Session, answer: Result<Value>) {
+    let answer = answer.and_then(parse).and_then(|fields| accept(session, fields));
+    if session.servers.is_refused() || matches!(answer, Ok(Some(_))) {
         let answer = answer.and_then(|known| known.ok_or_else(|| corrupt("no id")));
-        note(&mut *inner.identity.0.lock().await, answer);
+        note(&mut *session.identity.lock().await, answer);
     }
 }
 
-fn note(last: &mut Option<(Instant, Result<Known>)>, answer: Result<Known>) {
-    if let (Some((_, Ok(before))), Ok(Known { id, .. })) = (&last, &answer)
+fn note(last: &mut Option<(Instant, Result<Identity>)>, answer: Result<Identity>) {
+    if let (Some((_, Ok(before))), Ok(Identity { id, .. })) = (&last, &answer)
         && *id != before.id
     {
         tracing::info!(%id, "The store was given another id, {id}");
@@ -114,27 +103,27 @@ fn note(last: &mut Option<(Instant, Result<Known>)>, answer: Result<Known>) {
 }
 
 /// Gives the store another id. Answers the one before, if it had one, and the new one.
-pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)> {
+pub(super) async fn replace(session: &Session) -> Result<(Option<StoreId>, StoreId)> {
     let id = StoreId::random();
     // What cannot be read is replaced as well.
     let before =
-        read(inner).await.map(|known| known.map(|known| known.id)).or_else(
+        read(session).await.map(|known| known.map(|known| known.id)).or_else(
             |error| match error {
                 Error::Corrupt(_) => Ok(None),
                 error => Err(error),
             },
         )?;
-    let format = cmd("HSETNX").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
-    inner.confirming.run_one(format).await?;
-    inner
+    let format = cmd("HSETNX").arg(session.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
+    session.confirming.run_one(format).await?;
+    session
         .confirming
-        .run_one(cmd("HSET").arg(inner.keys.store()).arg(ID).arg(id.to_string()).take())
+        .run_one(cmd("HSET").arg(session.keys.store()).arg(ID).arg(id.to_string()).take())
         .await?;
     Ok((before, id))
 }
 
-async fn read(inner: &Inner) -> Result<Option<Known>> {
-    accept(inner, parse(inner.working.run_one(ask(&inner.keys)).await?)?)
+async fn read(session: &Session) -> Result<Option<Identity>> {
+    accept(session, parse(session.working.run_one(ask(&session.keys)).await?)?)
 }
 
 /// What [`ask`] was answered.
@@ -171,32 +160,30 @@ impl Fields {
 
 /// From an unknown format on, nothing is sent any more: this program would damage what it does not
 /// know.
-fn accept(inner: &Inner, fields: Fields) -> Result<Option<Known>> {
+fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
     let Fields { id, format } =
-        fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;
+        fields.of_known_format().inspect_err(|error| session.servers.refuse(error))?;
     let format = format.unwrap_or(FORMAT);
     let unreadable = |_| {
         Error::Corrupt("the store's id cannot be read; `delayd store new-id` sets another".into())
     };
     let id =
         id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
-    Ok(id.map(|id| Known { id, format }))
+    Ok(id.map(|id| Identity { id, format }))
 }
 
 /// Of several instances that find none, the first to write has drawn it.
-async fn read_or_write(inner: &Inner, known: Option<Known>) -> Result<Known> {
-    if let Some(found) = read(inner).await? {
+async fn read_or_write(session: &Session, known: Option<Identity>) -> Result<Identity> {
+    if let Some(found) = read(session).await? {
         return Ok(found);
     }
     // Where no number has been drawn yet, all will be later than now.
-    let since = match known.is_none() && survey::counter(inner).await? == Some(0) {
-        true => {
-            (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND
-        }
+    let since = match known.is_none() && counter::last(session).await? == Some(0) {
+        true => (session.now().await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND,
         false => 0,
     };
-    let mut write = script_call(&script::STORE_ID, &[inner.keys.store()], &inner.clock);
-    let known = known.unwrap_or_else(|| Known { id: StoreId::random(), format: FORMAT });
+    let mut write = session.call(&script::STORE_ID, &[session.keys.store()]);
+    let known = known.unwrap_or_else(|| Identity { id: StoreId::random(), format: FORMAT });
     write.arg(known.id.to_string()).arg(since).arg(known.format);
-    accept(inner, parse(inner.working.run_one(write).await?)?)?.ok_or_else(|| corrupt("no id"))
+    accept(session, parse(session.working.run_one(write).await?)?)?.ok_or_else(|| corrupt("no id"))
 }

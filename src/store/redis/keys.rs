@@ -18,8 +18,8 @@
 //! one node of a cluster holds them all. So do those of policies, pauses and the store: in the
 //! registry's name, by which it has the slot of that.
 
-use super::slot;
-use crate::task::{Destination, Lane};
+use super::transport::slot;
+use crate::model::task::{Destination, Lane};
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]

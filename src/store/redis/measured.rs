@@ -1,7 +1,7 @@
 //! What the micro-benchmarks in `benches/` need of the Redis store: records, read and written.
 
 use super::record::{Record, write_options};
-use crate::task::Options;
+use crate::model::task::Options;
 
 /// A record as `lua/add.lua` writes it.
 pub fn written(options: &Options, content: &str) -> String {

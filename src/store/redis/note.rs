@@ -6,16 +6,15 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
-use super::Inner;
 use super::answer::corrupt;
-use super::ids::script_call;
-use super::link::Repeat;
-use super::node::Purpose;
 use super::script;
+use super::session::Session;
 use super::settle::shorten;
-use crate::clock::UnixMillis;
+use super::transport::link::Repeat;
+use super::transport::node::Purpose;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
-use crate::task::{Lane, TaskId};
 
 /// The most notes of one script call.
 const MOST: usize = 250;
@@ -31,7 +30,7 @@ struct Line {
 }
 
 /// Sent once: what was written and whose answer was lost would be written twice.
-pub(super) async fn note(inner: &Inner, notes: &[AttemptNote]) -> Result<()> {
+pub(super) async fn note(session: &Session, notes: &[AttemptNote]) -> Result<()> {
     let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
     for note in notes {
         lanes.entry(&note.lane).or_default().push(note);
@@ -39,7 +38,7 @@ pub(super) async fn note(inner: &Inner, notes: &[AttemptNote]) -> Result<()> {
     let mut calls = Vec::new();
     for (lane, notes) in lanes {
         for chunk in notes.chunks(MOST) {
-            let mut call = script_call(&script::NOTE, &inner.keys.of_script(lane), &inner.clock);
+            let mut call = session.lane_call(&script::NOTE, lane);
             call.arg(MAX_NOTES);
             for note in chunk {
                 call.arg(note.id.0).arg(write(note));
@@ -47,7 +46,7 @@ pub(super) async fn note(inner: &Inner, notes: &[AttemptNote]) -> Result<()> {
             calls.push(call);
         }
     }
-    let answers = inner.servers.run(Purpose::Working, &calls, Repeat::Never).await;
+    let answers = session.servers.run(Purpose::Working, &calls, Repeat::Never).await;
     answers.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
@@ -62,10 +61,10 @@ fn write(note: &AttemptNote) -> String {
     serde_json::to_string(&line).expect("texts and numbers are plain data")
 }
 
-pub(super) async fn notes(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-    let read = cmd("HGET").arg(inner.keys.notes(lane)).arg(id.0).take();
-    let kept =
-        Option::<Vec<u8>>::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
+pub(super) async fn notes(session: &Session, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+    let read = cmd("HGET").arg(session.keys.notes(lane)).arg(id.0).take();
+    let kept = Option::<Vec<u8>>::from_redis_value(session.working.run_one(read).await?)
+        .map_err(corrupt)?;
     let kept = kept.unwrap_or_default();
     // A line that cannot be read is no loss to anybody's task.
     let lines = kept

@@ -1,24 +1,19 @@
 //! Reading: tasks, pages of ids, counts, forecasts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{FromRedisValue, Value, cmd};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::Inner;
 use super::answer::{corrupt, text};
-use super::ids::script_call;
-use super::look::read_time;
 use super::record::{Entry, Record, read_millis};
 use super::script;
-use crate::clock::UnixMillis;
+use super::session::Session;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
-    Counts, Error, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
+    Counts, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
     Summary, Task,
 };
-use crate::task::{Destination, Lane, State, TaskId};
 
 /// Moments beyond this are no moments: the scores are doubles.
 const FAR: i64 = 1 << 53;
@@ -27,11 +22,10 @@ const MOST: usize = 100;
 /// About the most counts that one script makes for a forecast.
 const COUNTS_A_SCRIPT: usize = 4_000;
 
-pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-    let call =
-        script_call(&script::GET, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
+pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+    let call = session.lane_call(&script::GET, lane).arg(id.0).take();
     let fields =
-        Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        Vec::<Value>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
     if fields.is_empty() {
         return Ok(None);
     }
@@ -108,18 +102,18 @@ impl Place {
 
 /// A task that cannot be read is left out and logged: the others of the page are none the worse.
 pub(super) async fn summaries(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     ids: &[TaskId],
 ) -> Result<Vec<Option<Summary>>> {
     let mut summaries = Vec::with_capacity(ids.len());
     for chunk in ids.chunks(MOST) {
-        let mut call = script_call(&script::SUMMARIES, &inner.keys.of_script(lane), &inner.clock);
+        let mut call = session.lane_call(&script::SUMMARIES, lane);
         for id in chunk {
             call.arg(id.0);
         }
-        let answer =
-            Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        let answer = Vec::<Value>::from_redis_value(session.working.run_one(call).await?)
+            .map_err(corrupt)?;
         if answer.len() != chunk.len() + 1 {
             return Err(corrupt("too few tasks"));
         }
@@ -162,8 +156,8 @@ fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summa
     })
 }
 
-pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>> {
-    let mut call = script_call(&script::LIST, &inner.keys.of_script(&query.lane), &inner.clock);
+pub(super) async fn list(session: &Session, query: &ListQuery) -> Result<Vec<Listed>> {
+    let mut call = session.lane_call(&script::LIST, &query.lane);
     call.arg(query.state.as_str())
         .arg(query.from.0.clamp(-FAR, FAR))
         .arg(query.to.0.clamp(-FAR, FAR));
@@ -173,7 +167,7 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>
     };
     call.arg(query.limit);
     let found =
-        Vec::<String>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        Vec::<String>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
     let mut page = found
         .chunks_exact(2)
         .map(|pair| {
@@ -186,10 +180,10 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>
     Ok(page)
 }
 
-pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
-    let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
+pub(super) async fn stats(session: &Session, lane: &Lane) -> Result<Counts> {
+    let call = session.lane_call(&script::STATS, lane);
     type Answer = (u64, u64, u64, u64, u64, u64, Value);
-    let answer = inner.working.run_one(call).await?;
+    let answer = session.working.run_one(call).await?;
     let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
         FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
     let earliest = if let Value::Int(moment) = earliest { Some(UnixMillis(moment)) } else { None };
@@ -198,7 +192,7 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
 
 /// A script for each few destinations, so that none is long. The first one's now is everyone's.
 pub(super) async fn forecast(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     step: Duration,
     steps: usize,
@@ -207,53 +201,16 @@ pub(super) async fn forecast(
     let steps = steps.min(MAX_FORECAST);
     let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
     let call = |from: i64, names: &[Vec<u8>]| {
-        let mut call = script_call(&script::FORECAST, &inner.keys.of_script(lane), &inner.clock);
+        let mut call = session.lane_call(&script::FORECAST, lane);
         call.arg(from).arg(step).arg(steps).arg(names).take()
     };
     let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
     let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
-    let (now, mut counts, names) = read(inner.working.run_one(call(0, &pulled)).await?)?;
+    let (now, mut counts, names) = read(session.working.run_one(call(0, &pulled)).await?)?;
     for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
-        let (_, more, _) = read(inner.working.run_one(call(now, names)).await?)?;
+        let (_, more, _) = read(session.working.run_one(call(now, names)).await?)?;
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
     Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
-}
-
-/// The last ping, and when it ended.
-pub(super) type Pinged = Mutex<Option<(Instant, Result<UnixMillis>)>>;
-
-/// One at a time: who comes meanwhile gets the answer of the one under way. Where replicas are
-/// waited for and missing, waits that stand behind each other on the connection would look as if
-/// the server were silent. It goes on though its caller has gone, so that the next one is not sent
-/// behind it.
-pub(super) async fn ping(inner: &Arc<Inner>) -> Result<UnixMillis> {
-    let (inner, arrived) = (inner.clone(), Instant::now());
-    let pinging = tokio::spawn(async move {
-        let mut last = inner.pinged.lock().await;
-        match &*last {
-            Some((ended, answer)) if *ended >= arrived => answer.clone(),
-            _ => {
-                let answer = ping_alone(&inner).await;
-                *last = Some((Instant::now(), answer.clone()));
-                answer
-            }
-        }
-    });
-    pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
-}
-
-/// Asks the server that has the id counter, on both ways: a store that answers questions but takes
-/// no tasks is not well.
-async fn ping_alone(inner: &Inner) -> Result<UnixMillis> {
-    let counter = || cmd("EXISTS").arg(inner.keys.last_id()).take();
-    inner.adding.run_one(counter()).await?;
-    inner.working.run_one(counter()).await?;
-    now(inner).await
-}
-
-/// The store's now.
-pub(super) async fn now(inner: &Inner) -> Result<UnixMillis> {
-    read_time(inner, inner.working.run_one(cmd("TIME")).await?)
 }

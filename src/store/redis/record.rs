@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Options, State};
 use crate::store::{Error, LeaseKind, Result};
-use crate::task::{Destination, Options, State};
 
 /// The version byte every record starts with.
 const VERSION: &str = "1";
@@ -124,7 +124,7 @@ pub(super) fn read_millis(text: &str) -> Result<UnixMillis> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::span::Span;
+    use delayd_wire::Span;
 
     #[test]
     fn a_record_reads_back_its_head_and_its_content_byte_for_byte() {

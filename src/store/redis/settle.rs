@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use deadpool_redis::redis::FromRedisValue;
 
-use super::Inner;
 use super::answer::{corrupt, state, text};
-use super::ids::script_call;
 use super::script;
-use super::servers::Route;
-use crate::clock::UnixMillis;
+use super::session::Session;
+use super::transport::servers::Route;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{
     Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition,
 };
-use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
 const MOST: usize = 64;
@@ -35,18 +34,18 @@ fn put_back(answer: &str) -> Option<(bool, UnixMillis)> {
 }
 
 /// Tells who waits for the lane's tasks what has been put back.
-fn hint(inner: &Inner, lane: &Lane, answers: &[String]) {
+fn hint(session: &Session, lane: &Lane, answers: &[String]) {
     let back: Vec<_> = answers.iter().filter_map(|answer| put_back(answer)).collect();
     for is_pull in [false, true] {
         let due = back.iter().filter(|(pulled, _)| *pulled == is_pull).map(|(_, due)| *due).min();
         if let Some(due) = due {
-            inner.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+            session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
         }
     }
 }
 
 pub(super) async fn settle(
-    inner: &Inner,
+    session: &Session,
     route: &Route,
     settles: &[Settle],
 ) -> Vec<Result<Settled>> {
@@ -58,7 +57,7 @@ pub(super) async fn settle(
     let mut called = Vec::new();
     for (lane, members) in &lanes {
         for chunk in members.chunks(MOST) {
-            let mut call = script_call(&script::SETTLE, &inner.keys.of_script(lane), &inner.clock);
+            let mut call = session.lane_call(&script::SETTLE, lane);
             for &i in chunk {
                 let (verb, wait, outcome) = write(&settles[i].transition);
                 call.arg(settles[i].id.0)
@@ -75,7 +74,7 @@ pub(super) async fn settle(
     for ((lane, chunk), reply) in called.into_iter().zip(route.run_repeatable(&calls).await) {
         match reply.and_then(|words| Vec::<String>::from_redis_value(words).map_err(corrupt)) {
             Ok(words) => {
-                hint(inner, lane, &words);
+                hint(session, lane, &words);
                 chunk.iter().zip(words).for_each(|(&i, word)| answers[i] = settled(&word));
             }
             Err(error) => chunk.iter().for_each(|&i| answers[i] = Err(error.clone())),
@@ -103,13 +102,14 @@ pub(super) fn shorten(outcome: &str) -> &str {
 }
 
 pub(super) async fn extend(
-    inner: &Inner,
+    session: &Session,
     route: &Route,
     lane: &Lane,
     (id, receipt): (TaskId, &Receipt),
     lease: Duration,
 ) -> Result<Settled> {
-    let call = script_call(&script::EXTEND, &inner.keys.of_script(lane), &inner.clock)
+    let call = session
+        .lane_call(&script::EXTEND, lane)
         .arg(id.0)
         .arg(receipt.as_str())
         .arg(lease.min(MAX_LEASE).as_millis() as u64)

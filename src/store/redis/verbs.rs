@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry,
-    settle, topic, transfer,
+    Redis, admin, claim, destination, forget, fsck, identity, migration, note, ping, poll, query,
+    settle,
 };
-use crate::breaker;
-use crate::clock::UnixMillis;
+use crate::model::breaker;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
@@ -17,27 +19,26 @@ use crate::store::{
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics,
     Waiting,
 };
-use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 impl Delivery for Redis {
     async fn id(&self) -> Result<StoreId> {
-        identity::id(&self.inner).await
+        identity::id(&self.session).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
-        claim::claim(&self.inner, &claim).await
+        claim::claim(&self.session, &claim).await
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settle::settle(&self.inner, &self.inner.working, &settles).await
+        settle::settle(&self.session, &self.session.working, &settles).await
     }
 
     async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settle::settle(&self.inner, &self.inner.confirming, &settles).await
+        settle::settle(&self.session, &self.session.confirming, &settles).await
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
-        self.inner.servers.number_of(lane)
+        self.session.servers.number_of(lane)
     }
 
     async fn extend(
@@ -47,7 +48,7 @@ impl Delivery for Redis {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        settle::extend(&self.inner, &self.inner.working, lane, (id, receipt), lease).await
+        settle::extend(&self.session, &self.session.working, lane, (id, receipt), lease).await
     }
 
     async fn extend_confirmed(
@@ -57,33 +58,33 @@ impl Delivery for Redis {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        settle::extend(&self.inner, &self.inner.confirming, lane, (id, receipt), lease).await
+        settle::extend(&self.session, &self.session.confirming, lane, (id, receipt), lease).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        note::note(&self.inner, &notes).await
+        note::note(&self.session, &notes).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, look::For::Workers, &lanes).await
+        poll::next(&self.session, poll::For::Workers, &lanes).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, look::For::Consumers, &lanes).await
+        poll::next(&self.session, poll::For::Consumers, &lanes).await
     }
 
     async fn look(&self, look: Look) -> Looked {
-        look::each_second(&self.inner, &look).await
+        poll::each_second(&self.session, &look).await
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.inner.hints.subscribe()
+        self.session.hints.subscribe()
     }
 }
 
 impl Intake for Redis {
     fn durability(&self) -> Durability {
-        self.inner.servers.durability()
+        self.session.servers.durability()
     }
 
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
@@ -93,45 +94,45 @@ impl Intake for Redis {
 
 impl Topics for Redis {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        query::list(&self.inner, &query).await
+        query::list(&self.session, &query).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        query::stats(&self.inner, lane).await
+        query::stats(&self.session, lane).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        registry::assert(&self.inner, &entry).await
+        entry::assert(&self.session, &entry).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        topic::topic(&self.inner, topic).await
+        topic::topic(&self.session, topic).await
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        topic::topics(&self.inner).await
+        topic::topics(&self.session).await
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        topic::set_policy(&self.inner, topic, policy).await
+        topic::set_policy(&self.session, topic, policy).await
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        topic::pause(&self.inner, topic).await
+        topic::pause(&self.session, topic).await
     }
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        topic::resume(&self.inner, topic, becomes).await
+        topic::resume(&self.session, topic, becomes).await
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        topic::unregister(&self.inner, entry).await
+        topic::unregister(&self.session, entry).await
     }
 }
 
 impl Admin for Redis {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        by_hand::cancel(&self.inner, lane, id).await
+        admin::cancel(&self.session, lane, id).await
     }
 
     async fn reschedule(
@@ -141,43 +142,43 @@ impl Admin for Redis {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = by_hand::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
+        let moved = admin::reschedule(&self.session, lane, id, moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
-            self.inner.hints.tell_all(lane, due);
+            self.session.hints.tell_all(lane, due);
         }
         Ok(moved)
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        query::get(&self.inner, lane, id).await
+        query::get(&self.session, lane, id).await
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        query::summaries(&self.inner, lane, &ids).await
+        query::summaries(&self.session, lane, &ids).await
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        let count = by_hand::replay(&self.inner, lane, &ids, spread).await?;
+        let count = admin::replay(&self.session, lane, &ids, spread).await?;
         if count > 0 {
-            self.inner.hints.tell_all(lane, self.inner.clock.now() + spread.first);
+            self.session.hints.tell_all(lane, self.session.clock.now() + spread.first);
         }
         Ok(count)
     }
 
     async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        forget::discard(&self.inner, lane, state, &ids).await
+        forget::discard(&self.session, lane, state, &ids).await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
-        forget::clear(&self.inner, lane, limit).await
+        forget::clear(&self.session, lane, limit).await
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
-        query::forecast(&self.inner, lane, step, steps).await
+        query::forecast(&self.session, lane, step, steps).await
     }
 
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-        note::notes(&self.inner, lane, id).await
+        note::notes(&self.session, lane, id).await
     }
 
     async fn lend(
@@ -187,33 +188,33 @@ impl Admin for Redis {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Vec<bool>> {
-        transfer::lend(&self.inner, lane, &ids, receipt, lease).await
+        migration::lend(&self.session, lane, &ids, receipt, lease).await
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        transfer::adopt(&self.inner, &tasks).await
+        reconcile::adopt(&self.session, &tasks).await
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        destination::set_hold(&self.inner, destination, is_held).await
+        destination::set_hold(&self.session, destination, is_held).await
     }
 
     async fn holds(&self) -> Result<Holds> {
-        destination::holds(&self.inner).await
+        destination::holds(&self.session).await
     }
 
     async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        destination::waiting(&self.inner, &lanes).await
+        destination::waiting(&self.session, &lanes).await
     }
 
     async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        fsck::check(&self.inner, from, repair).await
+        fsck::check(&self.session, from, repair).await
     }
 }
 
 impl Maintenance for Redis {
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        look::histories(&self.inner, &lanes).await
+        poll::histories(&self.session, &lanes).await
     }
 
     async fn purge(
@@ -223,25 +224,25 @@ impl Maintenance for Redis {
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        forget::purge(&self.inner, lane, state, before, limit).await
+        forget::purge(&self.session, lane, state, before, limit).await
     }
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        topic::forget_misfire(&self.inner, topic, misfire).await
+        topic::forget_misfire(&self.session, topic, misfire).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        registry::recover(&self.inner).await
+        recover::recover(&self.session).await
     }
 }
 
 impl Store for Redis {
     fn breaker(&self) -> breaker::State {
-        self.inner.servers.breaker()
+        self.session.servers.breaker()
     }
 
     async fn ping(&self) -> Result<UnixMillis> {
-        query::ping(&self.inner).await
+        ping::ping(&self.session).await
     }
 
     async fn close(&self) {

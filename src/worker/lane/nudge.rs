@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
 
 /// The wake-up of one lane by the supervisor.
 #[derive(Debug)]

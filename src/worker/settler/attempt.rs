@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 
 use super::ending::Ending;
 use super::handle::Settler;
+use crate::model::task::Lane;
 use crate::store::{Delivery, Error, MAX_LEASE, Settled, Transition};
-use crate::task::Lane;
 use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
 
 /// What settling needs.

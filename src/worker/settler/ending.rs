@@ -1,7 +1,7 @@
 //! The end of one lease.
 
+use crate::model::task::{Lane, TaskId};
 use crate::store::{Settle, Transition};
-use crate::task::{Lane, TaskId};
 use crate::worker::in_flight::{HeldTask, Lease};
 
 /// The end of a lease, which the store is to be told.

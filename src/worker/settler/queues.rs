@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Settling};
 use super::ending::Ending;
+use crate::model::task::Lane;
 use crate::store::{Delivery, Error};
-use crate::task::Lane;
 
 /// The most settles of one batch.
 const BATCH: usize = 512;

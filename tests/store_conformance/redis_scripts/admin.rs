@@ -1,4 +1,4 @@
-//! The scripts of people: cancel, reschedule, replay, discard, clear.
+//! The scripts of the admin verbs: cancel, reschedule, replay, discard, clear.
 
 use super::table::Row;
 
@@ -265,7 +265,7 @@ pub(super) const DISCARD: &[Row] = &[
 
 pub(super) const CLEAR: &[Row] = &[
     Row {
-        case: "all that nobody holds",
+        case: "all tasks without a lease",
         before: &[
             WAITING,
             &[
@@ -297,7 +297,7 @@ pub(super) const CLEAR: &[Row] = &[
         ],
     },
     Row {
-        case: "no more than so many",
+        case: "at most the limit",
         before: &[WAITING, &["bodies 2 = 1 1600 400 shop -|b", "schedule:shop 2 @ 1600"]],
         args: &["1"],
         answer: "1",

@@ -6,12 +6,13 @@ const DUE: &[&str] =
     &["bodies 1 = 1 500 400 shop -|hello", "schedule:shop 1 @ 500", "destinations shop @ 500"];
 const HELD: &[&str] =
     &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 3000"];
-/// Its lease has run out, and nobody has swept it.
+/// Its lease has expired and was not swept.
 const OVERDUE: &[&str] =
     &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 900"];
 
-/// Receipt, lease ms, token, whether more is claimed, destinations passed over, leases swept, body
-/// bytes, destinations named, tasks ended, pauses, bytes in hand; then destinations and slots.
+/// Receipt, lease in ms, token, whether more is claimed, destinations to skip, leases to sweep,
+/// body bytes, destinations to name, tasks to end, pauses, bytes in hand; then destinations and
+/// slots.
 const BY_A_WORKER: &[&str] =
     &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
 
@@ -91,7 +92,7 @@ pub(super) const CLAIM: &[Row] = &[
         ],
     },
     Row {
-        case: "a look sweeps a lease that has run out",
+        case: "a claim without destinations sweeps an expired lease",
         before: &[OVERDUE],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [shop], ]",
@@ -104,7 +105,7 @@ pub(super) const CLAIM: &[Row] = &[
         ],
     },
     Row {
-        case: "the sixteenth lease in a row that runs out is the task's death",
+        case: "a task dies at the sixteenth lease in a row that expires",
         before: &[&[
             "bodies 1 = 1 500 400 shop -|hello",
             "entries 1 = 16 15 - w r * shop lease ran out",
@@ -136,7 +137,7 @@ pub(super) const CLAIM: &[Row] = &[
         ],
     },
     Row {
-        case: "a lent task comes back as it waited",
+        case: "a task that a mover held waits again as before",
         before: &[&[
             "bodies 1 = 1 2500 400 shop -|hello",
             "entries 1 = 1 0 - m2500 r q shop 503",
@@ -153,7 +154,7 @@ pub(super) const CLAIM: &[Row] = &[
         ],
     },
     Row {
-        case: "what has expired is ended, not leased",
+        case: "an expired task is ended, not leased",
         before: &[DUE, &["expiries 1 @ 800"]],
         args: BY_A_WORKER,
         answer: "[1, 1000, [], [], ]",
@@ -166,7 +167,7 @@ pub(super) const CLAIM: &[Row] = &[
         ],
     },
     Row {
-        case: "what fell due in a pause is dead",
+        case: "a task that fell due in a pause is dead",
         before: &[DUE],
         args: &[
             "r",
@@ -319,7 +320,7 @@ pub(super) const SETTLE: &[Row] = &[
         ],
     },
     Row {
-        case: "a task that is kept has a receiver that acknowledges later",
+        case: "the receiver acknowledges later",
         before: &[HELD],
         args: &["1", "r", "keep", "5000", "accepted"],
         answer: "[done]",
@@ -333,7 +334,10 @@ pub(super) const SETTLE: &[Row] = &[
     Row {
         case: "dead, with a call",
         before: &[&[
-            r#"bodies 1 = 1 500 400 shop {"on_dead":{"sn":"alarm","url":"/dead","task_id":9}}|hello"#,
+            concat!(
+                r#"bodies 1 = 1 500 400 shop "#,
+                r#"{"on_dead":{"sn":"alarm","url":"/dead","task_id":9}}|hello"#
+            ),
             "entries 1 = 1 0 - w r * shop ",
             "leased 1 @ 3000",
         ]],
@@ -342,7 +346,10 @@ pub(super) const SETTLE: &[Row] = &[
         after: &[
             "- entries 1 = 1 0 - w r * shop ",
             "- leased 1 @ 3000",
-            r#"+ bodies 9 = 1 1000 1000 alarm -|{"sn":"alarm","url":"\/dead","task_id":1,"topic":"orders","attempts":1,"outcome":"404","content":"hello"}"#,
+            concat!(
+                r#"+ bodies 9 = 1 1000 1000 alarm -|{"sn":"alarm","url":"\/dead","task_id":1,"#,
+                r#""topic":"orders","attempts":1,"outcome":"404","content":"hello"}"#
+            ),
             "+ dead 1 @ 1000",
             "+ destinations alarm @ 1000",
             "+ entries 1 = 1 0 dead - r * shop 404",
@@ -373,7 +380,7 @@ pub(super) const SETTLE: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "a task that was never claimed, and one that is not there",
+        case: "a task that was never claimed, and an unknown task",
         before: &[DUE],
         args: &["1", "r", "retry", "0", "503", "2", "r", "retry", "0", "503"],
         answer: "[scheduled, unknown]",
@@ -427,13 +434,7 @@ pub(super) const EXTEND: &[Row] = &[
         answer: "delivered",
         after: &[],
     },
-    Row {
-        case: "not there",
-        before: &[],
-        args: &["1", "r", "5000"],
-        answer: "unknown",
-        after: &[],
-    },
+    Row { case: "unknown", before: &[], args: &["1", "r", "5000"], answer: "unknown", after: &[] },
 ];
 
 pub(super) const NOTE: &[Row] = &[
@@ -463,14 +464,14 @@ pub(super) const NOTE: &[Row] = &[
 pub(super) const NEXT: &[Row] = &[
     Row { case: "nothing", before: &[], args: &["workers"], answer: "[1000, ]", after: &[] },
     Row {
-        case: "what is called",
+        case: "tasks for workers",
         before: &[DUE],
         args: &["workers"],
         answer: "[1000, 500]",
         after: &[],
     },
     Row {
-        case: "what is pulled",
+        case: "tasks for consumers",
         before: &[DUE, &["schedule:@pull 2 @ 700"]],
         args: &["consumers"],
         answer: "[1000, 700]",

@@ -1,5 +1,5 @@
-//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row
-//! for each structure.
+//! The scripts of `fsck`. `check_redis` tests the flaws on whole stores. Here is a row for each
+//! structure.
 
 use super::table::Row;
 
@@ -42,14 +42,14 @@ pub(super) const BODIES: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "a body that stands nowhere is scheduled",
+        case: "a body without a place is scheduled",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
         args: &["bodies", "0", "10", "1", "1", "0", "shop"],
         answer: "[0, 1, 1, [body-without-place, 1, 1], [], ]",
         after: &["+ destinations shop @ 1500", "+ schedule:shop 1 @ 1500"],
     },
     Row {
-        case: "a look repairs nothing",
+        case: "a check without repair repairs nothing",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
         args: &["bodies", "0", "10", "0", "1", "0", "shop"],
         answer: "[0, 1, 1, [body-without-place, 1, 0], [], ]",

@@ -1,4 +1,4 @@
-//! The scripts that take tasks in.
+//! The scripts that add tasks.
 
 use super::table::Row;
 
@@ -32,7 +32,7 @@ pub(super) const IDS: &[Row] = &[
 
 pub(super) const ADD: &[Row] = &[
     Row {
-        case: "a closed lane answers a token",
+        case: "a closed lane returns a token",
         before: &[],
         args: &["1", "shop", "1", "1", "+500", "shop -|hello"],
         answer: "[closed, …]",
@@ -72,7 +72,7 @@ pub(super) const ADD: &[Row] = &[
         ],
     },
     Row {
-        case: "a pulled task is not listed among the called",
+        case: "a pulled task has no entry among the destinations",
         before: &[OPEN],
         args: &["1", "@pull", "1", "1", "2000", "@pull -|hello"],
         answer: "[1000]",

@@ -1,4 +1,4 @@
-//! The scripts of the janitor, and those that close lanes.
+//! The scripts of the janitor, and the scripts that close lanes.
 
 use super::table::Row;
 
@@ -13,7 +13,7 @@ const ENDED: &[&str] = &[
 
 pub(super) const PURGE: &[Row] = &[
     Row {
-        case: "what ended before a moment",
+        case: "tasks that ended before a moment",
         before: &[ENDED],
         args: &["delivered", "800", "10", "10"],
         answer: "[1, 0, 0]",

@@ -55,14 +55,18 @@ pub(super) const SUMMARIES: &[Row] = &[Row {
     case: "without contents",
     before: &[LANE],
     args: &["1", "2", "9", "3"],
-    answer: r#"[1000, [1 1500 400 shop {"key":"k"}|, , , 1500, ], [1 500 400 shop -|, 1 0 - w r * shop , 3000, , ], , [1 500 400 @pull -|, 1 0 dead - r * @pull 404, , , 900]]"#,
+    answer: concat!(
+        r#"[1000, [1 1500 400 shop {"key":"k"}|, , , 1500, ], "#,
+        "[1 500 400 shop -|, 1 0 - w r * shop , 3000, , ], , ",
+        "[1 500 400 @pull -|, 1 0 dead - r * @pull 404, , , 900]]"
+    ),
     after: &[],
 }];
 
-/// State, from, to, after which moment and id, at most so many.
+/// State, from, to, the moment and id to continue after, the limit.
 pub(super) const LIST: &[Row] = &[
     Row {
-        case: "what waits, by schedules",
+        case: "waiting tasks, by their schedules",
         before: &[LANE],
         args: &["scheduled", "0", "9000", "", "", "10"],
         answer: "[4, 1700, 1, 1500, 5, 1500]",
@@ -76,7 +80,7 @@ pub(super) const LIST: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "of a span of time",
+        case: "within a span of time",
         before: &[LANE],
         args: &["scheduled", "1600", "1650", "", "", "10"],
         answer: "[]",

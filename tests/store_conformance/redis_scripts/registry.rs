@@ -1,4 +1,4 @@
-//! The scripts of the topic registry. Its revision is taken from the server's clock.
+//! The scripts of the topic registry. Its revision comes from the server's clock.
 
 use super::table::Row;
 
@@ -7,14 +7,14 @@ const CHANGED: &str = "+ revision = …";
 
 pub(super) const REGISTER: &[Row] = &[
     Row {
-        case: "a new topic, though it was being deleted",
+        case: "a new topic that was being deleted",
         before: &[&["departures orders = t"]],
         args: &["orders", r#"{"shards":1}"#],
         answer: r#"{"shards":1}"#,
         after: &["- departures orders = t", CHANGED, r#"+ topics orders = {"shards":1}"#],
     },
     Row {
-        case: "a topic that is there",
+        case: "a topic that exists",
         before: &[ORDERS],
         args: &["orders", r#"{"shards":2}"#],
         answer: r#"{"shards":1}"#,
@@ -65,17 +65,17 @@ pub(super) const PAUSE: &[Row] = &[
     Row { case: "no topic", before: &[], args: &["orders"], answer: "", after: &[] },
 ];
 
-/// The topic, what becomes of what fell due, how many pauses are remembered.
+/// The topic, what its overdue tasks become, how many pauses are remembered.
 pub(super) const RESUME: &[Row] = &[
     Row {
-        case: "what fell due is delivered",
+        case: "overdue tasks are delivered",
         before: &[ORDERS, &["pauses orders = 700"]],
         args: &["orders", "", "2"],
         answer: "1",
         after: &["- pauses orders = 700", CHANGED],
     },
     Row {
-        case: "what fell due expires, and the oldest of three pauses is forgotten",
+        case: "overdue tasks expire, and the oldest of three pauses is forgotten",
         before: &[ORDERS, &["pauses orders = 700 1 2 dead 3 4 expired"]],
         args: &["orders", "expired", "2"],
         answer: "1",
@@ -142,7 +142,7 @@ pub(super) const DEPART: &[Row] = &[
 
 pub(super) const UNREGISTER: &[Row] = &[
     Row {
-        case: "with all that belongs to it",
+        case: "with everything that belongs to it",
         before: &[
             ORDERS,
             &["departures orders = t", "policies orders = {}", "pauses orders = 700"],

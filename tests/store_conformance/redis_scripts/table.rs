@@ -1,14 +1,14 @@
-//! Runs the rows of a table. What is stored is written one line for each member:
+//! Runs the rows of a table. The stored data is written as one line for each member:
 //!
-//! | line | for |
+//! | line | meaning |
 //! |---|---|
 //! | `entries 7 = 1 0 - w r * shop ` | a field of a hash |
 //! | `leased 7 @ 2000` | a member of a sorted set |
-//! | `schedule:shop 7 @ 500` | the same, on the schedule of a destination |
+//! | `schedule:shop 7 @ 500` | the same, in the schedule of a destination |
 //! | `lock = token` | a string |
 //!
-//! `|` stands for a line break. `…` at the end of a line or an answer stands for anything: what the
-//! server's own clock says.
+//! `|` stands for a line break. `…` at the end of a line or an answer stands for any text, since it
+//! comes from the server's own clock.
 
 use std::fmt::Write as _;
 
@@ -20,20 +20,20 @@ use crate::redis_server;
 /// Now, in each row.
 const NOW: i64 = 1_000;
 
-/// What happens to what is stored.
+/// One case of a script.
 pub(super) struct Row {
-    /// What is special about it.
+    /// What is special about the case.
     pub(super) case: &'static str,
-    /// What is stored.
+    /// The stored data.
     pub(super) before: &'static [&'static [&'static str]],
-    /// The arguments behind now.
+    /// The arguments after now.
     pub(super) args: &'static [&'static str],
     pub(super) answer: &'static str,
-    /// The lines that are gone (`-`) and new (`+`).
+    /// The removed lines (`-`) and the new lines (`+`).
     pub(super) after: &'static [&'static str],
 }
 
-/// The keys that a script is given.
+/// The keys that a script gets.
 pub(super) enum Keys {
     Add,
     Lane,
@@ -45,8 +45,8 @@ pub(super) enum Keys {
     Store,
 }
 
-/// How the rows call a key, and its name. Those of a lane stand in the order in which its scripts
-/// are given them.
+/// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
+/// which its scripts get them.
 const NAMES: [(&str, &str); 24] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
@@ -135,14 +135,14 @@ impl Stored {
         let key = self.key(shown);
         match (is_scored, member) {
             (true, member) => self.ask("ZADD", &[&key, &value, member]),
-            // As long as a claim takes it for.
+            // As long as a claim keeps it.
             (false, "") if shown == "lock" => self.ask("SET", &[&key, &value, "EX", "2"]),
             (false, "") => self.ask("SET", &[&key, &value]),
             (false, field) => self.ask("HSET", &[&key, field, &value]),
         }
     }
 
-    /// All that is stored, in order.
+    /// All stored data, sorted.
     fn read(&mut self) -> Vec<String> {
         let keys: Vec<String> = self.ask("KEYS", &[&format!("{}:*", self.prefix)]);
         let mut lines = Vec::new();
@@ -165,7 +165,7 @@ impl Stored {
     }
 }
 
-/// Runs the rows of a script, and tells all that come out differently.
+/// Runs the rows of a script and reports all that differ.
 pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
     let script = delayd::store::redis::script::sent()
         .into_iter()
@@ -201,7 +201,7 @@ pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
             changes.iter().for_each(|line| writeln!(report, "{line}").unwrap());
         }
     }
-    assert!(report.is_empty(), "these rows came out differently:\n{report}");
+    assert!(report.is_empty(), "these rows differ:\n{report}");
 }
 
 fn is_as(text: &str, expected: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The scripts by which tasks go to another store, and come from one.
+//! The scripts that move tasks to another store, and from one.
 
 use super::table::Row;
 
@@ -20,7 +20,7 @@ pub(super) const LEND: &[Row] = &[
         ],
     },
     Row {
-        case: "a task that was lent, to another mover",
+        case: "a task that another mover holds",
         before: &[&[
             "bodies 1 = 1 1500 400 shop -|hello",
             "entries 1 = 0 0 - m1500 q * shop ",
@@ -36,7 +36,7 @@ pub(super) const LEND: &[Row] = &[
         ],
     },
     Row {
-        case: "a task that a worker has",
+        case: "a task that a worker holds",
         before: &[&[
             "bodies 1 = 1 500 400 shop -|hello",
             "entries 1 = 1 0 - w q * shop ",
@@ -47,7 +47,7 @@ pub(super) const LEND: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "a worker's lease that has run out",
+        case: "a worker's lease that has expired",
         before: &[&[
             "bodies 1 = 1 500 400 shop -|hello",
             "entries 1 = 1 0 - w q * shop ",
@@ -65,8 +65,8 @@ pub(super) const LEND: &[Row] = &[
     Row { case: "no task", before: &[], args: &["r", "2000", "1"], answer: "[0]", after: &[] },
 ];
 
-/// Id, created, due, destination, options, content, state, moment, attempts, outcome, key, when
-/// set, expires after, whether another topic has the id.
+/// Id, created, due, destination, options, content, state, moment, attempts, outcome, key, when the
+/// key was set, expires after, whether another topic has the id.
 pub(super) const ADOPT: &[Row] = &[
     Row {
         case: "a task that waits",
@@ -171,7 +171,7 @@ pub(super) const ADOPT: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "this store lends it",
+        case: "a mover of this store holds it",
         before: &[
             OPEN,
             &[
@@ -201,7 +201,7 @@ pub(super) const ADOPT: &[Row] = &[
         after: &[],
     },
     Row {
-        case: "what waits here has been cancelled elsewhere",
+        case: "a waiting task was cancelled elsewhere",
         before: &[OPEN, WAITING],
         args: &[
             "1",
@@ -268,19 +268,15 @@ pub(super) const ADOPT: &[Row] = &[
     },
 ];
 
-/// It was set at 400.
+/// Its key was set at 400.
 #[rustfmt::skip]
 const WITH_A_KEY: &[&str] = &[
-    "1", "1", "400", "1500", "shop", r#"{"key":"k"}"#, "hello", "scheduled", "1500", "0", "", "k", "400", "", "",
+    "1", "1", "400", "1500", "shop", r#"{"key":"k"}"#, "hello", "scheduled", "1500", "0", "", "k",
+    "400", "", "",
 ];
 
-pub(super) const PRESENT: &[Row] = &[Row {
-    case: "one is there",
-    before: &[WAITING],
-    args: &["1", "2"],
-    answer: "[1]",
-    after: &[],
-}];
+pub(super) const PRESENT: &[Row] =
+    &[Row { case: "one exists", before: &[WAITING], args: &["1", "2"], answer: "[1]", after: &[] }];
 
 pub(super) const IMPORTED: &[Row] = &[
     Row {
@@ -291,7 +287,7 @@ pub(super) const IMPORTED: &[Row] = &[
         after: &["+ store from:ab = 5 9"],
     },
     Row {
-        case: "a wider span",
+        case: "a larger span",
         before: &[&["store from:ab = 5 9"]],
         args: &["ab", "3", "7"],
         answer: "[from:ab, 5 9]",

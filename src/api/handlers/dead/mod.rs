@@ -15,9 +15,9 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
-use crate::rate::Rate;
+use crate::model::task::{State, TaskId};
 use crate::store::{Admin, Spread};
-use crate::task::{State, TaskId};
+use delayd_wire::Rate;
 
 mod walk;
 

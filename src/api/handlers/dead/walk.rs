@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, Delivery, ListQuery, Listed, Summary, Topics};
-use crate::task::{InvalidName, Lane, State, TaskId};
 
 /// Tasks that are looked at together.
 const PAGE: usize = 500;

@@ -26,14 +26,14 @@ use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
 use crate::callback::{Services, target};
-use crate::clock::UnixMillis;
-use crate::span::Span;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
     Registered, Standing, TopicEntry,
 };
-use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
-use crate::word::Word;
+use delayd_wire::OneOf;
+use delayd_wire::Span;
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
@@ -67,9 +67,9 @@ pub(crate) struct RecordRequest<'a> {
     task_id: Option<Id>,
     /// `scheduled` (default), or how it ended.
     #[schema(value_type = Option<State>)]
-    state: Option<Word<State>>,
+    state: Option<OneOf<State>>,
     #[schema(value_type = Way)]
-    mode: Option<Word<Mode>>,
+    mode: Option<OneOf<Mode>>,
     #[schema(value_type = f64)]
     created_ms: Option<Number>,
     #[schema(value_type = f64)]
@@ -323,7 +323,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         ));
     }
     let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
-    let standing = match record.state.map_or(State::Scheduled, |Word(state)| state) {
+    let standing = match record.state.map_or(State::Scheduled, |OneOf(state)| state) {
         State::Scheduled if record.cancelling == Some(true) => {
             Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
         }
@@ -341,7 +341,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         },
     };
     let content = required(record.content, "content")?;
-    let Word(mode) = required(record.mode, "mode")?;
+    let OneOf(mode) = required(record.mode, "mode")?;
     let (content_limit, options) = (api.bounds().content_limit, record.options);
     if content.len() > content_limit {
         return Err(Error::TooLarge(format!("content: is larger than {}", size(content_limit))));

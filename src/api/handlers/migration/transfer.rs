@@ -18,11 +18,11 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Lease, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, way_of};
+use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
     Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
     Transition,
 };
-use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
 /// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
 const MAX_IDS: usize = 1_000;

@@ -13,6 +13,7 @@ use delayd_wire::{Answer, Batch, BatchItem, Failure, Rfc3339, Stored, TaskState,
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::api::auth::Caller;
@@ -28,8 +29,9 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{LONG, reading, size};
 use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
+use crate::metrics::AddResult;
+use crate::model::task::Topic;
 use crate::store::{self, Intake, NewTask, Registered};
-use crate::task::Topic;
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(crate) const MAX_BATCH: usize = 10_000;
@@ -86,11 +88,18 @@ pub(crate) struct BatchRequest<'a> {
 
 /// `POST /delay/task/add`
 pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {
+    let started = Instant::now();
+    let added = add_one(&api, request).await;
+    api.metrics.api.add_took(started.elapsed());
+    added
+}
+
+async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     let mut tries = 0;
     loop {
-        let checked = read_one(&api, &header_key, request.body()).await?;
+        let checked = read_one(api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure(&name).await?;
         let (task, mode) = task_of(checked, topic);
@@ -98,7 +107,11 @@ pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
             // Nothing was stored. The body is read once more instead of being copied each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
-            added => return Ok(One(stored(added?, mode, api.store.durability()))),
+            added => {
+                let stored = stored(added?, mode, api.store.durability());
+                count(api, &stored);
+                return Ok(One(stored));
+            }
         };
     }
 }
@@ -116,6 +129,15 @@ async fn read_one(
         api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))
     })
     .await
+}
+
+fn count(api: &Api, stored: &Stored) {
+    let result = match stored {
+        Stored { duplicate: true, .. } => AddResult::Duplicate,
+        Stored { replaced: true, .. } => AddResult::Replaced,
+        _ => AddResult::New,
+    };
+    api.metrics.api.added(stored.mode, result);
 }
 
 /// `POST /delay/task/add_batch`
@@ -136,7 +158,11 @@ pub(crate) async fn add_batch(
     };
     let api = &api;
     let store = |checked| async move { Ok(store(api, checked).await) };
-    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
+    let started = Instant::now();
+    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await;
+    api.metrics.api.add_took(started.elapsed());
+    let results = results?;
+    results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
 }
 

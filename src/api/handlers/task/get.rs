@@ -16,8 +16,8 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
+use crate::model::task::{Lane, OnDead, Options, StoreId};
 use crate::store::{self, Admin, AttemptNote, Delivery};
-use crate::task::{Lane, OnDead, Options, StoreId};
 
 pub(crate) type Request = GetRequest<TopicName, Id>;
 
@@ -88,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::task::Headers;
+    use crate::model::task::Headers;
 
     #[test]
     fn a_headers_name_is_shown_to_all_and_its_value_to_few() {

@@ -19,10 +19,10 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
-use crate::task::{InvalidName, Lane, State, TaskId};
-use crate::word::Word;
+use delayd_wire::OneOf;
 
 /// Entries of a page, unless asked for otherwise, and at most.
 const LIMIT: u32 = 100;
@@ -30,7 +30,7 @@ const MAX_LIMIT: u32 = 1000;
 /// Moments beyond this are no moments: the year 5138.
 const FAR: f64 = 1e11;
 
-pub(crate) type Request = ListRequest<TopicName, Word<State>, Number, Name<Cursor>>;
+pub(crate) type Request = ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>>;
 
 /// The place of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) async fn list(
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
-    let Word(state) = required(request.state, "state")?;
+    let OneOf(state) = required(request.state, "state")?;
     let limit =
         request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;

@@ -15,9 +15,9 @@ use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
 use crate::callback::target_of_object;
-use crate::span::Span;
+use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
-use crate::task::{Lane, Mode, TaskId};
+use delayd_wire::Span;
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 

@@ -22,12 +22,12 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
 use crate::api::wire::schema::Raw;
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
-use crate::clock::UnixMillis;
-use crate::retry::Backoff;
-use crate::span::Span;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 use crate::store::{Idempotency, Moment};
-use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
-use crate::word::Word;
+use delayd_wire::Backoff;
+use delayd_wire::OneOf;
+use delayd_wire::Span;
 
 pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const EXPIRES_AFTER: RangeInclusive<Duration> =
@@ -101,7 +101,7 @@ pub(crate) type Request<'a> = AddRequest<
     Number,
     Span,
     &'a RawValue,
-    Word<Mode>,
+    OneOf<Mode>,
     Raw<'a, Backoff>,
     &'a RawValue,
     &'a RawValue,
@@ -138,8 +138,11 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
             .transpose()?,
         on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
     };
-    let mode =
-        request.mode.map(|Word(mode)| mode).or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
+    let mode = request
+        .mode
+        .map(|OneOf(mode)| mode)
+        .or_else(|| (rules.mode_of)(&topic))
+        .unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || target_of_object(&content))?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::task::Topic;
+use crate::model::task::Topic;
 
 /// How often a task is placed in all.
 pub(crate) const PLACINGS: usize = 3;

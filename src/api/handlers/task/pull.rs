@@ -34,9 +34,9 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::span::Span;
+use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{Admin, MAX_LEASE};
-use crate::task::{Lane, TaskId, Topic};
+use delayd_wire::Span;
 
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;

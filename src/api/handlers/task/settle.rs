@@ -15,10 +15,10 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, Id, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
+use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
-use crate::span::Span;
 use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
-use crate::task::{Lane, Receipt, TaskId, Topic};
+use delayd_wire::Span;
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;

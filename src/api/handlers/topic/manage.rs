@@ -17,13 +17,13 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::clock::UnixMillis;
-use crate::span::Span;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
     Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
 };
-use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
-use crate::word::Word;
+use delayd_wire::OneOf;
+use delayd_wire::Span;
 
 /// Tasks that are forgotten together: few enough for a slow disk to be done with them before it
 /// counts as silent.
@@ -37,7 +37,7 @@ const STEPS: u32 = 24;
 
 pub(crate) type TopicRequest = delayd_wire::TopicRequest<TopicName>;
 pub(crate) type PurgeRequest = TopicPurgeRequest<TopicName>;
-pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, Word<MisfirePolicy>>;
+pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, OneOf<MisfirePolicy>>;
 pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, Number>;
 
 /// `POST /delay/topic/list`
@@ -127,7 +127,7 @@ pub(crate) async fn resume(
 ) -> Result<Success<Paused>, Error> {
     let request: ResumeRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
-    set_paused(&api, &topic, false, request.misfire.map(|Word(misfire)| misfire))
+    set_paused(&api, &topic, false, request.misfire.map(|OneOf(misfire)| misfire))
         .await
         .map(Success::of)
 }

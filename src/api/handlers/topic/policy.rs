@@ -22,12 +22,12 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, object, within};
 use crate::api::wire::json::{self, required};
-use crate::rate::Rate;
-use crate::retry::Backoff;
-use crate::span::Span;
+use crate::model::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::store::{Registered, TopicEntry, Topics};
-use crate::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
-use crate::word::Word;
+use delayd_wire::Backoff;
+use delayd_wire::OneOf;
+use delayd_wire::Rate;
+use delayd_wire::Span;
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
@@ -54,7 +54,7 @@ pub(crate) struct Request<'a> {
     timeout: Option<Span>,
     /// What `auto` means here.
     #[schema(value_type = Option<Mode>)]
-    mode: Option<Word<Mode>>,
+    mode: Option<OneOf<Mode>>,
     /// The most calls in a time, per instance.
     rate: Option<Rate>,
     /// The most calls at a time, per instance.
@@ -68,7 +68,7 @@ pub(crate) struct Request<'a> {
     history: Option<History>,
     /// What becomes of tasks that fell due in a pause.
     #[schema(value_type = Option<MisfirePolicy>)]
-    misfire: Option<Word<MisfirePolicy>>,
+    misfire: Option<OneOf<MisfirePolicy>>,
     /// As /pause and /resume.
     paused: Option<bool>,
     /// What follows the configuration again.
@@ -181,13 +181,13 @@ fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
             .map(|timeout| within(timeout, "timeout", TIMEOUT))
             .transpose()?
             .map(Span),
-        mode: request.mode.map(|Word(mode)| mode),
+        mode: request.mode.map(|OneOf(mode)| mode),
         rate: request.rate,
         concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?
             .map(|count| count as usize),
         quota: count(request.quota, "quota", COUNT)?.map(u64::from),
         history: request.history.as_ref().map(given_history).transpose()?.unwrap_or_default(),
-        misfire: request.misfire.map(|Word(misfire)| misfire),
+        misfire: request.misfire.map(|OneOf(misfire)| misfire),
     })
 }
 

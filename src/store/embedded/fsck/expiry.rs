@@ -10,9 +10,9 @@ use super::super::sql::task::expiring;
 use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::TaskId;
 use crate::store::Flaw;
-use crate::task::TaskId;
 
 /// When a task should expire, by its body; `None`: it should not, or its due moment is none.
 fn read_expected(

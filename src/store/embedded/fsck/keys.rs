@@ -9,8 +9,8 @@ use super::super::sql::task_key::checked as key;
 use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
+use crate::model::task::Options;
 use crate::store::Flaw;
-use crate::task::Options;
 
 pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<Page> {
     let mut page = Page::default();

@@ -20,10 +20,9 @@ use rusqlite::Connection;
 
 use super::Embedded;
 use super::ledger::Ledger;
-use crate::clock::UnixMillis;
-use crate::store::check::Place;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
-use crate::task::{Lane, TaskId};
 
 mod counts;
 mod expiry;
@@ -44,7 +43,7 @@ const FAR: i64 = 1 << 53;
 
 /// How far a check has come.
 #[derive(Debug)]
-pub(in crate::store) struct CheckPlace {
+struct Place {
     stage: Stage,
     /// Tasks whose schedule has a row in the wrong place: they do stand somewhere.
     reported: HashSet<TaskId>,
@@ -96,11 +95,9 @@ fn is_moment(ms: i64) -> bool {
 }
 
 pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Result<Checked> {
-    let mut place = match from.0 {
-        Place::Start => CheckPlace { stage: Stage::Names, reported: HashSet::new() },
-        Place::Embedded(place) => place,
-        Place::Redis(_) => return Err(Cursor::foreign()),
-    };
+    let mut place = from
+        .into_place::<Place>()?
+        .unwrap_or_else(|| Place { stage: Stage::Names, reported: HashSet::new() });
     let (stage, now) = (place.stage.clone(), store.clock.now());
     let mut reported = std::mem::take(&mut place.reported);
     // Nothing about the file itself can be mended, and its look takes long.
@@ -124,7 +121,7 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
         findings: findings.collect(),
         tasks: page.tasks,
         lanes: page.lanes,
-        next: next.map(|stage| Cursor(Place::Embedded(CheckPlace { stage, reported }))),
+        next: next.map(|stage| Cursor::at(Place { stage, reported })),
     })
 }
 

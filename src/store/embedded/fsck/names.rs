@@ -10,8 +10,8 @@ use super::super::sql::topic::checked as topic;
 use super::super::sql::{self, only};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
+use crate::model::task::{Destination, Lane, Topic, TopicPolicy};
 use crate::store::{Flaw, TopicEntry};
-use crate::task::{Destination, Lane, Topic, TopicPolicy};
 
 pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
     let mut page = Page::default();

@@ -9,8 +9,8 @@ use super::super::sql::schedule::checked;
 use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
+use crate::model::task::{Lane, TaskId};
 use crate::store::Flaw;
-use crate::task::{Lane, TaskId};
 
 struct Row {
     destination: i64,

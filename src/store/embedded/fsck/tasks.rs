@@ -11,9 +11,9 @@ use super::super::values::rows;
 use super::super::values::state_number;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, State, TaskId};
 use crate::store::{FURTHEST_DEADLINE, Flaw};
-use crate::task::{Lane, Receipt, State, TaskId};
 
 /// One task across all tables.
 struct Row {

@@ -1,0 +1,166 @@
+//! What a topic asks for instead of the configuration.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Backoff, MisfirePolicy, Mode, Rate, Span};
+
+// This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
+// answers show it. Settings may be added; unknown ones of a newer version are left alone.
+/// A topic's settings; what is absent follows the configuration. A task's own options go before
+/// them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct TopicPolicy {
+    /// How failed tasks are tried again.
+    #[serde(skip_serializing_if = "TopicRetry::is_unset")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicRetry>))]
+    pub retry: TopicRetry,
+    /// Of one call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// What `auto` means here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The most calls in a time, per instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The most calls at a time, per instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<usize>,
+    /// The most waiting and leased tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<u64>,
+    /// How long, and how many, ended tasks can be read.
+    #[serde(skip_serializing_if = "TopicHistory::is_unset")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicHistory>))]
+    pub history: TopicHistory,
+    /// What becomes of tasks that fell due in a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misfire: Option<MisfirePolicy>,
+}
+
+/// How a topic's failed tasks are tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct TopicRetry {
+    /// Calls before a task is dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// The wait between attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// Answers that end a task at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_statuses: Option<Vec<u16>>,
+}
+
+/// What of a topic's history can be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct TopicHistory {
+    /// How long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Span>,
+    /// How many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
+}
+
+impl TopicRetry {
+    fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl TopicHistory {
+    fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl TopicPolicy {
+    /// The share of the quota that one of `shards` lanes has, rounded up.
+    pub fn quota_of_lane(&self, shards: u16) -> Option<u64> {
+        self.quota.map(|quota| quota.div_ceil(u64::from(shards.max(1))))
+    }
+
+    /// The names of the settings.
+    pub const SETTINGS: [&str; 8] =
+        ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
+
+    /// These settings without those that are named, and with those that are `given`. Of settings
+    /// that have parts, such as `retry`, each part that is given replaces its own.
+    #[must_use]
+    pub fn changed<'a>(&self, reset: impl IntoIterator<Item = &'a str>, given: &Self) -> Self {
+        let mut settings = object(self);
+        for name in reset {
+            settings.remove(name);
+        }
+        merge(&mut settings, object(given));
+        serde_json::from_value(Value::Object(settings)).expect("both were settings")
+    }
+}
+
+fn object(policy: &TopicPolicy) -> Map<String, Value> {
+    match serde_json::to_value(policy) {
+        Ok(Value::Object(settings)) => settings,
+        other => unreachable!("settings are plain data: {other:?}"),
+    }
+}
+
+fn merge(settings: &mut Map<String, Value>, given: Map<String, Value>) {
+    for (name, value) in given {
+        match (settings.get_mut(&name), value) {
+            // A backoff is one setting, whatever its kind has.
+            (Some(Value::Object(parts)), Value::Object(given)) if name != "backoff" => {
+                merge(parts, given)
+            }
+            (_, value) => drop(settings.insert(name, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use utoipa::PartialSchema;
+    use utoipa::openapi::{RefOr, Schema};
+
+    use super::*;
+
+    #[test]
+    fn each_setting_has_its_name() {
+        let RefOr::T(Schema::Object(policy)) = TopicPolicy::schema() else { panic!("an object") };
+        let mut named: Vec<&str> = TopicPolicy::SETTINGS.to_vec();
+        let mut declared: Vec<&str> = policy.properties.keys().map(String::as_str).collect();
+        named.sort_unstable();
+        declared.sort_unstable();
+        assert_eq!(named, declared);
+    }
+
+    #[test]
+    fn each_part_that_is_given_replaces_its_own() {
+        let policy = |text: &str| serde_json::from_str::<TopicPolicy>(text).unwrap();
+        let check = |before: &str, reset: &[&str], given: &str, after: &str| {
+            let changed = policy(before).changed(reset.iter().copied(), &policy(given));
+            assert_eq!(changed, policy(after), "{before} {given}");
+        };
+        check("{}", &["quota"], "{}", "{}");
+        check(r#"{"quota":7}"#, &[], r#"{"rate":"5/s"}"#, r#"{"quota":7,"rate":"5/s"}"#);
+        check(
+            r#"{"retry":{"max_attempts":2,"backoff":{"kind":"fixed","every":"1s"}}}"#,
+            &[],
+            r#"{"retry":{"backoff":{"kind":"list","steps":["1s","2s"]}}}"#,
+            r#"{"retry":{"max_attempts":2,"backoff":{"kind":"list","steps":["1s","2s"]}}}"#,
+        );
+        check(
+            r#"{"retry":{"max_attempts":2},"quota":7}"#,
+            &["retry", "quota"],
+            r#"{"quota":9}"#,
+            r#"{"quota":9}"#,
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! What an instance counts and measures, each metric declared once, for `GET /metrics`.
+//!
+//! The names follow Prometheus: base units, `_total` for counters. Every series whose labels are
+//! known in advance exists from the start with the value 0, so that a rate over it has a beginning.
+//! `docs/METRICS.md` is generated from the declarations.
+//!
+//! Counters on the path of a task are handles to atomics: an increment takes no lock. Labels that
+//! callers choose are capped (`services`).
+
+mod api;
+mod callbacks;
+mod config;
+mod labels;
+mod lateness;
+mod log_lines;
+#[cfg(target_os = "linux")]
+mod process;
+mod services;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+pub use api::{AddResult, ApiMetrics, Rejection};
+pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
+pub use config::ConfigMetrics;
+pub use lateness::LatenessMetrics;
+pub use log_lines::CountLines;
+
+/// The buckets of every duration, in seconds: 1 ms to 2 h. They contain the objectives that an
+/// operator is likely to set.
+const SECONDS: [f64; 16] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0, 3600.0,
+    7200.0,
+];
+
+/// All metrics of this instance.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Requests and adds.
+    pub api: ApiMetrics,
+    /// How late first callbacks begin.
+    pub lateness: LatenessMetrics,
+    /// Callbacks and what they came to.
+    pub callbacks: CallbackMetrics,
+    /// Reloads of the configuration.
+    pub config: ConfigMetrics,
+}
+
+impl Metrics {
+    /// All of them, at 0. `routes` are the paths of the routes.
+    pub fn new(routes: impl IntoIterator<Item = &'static str>) -> Arc<Self> {
+        let mut all = Registry::default();
+        let registry = all.sub_registry_with_prefix("delayd");
+        registry.register(
+            "build",
+            "The running version; always 1",
+            Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        let api = ApiMetrics::register(registry, routes);
+        let lateness = LatenessMetrics::register(registry);
+        let callbacks = CallbackMetrics::register(registry);
+        let config = ConfigMetrics::register(registry);
+        log_lines::register(registry);
+        #[cfg(target_os = "linux")]
+        all.register_collector(Box::new(process::ProcessCollector));
+        Arc::new(Self { registry: all, api, lateness, callbacks, config })
+    }
+
+    /// The OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let mut text = String::with_capacity(64 << 10);
+        // Writing into a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// A histogram of durations.
+fn durations() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+/// Observes a duration in seconds.
+fn observe(histogram: &Histogram, duration: Duration) {
+    histogram.observe(duration.as_secs_f64());
+}

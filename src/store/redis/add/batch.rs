@@ -1,0 +1,277 @@
+//! A batch of adds: `lua/add.lua`, or `lua/add_with_options.lua` for those of which more is asked,
+//! called for each of its lanes, and read.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use deadpool_redis::redis::Cmd;
+
+use super::call::{Call, Place, is_unlike};
+use super::request::{Kept, Request};
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
+use crate::store::redis::arguments::chunks;
+use crate::store::redis::ids;
+use crate::store::redis::ids::blocks::Run;
+use crate::store::redis::ids::hand::{Drawn, Wish};
+use crate::store::redis::registry::opening::{self, Refusal};
+use crate::store::redis::registry::reconcile;
+use crate::store::redis::session::Session;
+use crate::store::redis::transport::link::Repeat;
+use crate::store::redis::transport::node::Purpose;
+use crate::store::{Error, Hint, NewTask, Novelty, Result, TopicEntry};
+
+/// Requests that are carried out together, and what is known of each so far.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// `None`: it is answered.
+    requests: Vec<Option<Request>>,
+    kept: Vec<Vec<Result<Kept>>>,
+    /// Calls that stored nothing, because their lanes are not open to them.
+    pub(crate) refused: Vec<(Call, Refusal)>,
+    /// The server run that the ids belong to.
+    run: Option<Run>,
+}
+
+impl Batch {
+    fn of(requests: Vec<Request>) -> Self {
+        // What nothing is said of has not been sent: its caller went while ids were drawn. All
+        // others are answered, or have failed.
+        let kept =
+            requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
+        let requests = requests.into_iter().map(Some).collect();
+        Self { requests, kept, refused: Vec::new(), run: None }
+    }
+
+    /// Every task's, in order: what it asks of its ids.
+    fn wishes(&self) -> Vec<Wish> {
+        let requests = self.requests.iter().flatten();
+        requests
+            .flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place)))
+            .collect()
+    }
+
+    /// Where every task stands, in order, with its ids.
+    fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
+        let requests = self.kept.iter().enumerate();
+        let places = requests
+            .flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
+        places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
+    }
+
+    fn task(&self, place: Place) -> &NewTask {
+        &self.requests[place.request].as_ref().expect("its caller waits").tasks[place.member]
+    }
+
+    /// What became of a task.
+    pub(crate) fn note(&mut self, place: Place, kept: Result<Kept>) {
+        self.kept[place.request][place.member] = kept;
+    }
+
+    /// The same became of all.
+    fn note_all(&mut self, error: &Error) {
+        self.kept.iter_mut().flatten().for_each(|kept| *kept = Err(error.clone()));
+    }
+
+    /// Tells every caller who still waits what became of their tasks.
+    pub(crate) fn answer(&mut self) {
+        let waiting = self.requests.iter_mut().zip(&mut self.kept);
+        waiting.for_each(|(request, kept)| {
+            request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)))
+        });
+    }
+
+    /// Tells all callers but those of refused tasks.
+    pub(crate) fn answer_others(&mut self) {
+        let refused: HashSet<usize> = self
+            .refused
+            .iter()
+            .flat_map(|(call, _)| &call.places)
+            .map(|place| place.request)
+            .collect();
+        let waiting = self
+            .requests
+            .iter_mut()
+            .zip(&mut self.kept)
+            .enumerate()
+            .filter(|(at, _)| !refused.contains(at));
+        waiting.for_each(|(_, (request, kept))| {
+            request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)));
+        });
+    }
+
+    /// The calls to be made: of each lane one for those that are only to be delivered, sorted by
+    /// destination, and one for the others; more if there are many. A quota counts those before, so
+    /// where there is one, all tasks of the lane are carried out in their order.
+    fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
+        let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
+        // Those who have been refused while ids were drawn are left out, each with all of his
+        // tasks: who goes later has them all stored.
+        let waits: Vec<bool> = self
+            .requests
+            .iter()
+            .map(|request| request.as_ref().is_some_and(|asked| !asked.is_abandoned()))
+            .collect();
+        for place in self.places(drawn).filter(|place| waits[place.request]) {
+            let topic = &self.task(place).topic;
+            lanes.entry((topic.lane_of(place.drawn.own), topic.shards)).or_default().push(place);
+        }
+        let mut calls = Vec::with_capacity(lanes.len());
+        for ((lane, shards), places) in lanes {
+            let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
+            let (unlike, mut plain): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|&place| is_limited || is_unlike(self.task(place)));
+            plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
+            for (is_unlike, places) in [(false, plain), (true, unlike)] {
+                let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
+                calls.extend(chunks.map(|places| Call {
+                    lane: lane.clone(),
+                    shards,
+                    is_unlike,
+                    places,
+                }));
+            }
+        }
+        calls
+    }
+}
+
+/// Carries the requests out; what became of them is told by [`Batch::answer`].
+pub(crate) async fn add(session: &Arc<Session>, requests: Vec<Request>) -> Batch {
+    let mut batch = Batch::of(requests);
+    let (drawn, run) = match ids::draw(session, &batch.wishes()).await {
+        Ok(drawn) => drawn,
+        Err(error) => {
+            batch.note_all(&error);
+            return batch;
+        }
+    };
+    let calls = batch.calls(drawn);
+    batch.run = Some(run);
+    batch.send(session, calls.into_iter().map(|call| (call, None)).collect()).await;
+    batch
+}
+
+impl Batch {
+    /// Sends calls, each with the token that opens its lane if it has one, and notes what became of
+    /// their tasks.
+    async fn send(&mut self, session: &Session, calls: Vec<(Call, Option<String>)>) {
+        let Some(run) = self.run.clone() else { return };
+        let commands: Vec<Cmd> = calls
+            .iter()
+            .map(|(call, token)| call.command(session, token.as_deref(), |place| self.task(place)))
+            .collect();
+        let replies =
+            session.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
+        for ((call, _), reply) in calls.into_iter().zip(replies) {
+            match call.read(reply, |place| self.task(place)) {
+                Ok(Ok(kept)) => {
+                    hint(session, &call, &kept, self);
+                    call.places.iter().zip(kept).for_each(|(&place, kept)| self.note(place, kept));
+                }
+                Ok(Err(refusal)) => self.refused.push((call, refusal)),
+                Err(error) => {
+                    call.places.iter().for_each(|&place| self.note(place, Err(error.clone())))
+                }
+            }
+        }
+    }
+
+    /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those
+    /// again. All callers are answered then.
+    pub(crate) async fn open_lanes(mut self, session: &Session) {
+        for _ in 0..opening::ATTEMPTS {
+            let refused = std::mem::take(&mut self.refused);
+            if refused.is_empty() {
+                break;
+            }
+            let entries: Vec<TopicEntry> = refused.iter().map(|(call, _)| call.entry()).collect();
+            let asked = entries.iter().zip(refused.iter().map(|(_, refusal)| refusal));
+            let confirmed = reconcile::confirm(session, asked).await;
+            let mut again = Vec::new();
+            for ((mut call, refusal), entry) in refused.into_iter().zip(&entries) {
+                match (&confirmed[entry], refusal) {
+                    (Ok(()), Refusal::Closed(token)) => {
+                        // Callers that have been refused meanwhile must not have their tasks
+                        // stored. A call without tasks still opens the lane: otherwise it would
+                        // stay closed where Redis is so far away that callers are refused before it
+                        // is open.
+                        call.places.retain(|place| self.is_awaited(*place));
+                        again.push((call, Some(token)));
+                    }
+                    (Ok(()), Refusal::Stale) => self.note_call(&call, &Error::StaleEntry),
+                    (Err(error), _) => self.note_call(&call, error),
+                }
+            }
+            self.send(session, again).await;
+        }
+        // A topic that is deleted again and again.
+        for (call, _) in std::mem::take(&mut self.refused) {
+            self.note_call(&call, &Error::StaleEntry);
+        }
+        self.answer();
+    }
+
+    fn is_awaited(&self, place: Place) -> bool {
+        self.requests[place.request].as_ref().is_some_and(|asked| !asked.is_abandoned())
+    }
+
+    fn note_call(&mut self, call: &Call, error: &Error) {
+        call.places.iter().for_each(|&place| self.note(place, Err(error.clone())));
+    }
+}
+
+/// Tells who waits for the lane's tasks that there are new ones.
+fn hint(session: &Session, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
+    let mut earliest: [Option<UnixMillis>; 2] = [None; 2];
+    for (&place, kept) in call.places.iter().zip(kept) {
+        if let Ok(Kept::Added(added)) = kept
+            && !matches!(added.novelty, Novelty::Duplicate { .. })
+        {
+            let due = &mut earliest[usize::from(batch.task(place).destination.is_pull())];
+            *due = Some(due.map_or(added.due, |due| due.min(added.due)));
+        }
+    }
+    for (is_pull, due) in [false, true].into_iter().zip(earliest) {
+        if let Some(due) = due {
+            session.hints.tell(Hint { lane: call.lane.clone(), due, is_pull });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::task::{Options, TaskId};
+    use crate::store::Moment;
+
+    fn plain() -> NewTask {
+        NewTask {
+            topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
+            destination: "sn".parse().unwrap(),
+            moment: Moment::At(UnixMillis(0)),
+            options: Options { max_attempts: Some(3), ..Options::default() },
+            content: String::new(),
+            idempotency: None,
+            quota: None,
+        }
+    }
+
+    /// One caller knows an old number of lanes, the other the present one. Together, the tasks of
+    /// one would be stored by the number of the other, where their ids do not lead.
+    #[test]
+    fn tasks_placed_by_different_numbers_of_lanes_go_in_different_calls() {
+        let request = |shards| {
+            let topic = TopicEntry { topic: "t".parse().unwrap(), shards };
+            Request::of(vec![NewTask { topic, ..plain() }], Vec::new())
+        };
+        let (old, _waits) = request(1);
+        let (new, _waits_too) = request(4);
+        let drawn = [4, 8].map(|id| Drawn { own: TaskId(id), call: None });
+        let mut calls: Vec<_> = Batch::of(vec![old, new]).calls(drawn.to_vec());
+        calls.sort_by_key(|call| call.shards);
+        let seen: Vec<_> =
+            calls.iter().map(|call| (call.lane.shard, call.shards, call.places.len())).collect();
+        assert_eq!(seen, [(0, 1, 1), (0, 4, 1)]);
+    }
+}

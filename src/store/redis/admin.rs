@@ -1,0 +1,76 @@
+//! The verbs by hand: cancel, reschedule, replay.
+
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, Value};
+
+use super::answer::{corrupt, state, text};
+use super::arguments::write_moment;
+use super::script;
+use super::session::Session;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
+
+/// The most ids of one script call.
+const MOST: usize = 500;
+
+pub(super) async fn cancel(session: &Session, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+    let call = session.lane_call(&script::CANCEL, lane).arg(id.0).take();
+    match text(session.confirming.run_one(call).await?)?.as_str() {
+        "done" => Ok(Cancelled::Done),
+        "pending" => Ok(Cancelled::Pending),
+        "unknown" => Ok(Cancelled::Unknown),
+        name => Ok(Cancelled::Refused { state: state(name)? }),
+    }
+}
+
+pub(super) async fn reschedule(
+    session: &Session,
+    lane: &Lane,
+    id: TaskId,
+    moment: Moment,
+    content: Option<&NewContent>,
+) -> Result<Rescheduled> {
+    let mut call = session.lane_call(&script::RESCHEDULE, lane);
+    call.arg(id.0);
+    write_moment(&mut call, moment);
+    if let Some(new) = content {
+        call.arg(new.destination.as_str()).arg(&new.content);
+    }
+    let answer =
+        Vec::<Value>::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
+    let mut fields = answer.into_iter();
+    match text(fields.next().unwrap_or_default())?.as_str() {
+        "done" => {
+            let due = i64::from_redis_value(fields.next().unwrap_or_default()).map_err(corrupt)?;
+            Ok(Rescheduled::Done { due: UnixMillis(due) })
+        }
+        "unknown" => Ok(Rescheduled::Unknown),
+        name => Ok(Rescheduled::Refused { state: state(name)? }),
+    }
+}
+
+/// Each script goes on where the one before left the row of moments, by a now that is a little
+/// later.
+pub(super) async fn replay(
+    session: &Session,
+    lane: &Lane,
+    ids: &[TaskId],
+    spread: Spread,
+) -> Result<usize> {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let step = millis(spread.step);
+    let mut count = 0;
+    for chunk in ids.chunks(MOST) {
+        let first = millis(spread.first).saturating_add(step.saturating_mul(count as u64));
+        let mut call = session.lane_call(&script::REPLAY, lane);
+        call.arg(first).arg(step);
+        for id in chunk {
+            call.arg(id.0);
+        }
+        count +=
+            usize::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,229 @@
+//! The first step of a check: which lanes there are, and whether the registry and the counter of
+//! ids know of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, cmd};
+use serde_json::Map;
+
+use crate::model::task::{Lane, Topic, TopicPolicy};
+use crate::store::redis::ids::counter;
+use crate::store::redis::keys::Named;
+use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
+use crate::store::redis::registry::topic::Pauses;
+use crate::store::redis::session::Session;
+use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
+
+/// How long a topic may be missing in the registry beside a task that is just being added.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A lane to be looked at.
+#[derive(Debug)]
+pub(crate) struct LaneAhead {
+    pub(crate) lane: Lane,
+    /// The number of its topic's lanes; 0 if it is not known.
+    pub(crate) shards: u16,
+    /// The names of its schedules, as its keys show them.
+    pub(crate) schedules: BTreeSet<String>,
+}
+
+/// What the keys show of a topic.
+#[derive(Debug, Default)]
+struct Seen {
+    lanes: BTreeMap<u16, BTreeSet<String>>,
+    with_bodies: BTreeSet<u16>,
+}
+
+fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(error.to_string())
+}
+
+/// A finding that concerns no single lane.
+fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
+    Finding { flaw, lane: None, subject: subject.into(), repaired }
+}
+
+/// Looks at everything that is not a lane's own. Answers the lanes, and what is wrong.
+pub(crate) async fn survey(
+    session: &Session,
+    repair: bool,
+) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
+    let mut findings = Vec::new();
+    let seen = read_keys(session, &mut findings).await?;
+    let mut entries = read_entries(session).await?;
+    let is_registered = |(topic, seen): (&Topic, &Seen)| {
+        seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
+    };
+    if !seen.iter().all(is_registered) {
+        // An add into an empty lane may be about to write its topic again; its caller has not heard
+        // of the task yet.
+        tokio::time::sleep(PATIENCE).await;
+        entries = read_entries(session).await?;
+    }
+
+    let mut shards: HashMap<Topic, u16> = HashMap::new();
+    for (name, value) in &entries {
+        let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        if let Ok(entry) = read_entry(&name, &text) {
+            shards.insert(entry.topic, entry.shards);
+            continue;
+        }
+        let lanes = name.parse::<Topic>().ok().map(|topic| (seen.get(&topic), topic));
+        let repaired = match lanes {
+            Some((lanes, topic)) if repair => {
+                let entry = TopicEntry { shards: remembered(session, &topic, lanes).await?, topic };
+                let is_written = entry::rewrite(session, &entry, value, Map::new()).await?;
+                shards.insert(entry.topic, entry.shards);
+                is_written
+            }
+            _ => false,
+        };
+        findings.push(finding(Flaw::UnreadableTopic, name, repaired));
+    }
+    for (topic, lanes) in &seen {
+        let is_known = entries.contains_key(topic.as_str().as_bytes());
+        if !is_known && !lanes.with_bodies.is_empty() {
+            if repair {
+                let entry = TopicEntry {
+                    topic: topic.clone(),
+                    shards: remembered(session, topic, Some(lanes)).await?,
+                };
+                shards.insert(topic.clone(), entry::assert(session, &entry).await?.shards);
+            }
+            findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
+        }
+        if let Some(registered) = shards.get(topic).copied() {
+            let outside: Vec<u16> = lanes.with_bodies.range(registered..).copied().collect();
+            if outside.is_empty() {
+                continue;
+            }
+            let mut repaired = false;
+            if repair
+                && let Some(wanted) = agreed(session, topic, lanes).await?
+                && let Some(value) = entries.get(topic.as_str().as_bytes())
+            {
+                let fields = serde_json::from_slice(value).unwrap_or_default();
+                let entry = TopicEntry { topic: topic.clone(), shards: wanted };
+                repaired = entry::rewrite(session, &entry, value, fields).await?;
+                shards.insert(topic.clone(), wanted);
+            }
+            for shard in outside {
+                let lane = Some(Lane { topic: topic.clone(), shard });
+                findings.push(Finding {
+                    lane,
+                    ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired)
+                });
+            }
+        }
+    }
+    findings.extend(check_counter(session, repair).await?);
+    findings.extend(check_wishes(session).await?);
+    let ahead = |(topic, seen): (Topic, Seen)| {
+        let shards = shards.get(&topic).copied().unwrap_or(0);
+        let of = move |(shard, schedules)| LaneAhead {
+            lane: Lane { topic: topic.clone(), shard },
+            shards,
+            schedules,
+        };
+        seen.lanes.into_iter().map(of)
+    };
+    Ok((seen.into_iter().flat_map(ahead).collect(), findings))
+}
+
+async fn read_entries(session: &Session) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let read = cmd("HGETALL").arg(session.keys.topics()).take();
+    FromRedisValue::from_redis_value(session.working.run_one(read).await?).map_err(corrupt)
+}
+
+async fn read_keys(
+    session: &Session,
+    findings: &mut Vec<Finding>,
+) -> Result<BTreeMap<Topic, Seen>> {
+    let mut topics: BTreeMap<Topic, Seen> = BTreeMap::new();
+    let pattern = session.keys.any_of_lanes();
+    for node in session.servers.map().nodes() {
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let (next, keys) = scan(node, from, &pattern).await?;
+            keys.into_iter().for_each(|key| see(session, key, &mut topics, findings));
+            cursor = next;
+        }
+    }
+    Ok(topics)
+}
+
+fn see(
+    session: &Session,
+    key: String,
+    topics: &mut BTreeMap<Topic, Seen>,
+    findings: &mut Vec<Finding>,
+) {
+    let (lane, schedule, has_bodies) = match session.keys.read(&key) {
+        Named::Bodies(lane) => (lane, None, true),
+        Named::Schedule(lane, name) => (lane, Some(name), false),
+        Named::OfLane(lane) => (lane, None, false),
+        Named::Stray => {
+            findings.push(finding(Flaw::StrayKey, key, false));
+            return;
+        }
+        Named::Foreign => return,
+    };
+    let seen = topics.entry(lane.topic).or_default();
+    seen.lanes.entry(lane.shard).or_default().extend(schedule);
+    if has_bodies {
+        seen.with_bodies.insert(lane.shard);
+    }
+}
+
+/// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
+async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
+    shards_of(session, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
+        .await
+}
+
+/// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers
+/// none or another: with a wrong number the ids of what is there would lead to lanes where it is
+/// not, which is worse than a lane that nobody works.
+async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
+    let mut agreed = None;
+    for shard in seen.with_bodies.iter().copied() {
+        let lane = Lane { topic: topic.clone(), shard };
+        match entry::remembered_by(session, &lane).await? {
+            Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => {
+                agreed = Some(shards)
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
+}
+
+/// Policies and pauses that cannot be read: what was wished for is not known.
+async fn check_wishes(session: &Session) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    type Reads = fn(&str) -> bool;
+    let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();
+    let pauses: Reads = |text| Pauses::read(text).is_some();
+    let tables = [
+        (session.keys.policies(), policy, Flaw::UnreadablePolicy),
+        (session.keys.pauses(), pauses, Flaw::UnreadablePause),
+    ];
+    for (key, reads, flaw) in tables {
+        let answer = session.working.run_one(cmd("HGETALL").arg(key).take()).await?;
+        let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
+        let bad = entries.iter().filter(|(_, value)| !reads(&String::from_utf8_lossy(value)));
+        findings.extend(bad.map(|(topic, _)| finding(flaw, String::from_utf8_lossy(topic), false)));
+    }
+    Ok(findings)
+}
+
+async fn check_counter(session: &Session, repair: bool) -> Result<Option<Finding>> {
+    if counter::last(session).await?.is_some() {
+        return Ok(None);
+    }
+    if repair {
+        counter::raise(session, 0).await?;
+    }
+    Ok(Some(finding(Flaw::UnreadableCounter, session.keys.last_id(), repair)))
+}

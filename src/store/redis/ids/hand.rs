@@ -1,0 +1,447 @@
+//! The ids in hand: blocks that were drawn, and which of their ids are given away.
+//!
+//! Pure, but for the age of blocks. A task that has to lie in a certain lane takes an id that leads
+//! there; what was passed over for that is used for others. Of each lane that was ever wished for
+//! it is known from where on its ids may be free. So however many wishes there are, no id is looked
+//! at more than once for a lane.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::task::TaskId;
+
+/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the
+/// next one twice as long; one of which less than half was used, half as long.
+const BLOCK: u64 = 1_000;
+const LONGEST_BLOCK: u64 = 32_000;
+/// How long a block may be used.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What a task asks of its ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// The number of its topic's lanes.
+    pub(crate) shards: u16,
+    /// The lane that its id has to lead to.
+    pub(crate) shard: Option<u16>,
+    /// Whether it needs a second one that leads to the same lane: for the call that is made if it
+    /// dies.
+    pub(crate) has_call: bool,
+}
+
+/// A task's ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) own: TaskId,
+    pub(crate) call: Option<TaskId>,
+}
+
+/// The ids in hand.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    /// In the order in which they were drawn, so that ids grow from each to the next.
+    blocks: Vec<Block>,
+    /// From where on ids may be left that lead to a lane.
+    next: BTreeMap<Way, u64>,
+    /// How many ids the next draw brings, if no block is fresh and no more are needed.
+    usual: u64,
+    /// How long the last draw took.
+    took: Duration,
+    /// Whether a block is being drawn ahead.
+    pub(crate) is_ahead: bool,
+    /// How often the hand was emptied: what was drawn ahead before that is not used.
+    pub(crate) emptied: u64,
+    /// How many ids were looked at.
+    #[cfg(test)]
+    looks: u64,
+}
+
+/// Ids that were drawn together.
+#[derive(Debug)]
+struct Block {
+    ids: Range<u64>,
+    /// Whether each is given away.
+    given: Vec<bool>,
+    /// How many of them are.
+    used: u64,
+    drawn: Instant,
+}
+
+/// Which ids lead to a lane: those that leave it when they are divided by the number of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    shards: u64,
+    shard: u64,
+}
+
+impl Wish {
+    /// The ids that it may have.
+    fn way(&self) -> Way {
+        self.shard.map_or(Way::ANY, |shard| Way {
+            shards: self.shards.max(1).into(),
+            shard: shard.into(),
+        })
+    }
+
+    /// How many ids it takes.
+    fn count(&self) -> u64 {
+        1 + u64::from(self.has_call)
+    }
+}
+
+impl Way {
+    /// Every id leads to the only lane there is.
+    const ANY: Self = Self { shards: 1, shard: 0 };
+
+    /// Where the id leads, if there are so many lanes.
+    fn of(id: u64, shards: u16) -> Self {
+        let shards = u64::from(shards.max(1));
+        Self { shards, shard: id % shards }
+    }
+
+    /// The ids of a range that lead there.
+    fn among(self, ids: Range<u64>) -> impl Iterator<Item = u64> {
+        let to_first = (self.shard + self.shards - ids.start % self.shards) % self.shards;
+        (ids.start + to_first..ids.end).step_by(self.shards as usize)
+    }
+}
+
+impl Hand {
+    /// Lets go of what is stale; of everything, if ids are drawn from another run from now on.
+    pub(crate) fn keep_fresh(&mut self, is_same_run: bool) {
+        let before = self.blocks.len();
+        if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
+            self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
+        }
+        self.blocks.retain(|block| is_same_run && block.drawn.elapsed() < FRESH);
+        if self.blocks.len() < before {
+            let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
+            self.next.retain(|_, next| *next > first);
+        }
+    }
+
+    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left
+    /// for it, its own before its call's.
+    pub(crate) fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
+            let own = self.take(wish.way())?;
+            // If there is none for the call, its own is lost.
+            let call = if wish.has_call {
+                Some(TaskId(self.take(Way::of(own, wish.shards))?))
+            } else {
+                None
+            };
+            Some(Drawn { own: TaskId(own), call })
+        }));
+    }
+
+    fn take(&mut self, way: Way) -> Option<u64> {
+        let next = self.next.entry(way).or_default();
+        let used_up = self.blocks.partition_point(|block| block.ids.end <= *next);
+        for block in &mut self.blocks[used_up..] {
+            let first = block.ids.start;
+            for id in way.among(first.max(*next)..block.ids.end) {
+                #[cfg(test)]
+                {
+                    self.looks += 1;
+                }
+                *next = id + 1;
+                if !std::mem::replace(&mut block.given[(id - first) as usize], true) {
+                    block.used += 1;
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished
+    /// for, and enough to go on for a while. Those whose ids also lead to another's lane may take
+    /// some away from it; then there is another draw.
+    pub(crate) fn size_for(&self, wishes: &[Wish]) -> u64 {
+        let usual = match self.blocks.last() {
+            // Its ids are used up, or those of the lanes that are wished for.
+            Some(last) if !wishes.is_empty() || last.is_used_up_early() => 2 * last.size(),
+            Some(last) => last.size(),
+            None => self.usual,
+        };
+        let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
+        let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
+        wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
+        let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
+        // Where any lane will do, a call still needs an id of the same, which is all lanes further
+        // on.
+        let shards = wishes.iter().map(|wish| u64::from(wish.shards)).max().unwrap_or(0);
+        let of_all = counts.values().sum::<u64>() + 2 * shards;
+        usual.max(of_a_lane).max(of_all)
+    }
+
+    /// None is in hand any more, nor is what is drawn ahead just now.
+    pub(crate) fn empty(&mut self) {
+        *self = Self { emptied: self.emptied + 1, ..Self::default() };
+    }
+
+    /// A block that was drawn between two moments.
+    pub(crate) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
+        self.took = drawn - began;
+        // One that was drawn ahead may come after a later one.
+        let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
+        self.blocks.insert(place, Block::new(ids, drawn));
+    }
+
+    /// Whether the last block will be stale, or used up at its pace so far, before two draws are
+    /// done.
+    pub(crate) fn is_soon_over(&self) -> bool {
+        let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
+        last.lasts_for() <= 2 * self.took
+    }
+}
+
+impl Block {
+    fn new(ids: Range<u64>, drawn: Instant) -> Self {
+        Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn }
+    }
+
+    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do
+    /// not show a pace yet.
+    fn lasts_for(&self) -> Duration {
+        let age = self.drawn.elapsed();
+        let left = (self.size() - self.used) as f64 / self.used.max(1) as f64;
+        FRESH.saturating_sub(age).min(age.max(FRESH / 16).mul_f64(left))
+    }
+
+    /// Whether its ids will not last until it is stale.
+    fn is_used_up_early(&self) -> bool {
+        self.drawn.elapsed() + self.lasts_for() < FRESH
+    }
+
+    fn size(&self) -> u64 {
+        self.ids.end - self.ids.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hand(ids: Range<u64>) -> Hand {
+        Hand { blocks: vec![Block::new(ids, Instant::now())], ..Hand::default() }
+    }
+
+    fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
+        Wish { shards: 4, shard: shard.into(), has_call }
+    }
+
+    fn drawn(own: u64, call: impl Into<Option<u64>>) -> Drawn {
+        Drawn { own: TaskId(own), call: call.into().map(TaskId) }
+    }
+
+    impl Hand {
+        fn take_all(&mut self, wishes: &[Wish]) -> Vec<Drawn> {
+            let mut drawn = Vec::new();
+            self.take_for(wishes, &mut drawn);
+            drawn
+        }
+
+        /// As [`Ids::draw`] does, from a counter that stands at `last`.
+        fn draw(&mut self, wishes: &[Wish], last: &mut u64) -> Vec<Drawn> {
+            let mut drawn = Vec::new();
+            loop {
+                self.take_for(wishes, &mut drawn);
+                if drawn.len() == wishes.len() {
+                    return drawn;
+                }
+                let size = self.size_for(&wishes[drawn.len()..]);
+                self.blocks.push(Block::new(*last + 1..*last + 1 + size, Instant::now()));
+                *last += size;
+            }
+        }
+    }
+
+    #[test]
+    fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
+        let wishes =
+            [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
+        let mut hand = hand(8..20);
+        let expected =
+            [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
+        assert_eq!(hand.take_all(&wishes), expected);
+        assert_eq!(
+            hand.take_all(&[wish(None, false); 9]),
+            [14, 15, 17, 18, 19].map(|own| drawn(own, None))
+        );
+    }
+
+    #[test]
+    fn what_is_left_of_a_block_goes_before_the_next_one() {
+        let mut hand = hand(8..12);
+        assert_eq!(hand.take_all(&[wish(1, true)]), []);
+        hand.blocks.push(Block::new(20..32, Instant::now()));
+        let wishes =
+            [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
+        let expected =
+            [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
+        assert_eq!(hand.take_all(&wishes), expected);
+    }
+
+    #[test]
+    fn a_draw_is_as_large_as_the_lanes_need() {
+        let check = |wishes: &[Wish], size: u64| {
+            assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}")
+        };
+        check(&[wish(None, true)], BLOCK);
+        check(&[wish(None, false); 2_000], 2_008);
+        check(&[wish(None, true); 2_000], 4_008);
+        check(&[wish(2, false); 2_000], 8_000);
+        check(&[[wish(2, true); 2_000], [wish(3, false); 2_000]].concat(), 16_000);
+        let many = Wish { shards: 1_024, shard: None, has_call: true };
+        check(&[many], 2_050);
+        assert_eq!(Hand::default().draw(&[many], &mut 6).len(), 1);
+    }
+
+    /// It was drawn with a thousand ids again each second, and then over and over while all waited.
+    #[tokio::test(start_paused = true)]
+    async fn a_block_is_as_long_as_a_second_needs() {
+        let (mut hand, mut sizes) = (Hand::default(), Vec::new());
+        // How many ids are taken of each block, and how long it is used.
+        for (used, ms) in
+            [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)]
+        {
+            hand.keep_fresh(true);
+            let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
+            sizes.push(size);
+            hand.put(first..first + size, Instant::now(), Instant::now());
+            hand.take_all(&vec![wish(None, false); used]);
+            tokio::time::advance(Duration::from_millis(ms)).await;
+        }
+        assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
+    }
+
+    /// The ids of one lane are a small part of a block, and used up while most of it is left.
+    #[tokio::test(start_paused = true)]
+    async fn a_block_whose_lane_is_used_up_makes_the_next_one_longer() {
+        let (mut hand, mut last) = (Hand::default(), 0);
+        let mut draws = 0;
+        for _ in 0..500 {
+            hand.keep_fresh(true);
+            let before = last;
+            hand.draw(&[Wish { shards: 256, shard: Some(7), has_call: false }], &mut last);
+            draws += u32::from(last > before);
+            tokio::time::advance(Duration::from_millis(2)).await;
+        }
+        assert!(draws <= 10, "{draws} draws in a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_block_is_drawn_before_this_one_is_over() {
+        let check = async |took_ms: u64, used: usize, after_ms: u64, is_soon_over: bool| {
+            let mut hand = Hand { took: Duration::from_millis(took_ms), ..hand(1..1_001) };
+            tokio::time::advance(Duration::from_millis(after_ms)).await;
+            hand.take_all(&vec![wish(None, false); used]);
+            assert_eq!(hand.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
+            hand.is_ahead = true;
+            assert!(!hand.is_soon_over(), "two at a time");
+        };
+        // Near: only at the end.
+        check(1, 10, 990, false).await;
+        check(1, 10, 999, true).await;
+        check(1, 512, 0, false).await;
+        check(1, 999, 500, true).await;
+        // Far away: by the age, or by the pace.
+        check(250, 10, 499, false).await;
+        check(250, 10, 500, true).await;
+        check(250, 400, 200, true).await;
+        check(250, 200, 200, false).await;
+        check(250, 512, 0, true).await;
+    }
+
+    #[test]
+    fn a_block_that_comes_late_is_put_before_the_later_ones() {
+        let mut hand = hand(8..10);
+        hand.put(20..22, Instant::now(), Instant::now());
+        hand.put(12..14, Instant::now(), Instant::now());
+        assert_eq!(
+            hand.take_all(&[wish(None, false); 6]),
+            [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None))
+        );
+    }
+
+    /// Once, each looked through all that had been left for the two others' lanes.
+    #[test]
+    fn an_adder_of_a_third_of_the_lanes_looks_at_few_ids_and_draws_them_once() {
+        let wishes: Vec<Wish> = (0..10_000)
+            .map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false })
+            .collect();
+        for batch in [10_000, 500, 1] {
+            let (mut hand, mut last) = (Hand::default(), 0);
+            let mut given: Vec<TaskId> = wishes
+                .chunks(batch)
+                .flat_map(|wishes| hand.draw(wishes, &mut last))
+                .map(|drawn| drawn.own)
+                .collect();
+            assert!(hand.looks < 11_000, "{batch} at once: {} looked at", hand.looks);
+            assert!(last < 50_000, "{batch} at once: {last} drawn");
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), 10_000);
+        }
+    }
+
+    /// The same by looking through all that is left.
+    fn take_plainly(left: &mut BTreeSet<u64>, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+        let mut lowest = |shards: u16, shard: Option<u16>| {
+            let leads =
+                |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
+            let id = left.iter().copied().find(leads)?;
+            left.remove(&id).then_some(id)
+        };
+        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
+            let own = lowest(wish.shards, wish.shard)?;
+            let shard = (own % u64::from(wish.shards)) as u16;
+            let call =
+                if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
+            Some(Drawn { own: TaskId(own), call })
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn each_wish_has_the_lowest_id_that_is_left_for_it(
+            calls in vec(vec((0..5_usize, any::<Option<u16>>(), any::<bool>()), 0..12), 0..12),
+            sizes in vec(1..80_u64, 200),
+        ) {
+            let (mut hand, mut left) = (Hand::default(), BTreeSet::new());
+            let (mut last, mut sizes) = (6, sizes.into_iter());
+            for call in calls {
+                let wish = |(n, shard, has_call): (usize, Option<u16>, bool)| {
+                    let shards = [1, 2, 3, 4, 16][n];
+                    Wish { shards, shard: shard.map(|shard| shard % shards), has_call }
+                };
+                let wishes: Vec<Wish> = call.into_iter().map(wish).collect();
+                let (mut drawn, mut expected) = (Vec::new(), Vec::new());
+                loop {
+                    hand.take_for(&wishes, &mut drawn);
+                    take_plainly(&mut left, &wishes, &mut expected);
+                    prop_assert_eq!(&drawn, &expected);
+                    if drawn.len() == wishes.len() {
+                        break;
+                    }
+                    // Where other instances draw as well, a block does not begin where the one
+                    // before it ends.
+                    let first = last + 1 + last % 3;
+                    last = first + sizes.next().unwrap_or(80);
+                    left.extend(first..=last);
+                    hand.blocks.push(Block::new(first..last + 1, Instant::now()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Task ids, drawn from Redis in blocks (`lua/ids.lua`).
+//!
+//! A block belongs to one run of one server: after a restart or a failover the counter may have
+//! lost its last increments, so a block drawn before is thrown away and the first draw skips ahead
+//! of all that may be in use. It also goes stale within a second, so that ids can be read as a
+//! time. All who need ids wait while a block is drawn. So the next one is drawn ahead, by twice the
+//! time that the last draw took: where Redis is far away nobody waits for it, and where it is near
+//! hardly a draw is made that is not needed.
+//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what
+//! is in hand.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use deadpool_redis::redis::FromRedisValue;
+use tokio::time::Instant;
+
+use self::blocks::Run;
+use self::hand::{Drawn, Wish};
+use super::script;
+use super::session::Session;
+use super::transport::link::Repeat;
+use super::transport::node::Purpose;
+use super::transport::servers::one;
+use super::transport::slot;
+use crate::model::task::TaskId;
+use crate::store::{Error, Result};
+
+pub(crate) mod blocks;
+pub(crate) mod counter;
+pub(crate) mod hand;
+
+/// New ids as the wishes ask, growing unless they have to lead to certain lanes, and the server run
+/// that they belong to.
+///
+/// # Errors
+/// [`Error::Unavailable`]; no id was used then.
+pub(super) async fn draw(session: &Arc<Session>, wishes: &[Wish]) -> Result<(Vec<Drawn>, Run)> {
+    let mut blocks = session.ids.lock().await;
+    let run = current_run(session).await?;
+    let is_same_run = blocks.is_of(&run);
+    blocks.hand.keep_fresh(is_same_run);
+    let mut drawn = Vec::with_capacity(wishes.len());
+    loop {
+        blocks.hand.take_for(wishes, &mut drawn);
+        let open = &wishes[drawn.len()..];
+        if open.is_empty() {
+            if blocks.hand.is_soon_over() {
+                blocks.hand.is_ahead = true;
+                let size = blocks.hand.size_for(&[]);
+                let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.hand.emptied);
+                tokio::spawn(ahead);
+            }
+            return Ok((drawn, run));
+        }
+        let began = Instant::now();
+        let ids = draw_block(session, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
+        blocks.hand.put(ids, began, Instant::now());
+        blocks.run = Some(run.clone());
+    }
+}
+
+/// Drops all ids in hand: the counter has been raised past others.
+pub(super) async fn drop_blocks(session: &Session) {
+    session.ids.lock().await.hand.empty();
+}
+
+/// Puts a further block in hand, unless something has made its ids unusable meanwhile.
+async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
+    let began = Instant::now();
+    let ids = draw_block(&session, &run, size, 0).await;
+    let drawn = Instant::now();
+    let mut blocks = session.ids.lock().await;
+    if blocks.hand.emptied != emptied {
+        return;
+    }
+    blocks.hand.is_ahead = false;
+    // After an error the next caller draws, and gets the error.
+    if let Ok(ids) = ids
+        && blocks.is_of(&run)
+    {
+        blocks.hand.put(ids, began, drawn);
+    }
+}
+
+async fn draw_block(session: &Session, run: &Run, size: u64, skip: u64) -> Result<Range<u64>> {
+    let draw = session.call(&script::IDS, &[session.keys.last_id()]).arg(size).arg(skip).take();
+    let repeat = Repeat::While(&|| run.lasts());
+    let last = one(session.servers.run(Purpose::Working, &[draw], repeat).await)?;
+    let last = u64::from_redis_value(last).map_err(|error| Error::Corrupt(error.to_string()))?;
+    if last > TaskId::MAX.0 {
+        return Err(Error::Corrupt(format!("the id counter stands at {last}, beyond 2^53")));
+    }
+    Ok(last + 1 - size..last + 1)
+}
+
+/// The server that has the counter, and its run.
+async fn current_run(session: &Session) -> Result<Run> {
+    let map = session.servers.map();
+    let away = || Error::Unavailable("no server has the id counter's part of the cluster".into());
+    let node = map.owner(Some(slot::of_key(session.keys.last_id().as_bytes()))).ok_or_else(away)?;
+    let live = node.link(Purpose::Working).live().await?;
+    Ok(Run { node: node.clone(), run_id: live.server().run_id.clone() })
+}

@@ -1,0 +1,17 @@
+//! Errors that are logged once, though what they are about is read again and again.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+/// The messages that were logged.
+#[derive(Debug, Default)]
+pub(super) struct LogOnce(Mutex<HashSet<String>>);
+
+impl LogOnce {
+    /// Logs the message as an error, unless it was logged before.
+    pub(super) fn error(&self, message: &str) {
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(message.to_owned()) {
+            tracing::error!("{message}");
+        }
+    }
+}

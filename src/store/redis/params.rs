@@ -1,0 +1,116 @@
+//! The settings of the Redis store, and the servers that they name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::transport::address::{Login, read_url};
+use super::transport::dial::Target;
+use super::transport::node;
+use super::transport::sentinel::Sentinels;
+use super::transport::server::Mode;
+use super::transport::servers::Servers;
+use crate::model::breaker;
+use crate::model::clock::Clock;
+use crate::store::{Error, Result};
+
+/// How the servers are found.
+#[derive(Clone)]
+pub enum Topology {
+    /// The one at the first URL.
+    Standalone,
+    /// The URLs are those of sentinels, who know the primary. User, password and database in them
+    /// are the primary's.
+    Sentinel {
+        /// What the sentinels call the primary.
+        master_name: String,
+        /// The sentinels' own user, if they want one.
+        username: Option<String>,
+        /// The sentinels' own password, if they want one.
+        password: Option<String>,
+    },
+    /// The URLs are those of some nodes, who know the others.
+    Cluster,
+}
+
+/// The settings of the Redis store.
+#[derive(Clone)]
+pub struct Params {
+    /// How the servers are found.
+    pub topology: Topology,
+    /// `redis://[user:password@]host:port/db`, at least one.
+    pub urls: Vec<String>,
+    /// What every key begins with; no braces.
+    pub key_prefix: String,
+    /// The longest wait for a connection, and for an answer.
+    pub timeout: Duration,
+    /// How many replicas must have what a caller is told to be done.
+    pub wait_replicas: usize,
+    /// The circuit breaker around each server.
+    pub breaker: breaker::Params,
+    /// Tests set a manual one; then its now is given to every script instead of the server's.
+    pub clock: Clock,
+    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of
+    /// those to be pulled it always tells.)
+    pub publish_hints: bool,
+}
+
+impl Params {
+    /// The configuration's defaults, for one server.
+    pub fn standalone(url: impl Into<String>) -> Self {
+        Self {
+            topology: Topology::Standalone,
+            urls: vec![url.into()],
+            key_prefix: "delay".into(),
+            timeout: Duration::from_secs(1),
+            wait_replicas: 0,
+            breaker: breaker::Params {
+                failure_ratio: 0.5,
+                min_calls: 20,
+                window: Duration::from_secs(10),
+                consecutive_failures: 3,
+                open: Duration::from_millis(200),
+                open_max: Duration::from_millis(500),
+                half_open_probes: 1,
+            },
+            clock: Clock::system(),
+            publish_hints: false,
+        }
+    }
+
+    /// The servers, not connected yet.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] for a URL that cannot be read, and where there is none.
+    pub(super) fn servers(&self) -> Result<Servers> {
+        let mut addresses = Vec::new();
+        let mut login = Login::default();
+        for url in self.urls.iter().rev() {
+            let (address, first) = read_url(url)?;
+            addresses.insert(0, address);
+            login = first;
+        }
+        let mode =
+            if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
+        let params = node::Params {
+            login,
+            mode,
+            timeout: self.timeout,
+            breaker: self.breaker.clone(),
+            wait_replicas: self.wait_replicas,
+            trouble: Arc::new(Notify::new()),
+        };
+        let first = addresses.first().cloned();
+        match (&self.topology, first) {
+            (_, None) => Err(Error::Misconfigured("store.redis.urls names no server".into())),
+            (Topology::Standalone, Some(first)) => Ok(Servers::one(Target::Server(first), params)),
+            (Topology::Sentinel { master_name, username, password }, _) => {
+                let own = Login::of(username.as_deref(), password.as_deref());
+                let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
+                Ok(Servers::one(Target::Primary(Arc::new(sentinels)), params))
+            }
+            (Topology::Cluster, _) => Ok(Servers::cluster(addresses, params)),
+        }
+    }
+}

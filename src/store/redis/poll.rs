@@ -1,0 +1,237 @@
+//! A look into many lanes at once: what is next in each, and what each has to be forgotten.
+//!
+//! A script answers for many lanes, so that a thousand idle topics cost a few thousandths of a
+//! second each second, and a few dozen packets. In a cluster it answers for one, for each has a
+//! slot of its own. However many lanes there are, no pipeline is so long that claims and settles,
+//! which go the same way, would wait behind it.
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+use futures_util::future::join_all;
+
+use super::answer::corrupt;
+use super::destination;
+use super::identity;
+use super::registry::topic;
+use super::script::{self, Script};
+use super::session::Session;
+use super::transport::link::Repeat;
+use super::transport::node::Purpose;
+use super::transport::refusal::Refusal;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
+use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
+
+/// The most lanes of one script call: some tenths of a millisecond.
+const LANES_A_SCRIPT: usize = 64;
+/// The most lanes of one pipeline.
+const LANES_A_PIPELINE: usize = 512;
+
+/// What a look for what is next is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Called destinations, and whatever expires.
+    Workers,
+    /// The pulled ones.
+    Consumers,
+}
+
+impl For {
+    /// What the script is told.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Workers => "workers",
+            Self::Consumers => "consumers",
+        }
+    }
+}
+
+/// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
+pub(super) async fn next(session: &Session, whom: For, lanes: &[Lane]) -> Result<NextDue> {
+    let told = over(session, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
+    told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
+}
+
+fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
+    told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
+}
+
+/// What each instance looks for every second: of each server in one pipeline, as far as its length
+/// allows. The registry is read only if its revision is another one.
+pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
+    let [held, released] = destination::ask_holds(session);
+    let before = [
+        cmd("GET").arg(session.keys.revision()).take(),
+        identity::ask(&session.keys),
+        held,
+        released,
+    ];
+    let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
+    let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
+    let (answers, told) = over(session, &before, &script::NEXT, &asked, read_moment).await;
+    let [revision, id, held, released] =
+        <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
+    identity::take_in(session, id).await;
+    let holds = held.and_then(|held| destination::read_holds([held, released?]));
+    let revision =
+        revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
+    let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
+        Err(error) => Err(error),
+        Ok(revision) if Some(revision) == look.seen => Ok(None),
+        Ok(revision) => topic::topics(session).await.map(|topics| Some((revision, topics))),
+    };
+    let lanes_unknown = |told: &Result<Told<Option<UnixMillis>>>| match told {
+        Ok((_, told)) => look
+            .consumers
+            .iter()
+            .zip(told)
+            .filter(|(_, told)| told.is_none())
+            .map(|(lane, _)| lane.clone())
+            .collect(),
+        Err(_) => Vec::new(),
+    };
+    let unknown = told.get(1).map_or_else(Vec::new, lanes_unknown);
+    let mut told = told.into_iter();
+    let mut of = |lanes: &[Lane]| match told.next() {
+        Some(told) if !lanes.is_empty() => next_due(told).map(Some),
+        _ => Ok(None),
+    };
+    let (next, pulls) = (of(&look.workers), of(&look.consumers));
+    Looked { registry, holds, next, pulls, unknown }
+}
+
+/// The same of what has ended.
+pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
+    let told = over(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
+    let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
+    Ok(Histories { now, lanes })
+}
+
+/// The time, of the first server that answers, and what is told of each lane; nothing of those for
+/// which nobody answers.
+type Told<T> = (UnixMillis, Vec<Option<T>>);
+
+/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word
+/// of its own, and answered by itself. In the first pipeline, before all others, what `before` is
+/// answered.
+async fn over<T>(
+    session: &Session,
+    before: &[Cmd],
+    script: &Script,
+    groups: &[(&str, &[Lane])],
+    read: impl Fn(Value) -> Result<T>,
+) -> (Vec<Result<Value>>, Vec<Result<Told<T>>>) {
+    let a_script = if session.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
+    let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
+    for (group, &(word, lanes)) in groups.iter().enumerate() {
+        calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
+    }
+    let (first, others) = calls.split_at(calls.len().min(LANES_A_PIPELINE / a_script));
+    let mut answered_before = Vec::new();
+    let mut heard: Vec<Heard<T>> = groups.iter().map(|_| Heard::default()).collect();
+    for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
+        let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
+            let keys: Vec<String> =
+                lanes.iter().map(|lane| session.keys.destinations(lane)).collect();
+            session.call(script, &keys).arg(word).take()
+        };
+        let before = if answered_before.is_empty() { before } else { &[] };
+        let commands: Vec<Cmd> = before.iter().cloned().chain(calls.iter().map(call)).collect();
+        let mut answers = session.working.run_repeatable(&commands).await;
+        answered_before.extend(answers.drain(..before.len()));
+        for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
+            heard[group]
+                .hear(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
+        }
+    }
+    let mut told = Vec::with_capacity(groups.len());
+    for Heard { now, lanes, failed } in heard {
+        told.push(match (now, failed) {
+            (Some(now), _) => Ok((now, lanes)),
+            (None, Some(error)) => Err(error),
+            // No lane was asked about.
+            (None, None) if before.is_empty() => time(session).await.map(|now| (now, lanes)),
+            (None, None) => Ok((UnixMillis(0), lanes)),
+        });
+    }
+    (answered_before, told)
+}
+
+/// What was heard of a group of lanes so far.
+struct Heard<T> {
+    now: Option<UnixMillis>,
+    lanes: Vec<Option<T>>,
+    failed: Option<Error>,
+}
+
+impl<T> Default for Heard<T> {
+    fn default() -> Self {
+        Self { now: None, lanes: Vec::new(), failed: None }
+    }
+}
+
+impl<T> Heard<T> {
+    fn hear(&mut self, lanes: &[Lane], answer: Result<(UnixMillis, Vec<T>)>) {
+        match answer {
+            Ok((now, those)) => {
+                self.now = self.now.or(Some(now));
+                self.lanes.extend(those.into_iter().map(Some));
+            }
+            Err(error) => {
+                tracing::debug!(lane = %lanes[0], %error, "Could not look into a lane");
+                self.lanes.extend(lanes.iter().map(|_| None));
+                self.failed = Some(error);
+            }
+        }
+    }
+}
+
+fn read_answer<T>(
+    answer: Value,
+    count: usize,
+    read: impl Fn(Value) -> Result<T>,
+) -> Result<(UnixMillis, Vec<T>)> {
+    let Value::Array(fields) = answer else { return Err(corrupt("no list")) };
+    if fields.len() != count + 1 {
+        return Err(corrupt("too few lanes"));
+    }
+    let mut fields = fields.into_iter();
+    let now = i64::from_redis_value(fields.next().unwrap_or_default()).map_err(corrupt)?;
+    Ok((UnixMillis(now), fields.map(read).collect::<Result<_>>()?))
+}
+
+/// A moment, or an empty text for none.
+fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
+    match told {
+        Value::Int(moment) => Ok(Some(UnixMillis(moment))),
+        Value::BulkString(none) if none.is_empty() => Ok(None),
+        _ => Err(corrupt("no moment")),
+    }
+}
+
+fn read_history(told: Value) -> Result<History> {
+    let Value::Array(fields) = told else { return Ok(History::default()) };
+    let [ended, oldest, over] =
+        <[Value; 3]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let count = |value| u64::from_redis_value(value).map_err(corrupt);
+    Ok(History {
+        ended: count(ended)?,
+        oldest: read_moment(oldest)?,
+        has_leftovers: count(over)? > 0,
+    })
+}
+
+/// The time of the first of the servers that tells it. All are asked at once.
+async fn time(session: &Session) -> Result<UnixMillis> {
+    let map = session.servers.map();
+    let asking = map.nodes().iter().map(async |node| {
+        let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
+        let time =
+            answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
+        session.read_time(time.map_err(Refusal::into_error)?)
+    });
+    let mut told = Err(Error::Unavailable("no server is known".into()));
+    for time in join_all(asking).await {
+        told = told.or(time);
+    }
+    told
+}

@@ -1,0 +1,150 @@
+//! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
+//!
+//! A failover may lose an entry while the tasks survive. So adds that open a lane write it again
+//! (`opening`), instances re-assert what they know, and [`recover`] looks for lanes that nobody
+//! registered, or that the registry contradicts (`reconcile`).
+
+use std::collections::HashMap;
+
+use deadpool_redis::redis::{FromRedisValue, cmd};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::model::task::{Lane, Topic};
+use crate::store::redis::script;
+use crate::store::redis::session::Session;
+use crate::store::redis::transport::link::Repeat;
+use crate::store::redis::transport::node::{Node, Purpose};
+use crate::store::redis::transport::refusal::Refusal;
+use crate::store::{Error, Result, TopicEntry};
+
+/// Keys looked at by one SCAN call.
+const SCAN_COUNT: usize = 500;
+
+/// An entry's value. Fields may be added; unknown ones of a newer version are left alone.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    shards: u16,
+}
+
+/// Registers a topic unless it is there, and reads the winner back. A deletion that is under way
+/// does not remove it after this.
+pub(crate) async fn assert(session: &Session, entry: &TopicEntry) -> Result<TopicEntry> {
+    assert_all(session, &[entry])
+        .await
+        .pop()
+        .unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
+}
+
+/// The same of many, in one pipeline. One answer each.
+pub(crate) async fn assert_all(
+    session: &Session,
+    entries: &[&TopicEntry],
+) -> Vec<Result<TopicEntry>> {
+    let keys = session.keys.of_registry();
+    let command = |entry: &&TopicEntry| {
+        let value = serde_json::to_string(&Stored { shards: entry.shards })
+            .expect("a number is plain data");
+        session.call(&script::REGISTER, &keys).arg(entry.topic.as_str()).arg(value).take()
+    };
+    let answers =
+        session.confirming.run_repeatable(&entries.iter().map(command).collect::<Vec<_>>()).await;
+    let read = |(entry, answer): (&&TopicEntry, Result<_>)| {
+        let text =
+            String::from_redis_value(answer?).map_err(|error| Error::Corrupt(error.to_string()))?;
+        read_entry(entry.topic.as_str(), &text)
+    };
+    entries.iter().zip(answers).map(read).collect()
+}
+
+/// All entries, without policies and pauses.
+pub(crate) async fn entries(session: &Session) -> Result<Vec<TopicEntry>> {
+    let answer = session.working.run_one(cmd("HGETALL").arg(session.keys.topics()).take()).await?;
+    let entries = HashMap::<String, String>::from_redis_value(answer)
+        .map_err(|error| Error::Corrupt(error.to_string()))?;
+    Ok(read_all(session, &entries))
+}
+
+/// One unreadable entry must not hide the others.
+pub(crate) fn read_all(session: &Session, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
+    entries.iter().filter_map(|(topic, value)| read_known(session, topic, value)).collect()
+}
+
+/// An entry; nothing if it cannot be read, which is said once.
+pub(crate) fn read_known(session: &Session, topic: &str, value: &str) -> Option<TopicEntry> {
+    let read = read_entry(topic, value);
+    read.inspect_err(|error| session.log_once.error(&format!("A topic is passed over: {error}")))
+        .ok()
+}
+
+pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+    let corrupt =
+        || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
+    let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
+    if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
+        return Err(corrupt());
+    }
+    Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
+}
+
+/// One step through the keys of a server that fit a pattern: where to go on, and what was found.
+pub(crate) async fn scan(
+    node: &Node,
+    cursor: u64,
+    pattern: &str,
+) -> Result<(Option<u64>, Vec<String>)> {
+    let scan =
+        cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
+    let mut answers = node.link(Purpose::Working).run(&[scan], Repeat::Once).await?.into_iter();
+    let answer = answers.next().transpose().map_err(Refusal::into_error)?.unwrap_or_default();
+    let (next, keys): (u64, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
+        .map_err(|error| Error::Corrupt(error.to_string()))?;
+    let keys = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    Ok(((next != 0).then_some(next), keys))
+}
+
+/// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as
+/// many as it takes to have them all; but beside one that does, one that does not is no lane of
+/// ours: what stands there looks like bodies, and no more.
+pub(crate) async fn shards_of(
+    session: &Session,
+    topic: &Topic,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<u16> {
+    let (mut remembered, mut enough) = (0, 1);
+    for shard in lanes {
+        enough = enough.max(shard.saturating_add(1));
+        match remembered_by(session, &Lane { topic: topic.clone(), shard }).await? {
+            Some(shards) if shards > shard => remembered = remembered.max(shards),
+            _ => {}
+        }
+    }
+    let shards = if remembered == 0 { enough } else { remembered };
+    Ok(shards.min(TopicEntry::MAX_SHARDS))
+}
+
+/// The topic's number of lanes, which each lane remembers from its first task.
+pub(crate) async fn remembered_by(session: &Session, lane: &Lane) -> Result<Option<u16>> {
+    let read = cmd("HGET").arg(session.keys.offsets(lane)).arg("#shards").take();
+    let answer = Option::<u16>::from_redis_value(session.working.run_one(read).await?);
+    Ok(answer.ok().flatten())
+}
+
+/// Writes a topic's entry in the place of `before`; fields that a newer version may have added
+/// stay.
+pub(crate) async fn rewrite(
+    session: &Session,
+    entry: &TopicEntry,
+    before: &[u8],
+    mut fields: Map<String, Value>,
+) -> Result<bool> {
+    fields.insert("shards".into(), json!(entry.shards));
+    let call = session
+        .call(&script::FSCK_TOPIC, &session.keys.of_registry())
+        .arg(entry.topic.as_str())
+        .arg(before)
+        .arg(Value::Object(fields).to_string())
+        .take();
+    let rewritten = u8::from_redis_value(session.working.run_one(call).await?);
+    Ok(rewritten.map_err(|error| Error::Corrupt(error.to_string()))? == 1)
+}

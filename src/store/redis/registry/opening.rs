@@ -1,0 +1,113 @@
+//! Opening lanes to the tasks of a topic (`lua/open.lua`), with what the registry says of the
+//! topic.
+//!
+//! ```text
+//! add ──▶ lane: closed, token ──▶ registry: still so many lanes?
+//!     ──▶ add with the token ──▶ lane: open, and the tasks are stored
+//! ```
+//!
+//! The registry and the lanes may lie on several servers, so no script sees both. A topic's
+//! deletion goes the other way: it announces itself in the registry (`lua/depart.lua`), closes each
+//! lane (`lua/leave.lua`), and then removes the entry unless the topic was registered again
+//! meanwhile (`lua/unregister.lua`). So while a lane is open to a number of lanes, the registry
+//! holds that number.
+
+use std::collections::{HashMap, HashSet};
+
+use deadpool_redis::redis::{FromRedisValue, Value};
+
+use super::entry;
+use crate::store::redis::answer::corrupt;
+use crate::store::redis::session::Session;
+use crate::store::{Error, Result, TopicEntry};
+
+/// How often calls are sent again that lanes have refused.
+pub(crate) const ATTEMPTS: usize = 3;
+
+/// Why a lane has stored nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is not open. With this token it will be, once the registry has confirmed the number of
+    /// lanes.
+    Closed(String),
+    /// It holds tasks of a topic with another number of lanes.
+    Stale,
+}
+
+/// The fields of what a script has answered, after `now`; or the lane's refusal.
+pub(crate) fn read(
+    reply: Value,
+) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
+    let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
+    match fields.as_slice().first() {
+        Some(Value::Int(_)) => Ok(Ok(fields)),
+        _ => {
+            match (
+                crate::store::redis::answer::text(fields.next().unwrap_or_default())?.as_str(),
+                fields.next(),
+            ) {
+                ("closed", Some(token)) => {
+                    Ok(Err(Refusal::Closed(crate::store::redis::answer::text(token)?)))
+                }
+                ("stale", Some(_)) => Ok(Err(Refusal::Stale)),
+                (other, _) => Err(corrupt(other)),
+            }
+        }
+    }
+}
+
+/// The number of lanes as the scripts are told it.
+pub(crate) fn argument(shards: u16, token: Option<&str>) -> String {
+    match token {
+        None => shards.to_string(),
+        Some(token) => format!("{shards} {token}"),
+    }
+}
+
+/// What the registry says about the topics of refused calls.
+pub(crate) struct Confirmed {
+    /// `Ok`: the registry has this number of lanes; calls may be sent again, with their tokens.
+    pub(crate) entries: HashMap<TopicEntry, Result<()>>,
+    /// Entries that the registry confirms and a lane contradicts: a failover has lost a write of
+    /// one of them. They stand among `entries` as [`Error::StaleEntry`].
+    pub(crate) contradicted: Vec<TopicEntry>,
+}
+
+/// Asks the registry about the topics of calls that lanes refused.
+pub(crate) async fn confirm<'a>(
+    session: &Session,
+    refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
+) -> Confirmed {
+    let mut stale: HashSet<&TopicEntry> = HashSet::new();
+    let mut entries: HashSet<&TopicEntry> = HashSet::new();
+    for (entry, refusal) in refused {
+        entries.insert(entry);
+        if *refusal == Refusal::Stale {
+            stale.insert(entry);
+        }
+    }
+    let entries: Vec<&TopicEntry> = entries.into_iter().collect();
+    let asserted = entry::assert_all(session, &entries).await;
+    let mut confirmed = Confirmed { entries: HashMap::new(), contradicted: Vec::new() };
+    for (entry, asserted) in entries.into_iter().zip(asserted) {
+        let confirmation = match asserted {
+            Err(error) => {
+                warn(entry, &error);
+                Err(error)
+            }
+            Ok(actual) if actual != *entry => Err(Error::StaleEntry),
+            Ok(_) if stale.contains(entry) => {
+                confirmed.contradicted.push(entry.clone());
+                Err(Error::StaleEntry)
+            }
+            Ok(_) => Ok(()),
+        };
+        confirmed.entries.insert(entry.clone(), confirmation);
+    }
+    confirmed
+}
+
+/// Logs that the registry could not be asked about a topic.
+pub(crate) fn warn(TopicEntry { topic, .. }: &TopicEntry, error: &Error) {
+    tracing::warn!(%topic, %error, "Could not ask the topic registry");
+}

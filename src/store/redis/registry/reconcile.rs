@@ -1,0 +1,258 @@
+//! Bringing the registry and the lanes of a topic together again.
+//!
+//! While all is well, each open lane remembers the number of lanes that the registry holds
+//! (`opening`). A failover may lose what one of them was told last. Where all lanes with tasks
+//! remember the same number, the registry takes that. Where they differ, the registry's number
+//! holds, and each task that lies elsewhere is moved to the lane that its id leads to, as between
+//! two stores: leased in the old lane until the new one has it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, Value, cmd};
+
+use super::entry;
+use super::opening::{self, Confirmed, Refusal};
+use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
+use crate::store::redis::answer::corrupt;
+use crate::store::redis::forget;
+use crate::store::redis::migration::{self, Adoption};
+use crate::store::redis::query;
+use crate::store::redis::script;
+use crate::store::redis::session::Session;
+use crate::store::redis::settle;
+use crate::store::{
+    Adopted, Adoptee, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
+};
+
+/// How long tasks are leased on their way.
+const LEASE: Duration = Duration::from_secs(60);
+/// About how many tasks are looked at together.
+const PAGE: usize = 100;
+
+/// A lane that holds tasks, and the number of lanes that it remembers. What remembers none is no
+/// lane of ours, but a stray key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Remembers {
+    shard: u16,
+    shards: u16,
+}
+
+impl Remembers {
+    fn agrees(self, shards: u16) -> bool {
+        self.shards == shards && self.shard < shards
+    }
+}
+
+/// Those of these lanes that hold tasks and remember a number.
+async fn remembering(
+    session: &Session,
+    topic: &Topic,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<Vec<Remembers>> {
+    let lanes: Vec<Lane> = lanes.map(|shard| Lane { topic: topic.clone(), shard }).collect();
+    let ask = |lane: &Lane| {
+        let remembered = cmd("HGET").arg(session.keys.offsets(lane)).arg("#shards").take();
+        [cmd("HLEN").arg(session.keys.bodies(lane)).take(), remembered]
+    };
+    let answers =
+        session.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
+    let mut answers = answers.into_iter();
+    let mut found = Vec::new();
+    for Lane { shard, .. } in lanes {
+        let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too little")));
+        let (bodies, remembered) = (u64::from_redis_value(next()?).map_err(corrupt)?, next()?);
+        if let (1.., Ok(Some(shards))) = (bodies, Option::<u16>::from_redis_value(remembered)) {
+            found.push(Remembers { shard, shards });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether one of these lanes, which hold tasks, contradicts the registry.
+pub(crate) async fn is_needed(
+    session: &Session,
+    entry: &TopicEntry,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<bool> {
+    Ok(remembering(session, &entry.topic, lanes)
+        .await?
+        .iter()
+        .any(|lane| !lane.agrees(entry.shards)))
+}
+
+/// Does it for one topic, unless it is being done for some topic already. Answers its entry if its
+/// number of lanes has changed.
+pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option<TopicEntry>> {
+    let Ok(_turn) = session.reconciling.try_lock() else { return Ok(None) };
+    let read = cmd("HGET").arg(session.keys.topics()).arg(topic.as_str()).take();
+    let answer = session.working.run_one(read).await?;
+    let Some(text) = Option::<String>::from_redis_value(answer).map_err(corrupt)? else {
+        return Ok(None);
+    };
+    let entry = entry::read_entry(topic.as_str(), &text)?;
+    let lanes = remembering(session, topic, 0..TopicEntry::MAX_SHARDS).await?;
+    let Some(first) = lanes.first().map(|lane| lane.shards) else { return Ok(None) };
+    if first != entry.shards && lanes.iter().all(|lane| lane.agrees(first)) {
+        let fields = serde_json::from_str(&text).unwrap_or_default();
+        let right = TopicEntry { topic: topic.clone(), shards: first };
+        if entry::rewrite(session, &right, text.as_bytes(), fields).await? {
+            tracing::warn!(%topic, "Topic {topic} is registered with {} lanes, and its tasks lie in {first}: it has {first} again", entry.shards);
+            return Ok(Some(right));
+        }
+        return Ok(None);
+    }
+    let astray = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
+    let astray: Vec<Lane> =
+        astray.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
+    // First all, for they take one another's tasks. From then on, nobody adds more that do not
+    // belong there.
+    for lane in &astray {
+        let remembers =
+            if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
+        let stamp = session.lane_call(&script::STAMP, lane).arg(remembers).take();
+        session.working.run_one(stamp).await?;
+    }
+    for lane in astray {
+        let moved = empty(session, &entry, &lane).await?;
+        tracing::warn!(%lane, moved, "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved");
+    }
+    Ok(None)
+}
+
+/// [`opening::confirm`], with the contradicted topics reconciled.
+pub(crate) async fn confirm<'a>(
+    session: &Session,
+    refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
+) -> HashMap<TopicEntry, Result<()>> {
+    let Confirmed { mut entries, contradicted } = opening::confirm(session, refused).await;
+    entries.extend(failures(session, contradicted).await.map(|(entry, error)| (entry, Err(error))));
+    entries
+}
+
+/// Adopts tasks; the topics that lanes contradicted meanwhile are reconciled.
+pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
+    let Adoption { mut answers, contradicted } = migration::adopt(session, tasks).await;
+    for (entry, error) in failures(session, contradicted).await {
+        let refused = tasks.iter().zip(&mut answers).filter(|(task, _)| task.topic == entry);
+        for (_, answer) in refused.filter(|(_, answer)| matches!(answer, Err(Error::StaleEntry))) {
+            *answer = Err(error.clone());
+        }
+    }
+    answers
+}
+
+/// Reconciles topics. Answers those for which that failed.
+async fn failures(
+    session: &Session,
+    contradicted: Vec<TopicEntry>,
+) -> impl Iterator<Item = (TopicEntry, Error)> {
+    let mut failed = Vec::new();
+    for entry in contradicted {
+        if let Err(error) = reconcile(session, &entry.topic).await {
+            opening::warn(&entry, &error);
+            failed.push((entry, error));
+        }
+    }
+    failed.into_iter()
+}
+
+/// Moves the tasks of a lane whose ids lead elsewhere. Answers how many.
+async fn empty(session: &Session, entry: &TopicEntry, lane: &Lane) -> Result<usize> {
+    let (mut cursor, mut moved) = (0_u64, 0);
+    loop {
+        let scan =
+            cmd("HSCAN").arg(session.keys.bodies(lane)).arg(cursor).arg("COUNT").arg(PAGE).take();
+        let (next, fields): (u64, Vec<Value>) =
+            FromRedisValue::from_redis_value(session.working.run_one(scan).await?)
+                .map_err(corrupt)?;
+        let names =
+            fields.into_iter().step_by(2).filter_map(|name| u64::from_redis_value(name).ok());
+        let ids: Vec<TaskId> = names.map(TaskId).filter(|id| entry.lane_of(*id) != *lane).collect();
+        moved += move_away(session, entry, lane, ids).await?;
+        cursor = next;
+        if cursor == 0 {
+            return Ok(moved);
+        }
+    }
+}
+
+/// Moves tasks out of a lane. What is leased to somebody stays until the next search.
+async fn move_away(
+    session: &Session,
+    entry: &TopicEntry,
+    lane: &Lane,
+    ids: Vec<TaskId>,
+) -> Result<usize> {
+    let receipt = Receipt::random();
+    migration::lend(session, lane, &ids, &receipt, LEASE).await?;
+    let mut tasks = Vec::new();
+    for id in ids {
+        // One that cannot be read stays where it is.
+        if let Some(task) = query::get(session, lane, id).await.ok().flatten() {
+            tasks.extend(adoptee(entry, task));
+        }
+    }
+    let adopted = migration::adopt(session, &tasks).await.answers;
+    let is_settled =
+        |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
+    let kept = tasks.into_iter().zip(adopted).filter(|(_, adopted)| is_settled(adopted));
+    let mut moved = 0;
+    for (task, _) in kept {
+        let id = task.id;
+        let state = match task.standing {
+            Standing::Ended { state, .. } => state,
+            Standing::Waiting { .. } => {
+                let (lane, receipt) = (lane.clone(), receipt.clone());
+                let transition = Transition::Moved;
+                settle::settle(
+                    session,
+                    &session.confirming,
+                    &[Settle { lane, id, receipt, transition }],
+                )
+                .await
+                .remove(0)?;
+                State::Delivered
+            }
+        };
+        moved += forget::discard(session, lane, state, &[id]).await?;
+    }
+    Ok(moved)
+}
+
+/// A task as it is to stand in its own lane; nothing if somebody else has it.
+fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
+    let standing = match (task.state, task.finished) {
+        (State::Leased, _) => Standing::Waiting { due: task.lease?.returns_to()? },
+        (state, Some(finished)) if state.is_final() => Standing::Ended { state, finished },
+        _ => return None,
+    };
+    let Task {
+        id,
+        destination,
+        due,
+        created,
+        attempts,
+        last_outcome: outcome,
+        options,
+        content,
+        key_set,
+        ..
+    } = task;
+    let topic = entry.clone();
+    Some(Adoptee {
+        topic,
+        id,
+        destination,
+        created,
+        due,
+        standing,
+        attempts,
+        outcome,
+        options,
+        key_set,
+        // What is refused goes on where it lies.
+        lent: true,
+        content,
+    })
+}

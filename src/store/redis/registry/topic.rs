@@ -1,0 +1,220 @@
+//! What is asked of topics: policies and pauses, beside the registry's entries and in one slot with
+//! them, so that a script can look whether there is such a topic.
+//!
+//! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read
+//! counts as a pause: what was to be held is not fired. Either is that topic's trouble alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+
+use super::entry;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, Topic, TopicPolicy};
+use crate::store::redis::answer::{corrupt, text};
+use crate::store::redis::claim::name_of;
+use crate::store::redis::script::{self, Script};
+use crate::store::redis::session::Session;
+use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
+
+/// All topics.
+pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
+    let [topics, policies, pauses, ..] = session.keys.of_registry();
+    let commands = [topics, policies, pauses].map(|key| cmd("HGETALL").arg(key).take());
+    let mut tables = Vec::with_capacity(commands.len());
+    for answer in session.working.run_repeatable(&commands).await {
+        let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        tables.push(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect::<HashMap<_, _>>(),
+        );
+    }
+    let [entries, policies, pauses] =
+        <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
+    let registered = entry::read_all(session, &entries).into_iter().map(|entry| {
+        let name = entry.topic.as_str();
+        let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
+        registered(session, entry, asked)
+    });
+    Ok(registered.collect())
+}
+
+/// One topic, if it is registered.
+pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Registered>> {
+    let [topics, policies, pauses, ..] = session.keys.of_registry();
+    let commands =
+        [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+    let mut fields = Vec::with_capacity(commands.len());
+    for answer in session.working.run_repeatable(&commands).await {
+        let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+        fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    let [entry, policy, pauses] =
+        <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
+    let entry = entry.and_then(|text| entry::read_known(session, topic.as_str(), &text));
+    Ok(entry.map(|entry| registered(session, entry, (policy.as_deref(), pauses.as_deref()))))
+}
+
+/// An entry, with what the policies and the pauses say of it.
+fn registered(
+    session: &Session,
+    entry: TopicEntry,
+    (policy, pauses): (Option<&str>, Option<&str>),
+) -> Registered {
+    let name = entry.topic.as_str();
+    let policy = policy.map_or_else(Arc::default, |text| read_policy(session, name, text));
+    let Pauses { since, over } = pauses.map_or_else(Pauses::default, |text| {
+        Pauses::read(text).unwrap_or_else(|| {
+            session
+                .log_once
+                .error(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
+            Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
+        })
+    });
+    Registered { policy, paused: since, misfires: over, entry }
+}
+
+fn read_policy(session: &Session, topic: &str, text: &str) -> Arc<TopicPolicy> {
+    let read = serde_json::from_str(text).inspect_err(|_| {
+        session.log_once.error(&format!(
+            "The policy of topic {topic} cannot be read: it counts as if it had none"
+        ));
+    });
+    Arc::new(read.unwrap_or_default())
+}
+
+/// A topic's pauses: `<since, or -> <from> <to> <becomes> ...`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pauses {
+    since: Option<UnixMillis>,
+    over: Vec<Misfire>,
+}
+
+impl Pauses {
+    /// `None` for what no script of ours wrote.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let moment = |word: &str| word.parse().ok().map(UnixMillis);
+        let since = match words.next()? {
+            "-" => None,
+            since => Some(moment(since)?),
+        };
+        let words: Vec<&str> = words.collect();
+        let (triples, []) = words.as_chunks::<3>() else { return None };
+        let read = |[from, to, becomes]: &[&str; 3]| {
+            let becomes = [Misfired::Expired, Misfired::Dead]
+                .into_iter()
+                .find(|known| name_of(*known) == *becomes)?;
+            Some(Misfire { from: moment(from)?, to: moment(to)?, becomes })
+        };
+        Some(Self { since, over: triples.iter().map(read).collect::<Option<_>>()? })
+    }
+}
+
+fn call(session: &Session, script: &Script, topic: &Topic) -> Cmd {
+    session.call(script, &session.keys.of_registry()).arg(topic.as_str()).take()
+}
+
+pub(crate) async fn set_policy(
+    session: &Session,
+    topic: &Topic,
+    policy: &TopicPolicy,
+) -> Result<bool> {
+    let policy = serde_json::to_string(policy).expect("a policy is plain data");
+    let call = call(session, &script::POLICY, topic).arg(policy).take();
+    bool::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)
+}
+
+pub(crate) async fn pause(session: &Session, topic: &Topic) -> Result<Option<UnixMillis>> {
+    match session.confirming.run_one(call(session, &script::PAUSE, topic)).await? {
+        Value::Int(since) => Ok(Some(UnixMillis(since))),
+        _ => Ok(None),
+    }
+}
+
+pub(crate) async fn resume(
+    session: &Session,
+    topic: &Topic,
+    becomes: Option<Misfired>,
+) -> Result<Option<bool>> {
+    let call = call(session, &script::RESUME, topic)
+        .arg(becomes.map_or("", name_of))
+        .arg(MAX_MISFIRES)
+        .take();
+    let answer = i64::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
+    Ok((answer >= 0).then_some(answer == 1))
+}
+
+pub(crate) async fn forget_misfire(
+    session: &Session,
+    topic: &Topic,
+    misfire: Misfire,
+) -> Result<()> {
+    let Misfire { from, to, becomes } = misfire;
+    let call = call(session, &script::FORGET_MISFIRE, topic)
+        .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
+        .take();
+    session.working.run_one(call).await.map(drop)
+}
+
+/// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
+/// again meanwhile: `opening` says why so.
+pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<bool> {
+    let count = |lane| cmd("HLEN").arg(session.keys.bodies(lane)).take();
+    let lanes: Vec<Lane> = entry.lanes().collect();
+    if !all_say(session, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
+        return Ok(false);
+    }
+    let token = Receipt::random();
+    let registered = call(session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
+    let lanes = match text(session.confirming.run_one(registered).await?)?.as_str() {
+        "" => lanes,
+        // The caller's entry may be an old one.
+        actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
+    };
+    let leave = |lane| session.lane_call(&script::LEAVE, lane);
+    if !all_say(session, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+        return Ok(false);
+    }
+    let remove = call(session, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
+    bool::from_redis_value(session.confirming.run_one(remove).await?).map_err(corrupt)
+}
+
+async fn all_say(session: &Session, commands: &[Cmd], what: i64) -> Result<bool> {
+    let mut do_all = true;
+    for answer in session.confirming.run_repeatable(commands).await {
+        do_all &= i64::from_redis_value(answer?).map_err(corrupt)? == what;
+    }
+    Ok(do_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_read_as_the_scripts_write_them() {
+        let misfire =
+            |from, to, becomes| Misfire { from: UnixMillis(from), to: UnixMillis(to), becomes };
+        let check = |text: &str, since: Option<i64>, over: &[Misfire]| {
+            let expected = Pauses { since: since.map(UnixMillis), over: over.to_vec() };
+            assert_eq!(Pauses::read(text), Some(expected), "{text}");
+        };
+        check("-", None, &[]);
+        check("17", Some(17), &[]);
+        check("- 5 6 dead", None, &[misfire(5, 6, Misfired::Dead)]);
+        let over = [misfire(5, 6, Misfired::Expired), misfire(7, 9, Misfired::Dead)];
+        check("17 5 6 expired 7 9 dead", Some(17), &over);
+    }
+
+    #[test]
+    fn what_no_script_wrote_is_no_pause() {
+        for text in ["", "x", "17 5", "17 5 6 gone", "- a 6 dead", "17  "] {
+            assert_eq!(Pauses::read(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What all verbs of a store share: the ways to its servers, the names of its keys, and what this
+//! process remembers of it. The verbs are functions over a [`Session`]; it knows none of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::answer::corrupt;
+use super::hints::Hints;
+use super::ids::blocks::Blocks;
+use super::keys::Keys;
+use super::log_once::LogOnce;
+use super::params::Params;
+use super::script::Script;
+use super::transport::node::Purpose;
+use super::transport::servers::{Route, Servers};
+use crate::model::clock::{Clock, UnixMillis};
+use crate::model::task::{Lane, StoreId};
+use crate::store::Result;
+
+/// The last answer to a question that all callers share, and when it came.
+pub(super) type LastAnswer<T> = Mutex<Option<(Instant, Result<T>)>>;
+
+/// What the store says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) id: StoreId,
+    pub(super) format: u32,
+}
+
+/// The state that the verbs share.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The connections for tasks that are added.
+    pub(super) adding: Route,
+    /// The connections for everything else.
+    pub(super) working: Route,
+    /// As `working`; the answer comes once enough replicas have the writes.
+    pub(super) confirming: Route,
+    pub(super) servers: Arc<Servers>,
+    pub(super) keys: Keys,
+    /// The task ids in hand.
+    pub(super) ids: Mutex<Blocks>,
+    pub(super) identity: LastAnswer<Identity>,
+    pub(super) pinged: LastAnswer<UnixMillis>,
+    pub(super) log_once: LogOnce,
+    /// Held while a topic's lanes and the registry are reconciled.
+    pub(super) reconciling: Mutex<()>,
+    pub(super) hints: Hints,
+    pub(super) clock: Clock,
+    /// The longest wait for an answer.
+    pub(super) timeout: Duration,
+    /// How many replicas must have a write before a caller is told that it is done.
+    pub(super) wait_replicas: usize,
+}
+
+impl Session {
+    pub(super) fn new(params: Params, servers: Arc<Servers>, hints: Hints) -> Self {
+        let route = |purpose| Route { servers: servers.clone(), purpose };
+        Self {
+            adding: route(Purpose::Adding),
+            working: route(Purpose::Working),
+            confirming: route(Purpose::Confirming),
+            servers,
+            keys: Keys::new(&params.key_prefix),
+            ids: Mutex::default(),
+            identity: Mutex::default(),
+            pinged: Mutex::default(),
+            log_once: LogOnce::default(),
+            reconciling: Mutex::default(),
+            hints,
+            clock: params.clock,
+            timeout: params.timeout,
+            wait_replicas: params.wait_replicas,
+        }
+    }
+
+    /// The call of a script: `EVALSHA` with its keys and now. The caller adds the other arguments.
+    pub(super) fn call(&self, script: &Script, keys: &[String]) -> Cmd {
+        let now = self.clock.manual_now().map_or(0, |now| now.0);
+        let mut call = cmd("EVALSHA");
+        call.arg(&script.sha).arg(keys.len()).arg(keys).arg(now);
+        call
+    }
+
+    /// The call of a script over one lane.
+    pub(super) fn lane_call(&self, script: &Script, lane: &Lane) -> Cmd {
+        self.call(script, &self.keys.of_script(lane))
+    }
+
+    /// The store's now.
+    pub(super) async fn now(&self) -> Result<UnixMillis> {
+        self.read_time(self.working.run_one(cmd("TIME")).await?)
+    }
+
+    /// The time in an answer to `TIME`, or the manual clock's in tests.
+    pub(super) fn read_time(&self, answer: Value) -> Result<UnixMillis> {
+        let (seconds, micros): (i64, i64) =
+            FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+        Ok(self.clock.manual_now().unwrap_or(UnixMillis(seconds * 1_000 + micros / 1_000)))
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a server is, and how one logs in to it.
+
+use std::fmt;
+
+use deadpool_redis::redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+
+use super::fault::{cause, of_redis};
+use crate::store::{Error, Result};
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port` as a redirection names it. Without a host the server means the one that
+    /// was asked.
+    pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = if host.is_empty() { &asked.host } else { host };
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// User, password and database. `Debug` shows none of them.
+#[derive(Clone, Default)]
+pub(crate) struct Login(RedisConnectionInfo);
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(***)")
+    }
+}
+
+impl Login {
+    /// With a user and a password where there are any.
+    pub(crate) fn of(username: Option<&str>, password: Option<&str>) -> Self {
+        let mut info = RedisConnectionInfo::default();
+        if let Some(username) = username {
+            info = info.set_username(username);
+        }
+        if let Some(password) = password {
+            info = info.set_password(password);
+        }
+        Self(info)
+    }
+
+    /// The client of one server. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] for an address that cannot be one.
+    pub(crate) fn client(&self, at: &Address) -> Result<Client> {
+        let info =
+            (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;
+        Client::open(info.set_redis_settings(self.0.clone())).map_err(|error| of_redis(&error))
+    }
+}
+
+/// Reads `redis://[user:password@]host[:port][/db]`.
+///
+/// # Errors
+/// [`Error::Misconfigured`] for anything else; it does not repeat the URL, which may hold a
+/// password.
+pub(crate) fn read_url(url: &str) -> Result<(Address, Login)> {
+    let wrong = |text: String| Error::Misconfigured(format!("store.redis.urls: {text}"));
+    let info = url.into_connection_info().map_err(|error| wrong(cause(&error)))?;
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) => {
+            let address = Address { host: host.trim_matches(['[', ']']).to_owned(), port: *port };
+            Ok((address, Login(info.redis_settings().clone())))
+        }
+        _ => Err(wrong("only redis:// addresses can be used".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_names_a_host_or_means_the_one_that_was_asked() {
+        let asked = Address { host: "10.0.0.1".into(), port: 1 };
+        let check = |text: &str, expected: &str| {
+            assert_eq!(Address::read(text, &asked).unwrap().to_string(), expected)
+        };
+        check("10.0.0.2:7001", "10.0.0.2:7001");
+        check("node.example:7001", "node.example:7001");
+        check(":7001", "10.0.0.1:7001");
+        check("::1:7001", "[::1]:7001");
+        assert_eq!(Address::read("nowhere", &asked), None);
+    }
+
+    #[test]
+    fn an_address_is_read_and_its_secrets_stay_hidden() {
+        let (address, login) = read_url("redis://me:secret@host:7/3").unwrap();
+        assert_eq!(address.to_string(), "host:7");
+        assert_eq!(
+            (login.0.username(), login.0.password(), login.0.db()),
+            (Some("me"), Some("secret"), 3)
+        );
+        assert!(!format!("{login:?}").contains("secret"));
+        assert_eq!(read_url("redis://[::1]:7").unwrap().0.to_string(), "[::1]:7");
+        let error = read_url("http://me:secret@host").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! How a connection to a server is made: the server is found, connected to within a timeout, and
+//! looked at.
+//!
+//! This is the manager of a deadpool pool. The stock one has no timeouts of its own, connects to
+//! whatever it was told to, and looks at nothing but PING; this one hands out only connections to a
+//! primary that is fit for use, and, under Sentinel, to the one that the sentinels name right then.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::Runtime;
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts,
+};
+use deadpool_redis::redis::aio::MultiplexedConnection;
+
+use super::address::{Address, Login};
+use super::connect::connect;
+use super::fault::{self, silent};
+use super::sentinel::Sentinels;
+use super::server::{self, Mode, Server};
+use crate::store::{Error, Result};
+
+/// Connections a pool may have open; the links hold one each, the rest replaces broken ones.
+const POOL_SIZE: usize = 8;
+
+/// Where connections lead.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// To one server.
+    Server(Address),
+    /// To whichever server the sentinels call the primary.
+    Primary(Arc<Sentinels>),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => address.fmt(f),
+            Self::Primary(sentinels) => write!(f, "the primary {}", sentinels.name()),
+        }
+    }
+}
+
+/// Makes connections to one target.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    pub(crate) target: Target,
+    pub(crate) login: Login,
+    /// What the server must be.
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Duration,
+}
+
+/// A connection, and what is at its other end.
+pub(crate) struct Dialed {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) server: Server,
+    pub(crate) at: Address,
+}
+
+impl fmt::Debug for Dialed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialed")
+            .field("server", &self.server)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    /// The pool of this dialer's connections. Nothing is connected yet.
+    pub(crate) fn pool(self) -> Pool<Self> {
+        let brief = Duration::from_millis(250).min(self.timeout);
+        let timeouts =
+            Timeouts { wait: Some(brief), create: Some(self.timeout), recycle: Some(brief) };
+        Pool::builder(self)
+            .max_size(POOL_SIZE)
+            .timeouts(timeouts)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .expect("a pool with timeouts has a runtime")
+    }
+
+    /// Where a connection would lead now.
+    pub(crate) async fn find(&self) -> Result<Address> {
+        match &self.target {
+            Target::Server(address) => Ok(address.clone()),
+            Target::Primary(sentinels) => sentinels.primary().await,
+        }
+    }
+
+    /// Whether a connection to `at` is known to lead to the wrong server by now: another is the
+    /// primary.
+    pub(crate) async fn leads_elsewhere(&self, at: &Address) -> bool {
+        matches!(self.find().await, Ok(address) if address != *at)
+    }
+}
+
+impl Manager for Dialer {
+    type Type = Dialed;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Dialed> {
+        let at = self.find().await?;
+        let mut connection = connect(&at, &self.login, self.timeout).await?;
+        let server = server::inspect(&mut connection, self.mode)
+            .await
+            .map_err(|error| fault::at(&at, error))?;
+        Ok(Dialed { connection, server, at })
+    }
+
+    async fn recycle(&self, dialed: &mut Dialed, _: &Metrics) -> RecycleResult<Error> {
+        if self.leads_elsewhere(&dialed.at).await {
+            return Err(RecycleError::message("another server is the primary by now"));
+        }
+        let inspected = server::inspect(&mut dialed.connection, self.mode).await;
+        dialed.server = inspected.map_err(|error| fault::at(&dialed.at, error))?;
+        Ok(())
+    }
+}
+
+/// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may
+/// have to connect first.
+///
+/// # Errors
+/// Those of [`connect`] and [`server::inspect`].
+pub(crate) fn take(
+    pool: &Pool<Dialer>,
+) -> Pin<Box<dyn Future<Output = Result<Object<Dialer>>> + Send + '_>> {
+    Box::pin(async {
+        pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => error,
+            PoolError::Timeout(_) => fault::at(&pool.manager().target, silent()),
+            other => Error::Unavailable(other.to_string()),
+        })
+    })
+}

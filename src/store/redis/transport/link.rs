@@ -1,0 +1,475 @@
+//! The way to one Redis server: a long-lived multiplexed connection out of a deadpool pool.
+//!
+//! A connection from the pool costs a round trip each time it is taken, so a [`Link`] keeps the one
+//! it has and shares it until an error shows that it is of no use any more: a broken or silent
+//! socket, or a server that is no writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new
+//! connection checks what it talks to before anyone uses it, and [`Link::look_after`] goes on
+//! checking: a primary may become a replica without breaking a single connection.
+//!
+//! Nobody waits longer than `timeout`. The circuit breaker counts what fails, over all links to the
+//! server. While it is not closed, callers are refused at once, and [`Link::look_after`] alone
+//! sends the probes that close it.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use deadpool::managed::{Object, Pool};
+use deadpool_redis::redis::{self, Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use tokio::sync::{Mutex, MutexGuard, Notify};
+
+use super::address::Address;
+use super::dial::{self, Dialer};
+use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
+use super::refusal::Refusal;
+use super::server::{self, Server};
+use crate::model::breaker::{SharedBreaker, State, Verdict};
+use crate::store::redis::script;
+use crate::store::{Durability, Error, Result, warning_of};
+
+/// The rest between two attempts to connect, and between two looks at an open breaker.
+const REST: Duration = Duration::from_millis(100);
+/// The time between two looks at a connection that is in order.
+const ROUND: Duration = Duration::from_secs(1);
+/// Every so many rounds the look is at the server's settings, too.
+const ROUNDS_A_LOOK: u32 = 10;
+
+/// What a link is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    /// What it is for, in the log.
+    pub(crate) name: &'static str,
+    /// Where it leads, in the log.
+    pub(crate) server: Arc<str>,
+    pub(crate) pool: Pool<Dialer>,
+    pub(crate) timeout: Duration,
+    /// Shared by the links to one server.
+    pub(crate) gate: Arc<SharedBreaker>,
+    /// Told when this server may not be the right one any more.
+    pub(crate) trouble: Arc<Notify>,
+    /// How many replicas must have what is sent before it counts as done.
+    pub(crate) replicas: usize,
+}
+
+/// One shared connection at a time.
+#[derive(Debug)]
+pub(crate) struct Link {
+    params: Params,
+    live: RwLock<Option<Arc<Live>>>,
+    connecting: Mutex<()>,
+    /// Attempts to connect that failed.
+    failures: AtomicU64,
+    /// Why the last attempt failed, until one succeeds.
+    failing: std::sync::Mutex<Option<Error>>,
+    /// As last seen; 255 before that.
+    durability: AtomicU8,
+}
+
+/// A connection in use, and the server it leads to.
+pub(crate) struct Live(Option<Object<Dialer>>);
+
+impl Live {
+    fn dialed(&self) -> &dial::Dialed {
+        self.0.as_ref().expect("only the drop takes it")
+    }
+
+    /// What it leads to.
+    pub(crate) fn server(&self) -> &Server {
+        &self.dialed().server
+    }
+
+    /// Where that is.
+    pub(crate) fn at(&self) -> &Address {
+        &self.dialed().at
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // A link lets go of a connection only when it is of no use any more, so it must not go back
+        // to the pool.
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("server", self.server()).finish_non_exhaustive()
+    }
+}
+
+/// Whether commands whose connection broke before the answers came are sent once more. What fell
+/// silent is never asked twice.
+#[derive(Clone, Copy)]
+pub(crate) enum Repeat<'a> {
+    /// No.
+    Never,
+    /// On a new connection.
+    Once,
+    /// On a new connection to a server that is still in the same run, and only if this still holds:
+    /// for commands that name something drawn from a server, which may be drawn again once that has
+    /// restarted.
+    While(&'a (dyn Fn() -> bool + Sync)),
+}
+
+/// What became of each command.
+pub(crate) type Answers = Vec<std::result::Result<Value, Refusal>>;
+
+/// A connection that broke before the answers came.
+struct Lost {
+    error: Error,
+    /// It fell silent: to ask again would only double the wait.
+    silent: bool,
+}
+
+impl Link {
+    pub(crate) fn new(params: Params) -> Self {
+        Self {
+            params,
+            live: RwLock::default(),
+            connecting: Mutex::default(),
+            failures: AtomicU64::default(),
+            failing: std::sync::Mutex::default(),
+            durability: AtomicU8::new(u8::MAX),
+        }
+    }
+
+    /// The connection; made if there is none. Refused at once while the breaker is not closed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be
+    /// used as it is.
+    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
+        }
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        // Many may come here together. The first one's attempt is all of theirs: nobody waits for
+        // more than one timeout.
+        let failures = self.failures.load(Ordering::SeqCst);
+        let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await
+        else {
+            return Err(silent());
+        };
+        if self.current().is_none() && self.failures.load(Ordering::SeqCst) != failures {
+            return Err(self.failure());
+        }
+        self.reconnect(turn).await
+    }
+
+    /// Where the breaker stands that this link shares.
+    pub(crate) fn breaker(&self) -> State {
+        self.params.gate.state()
+    }
+
+    /// Why everyone is refused just now; `None` while the breaker is closed.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        (self.breaker() != State::Closed).then(|| self.failure())
+    }
+
+    /// Opens the breaker as failures do.
+    #[cfg(test)]
+    pub(crate) fn trip(&self) {
+        while self.breaker() == State::Closed {
+            self.params
+                .gate
+                .enter(self.params.timeout)
+                .expect("it is closed")
+                .end(Verdict::Failure);
+        }
+    }
+
+    /// Why callers are refused.
+    fn failure(&self) -> Error {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        failing.unwrap_or_else(|| {
+            Error::Unavailable("the circuit breaker around Redis is open".into())
+        })
+    }
+
+    /// One attempt to connect, by whose turn it is, if the breaker has room for it.
+    async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<Live>> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
+            return Err(self.failure());
+        };
+        let attempt =
+            match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
+                Err(_) => Err(silent()),
+                // Such as "max number of clients reached": a server may refuse us for a while.
+                Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
+                Ok(attempt) => attempt,
+            };
+        match attempt {
+            Ok(object) => {
+                pass.end(Verdict::Success);
+                Ok(self.adopt(object))
+            }
+            Err(error) => {
+                pass.end(Verdict::Failure);
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn adopt(&self, object: Object<Dialer>) -> Arc<Live> {
+        self.keeps(object.server.durability);
+        let live = Arc::new(Live(Some(object)));
+        if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            tracing::info!(link = self.params.name, server = %self.params.server, "Redis answers again");
+        }
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+        live
+    }
+
+    fn fail(&self, error: &Error) {
+        let is_news = self
+            .failing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(error.clone())
+            .is_none();
+        self.failures.fetch_add(1, Ordering::SeqCst);
+        self.params.trouble.notify_one();
+        // What keeps delayd from starting at all is said by whoever starts it.
+        let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
+        if is_news && !ends_the_start {
+            tracing::warn!(link = self.params.name, server = %self.params.server, %error, "Redis is out of reach; trying on");
+        }
+    }
+
+    /// Keeps the link in order for as long as it is polled: connects again while the server is
+    /// away, sends the probes of a breaker that is half open, notices a connection that died or led
+    /// astray while nobody used it, and follows what the server keeps.
+    pub(crate) async fn look_after(&self) {
+        for round in 0_u32.. {
+            let rest = match (self.params.gate.state(), self.current()) {
+                (State::Open, _) => REST,
+                (_, None) => {
+                    // Its failure is remembered and logged by the attempt itself.
+                    let _ = self.reconnect(self.connecting.lock().await).await;
+                    REST
+                }
+                (state, Some(live)) => {
+                    self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
+                    if state == State::Closed { ROUND } else { REST }
+                }
+            };
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
+        let dialer = self.params.pool.manager();
+        let dialed = live.dialed();
+        // A failure has been noticed by the link.
+        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
+        else {
+            return;
+        };
+        let info = answers
+            .into_iter()
+            .next()
+            .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
+        if !info.as_deref().is_some_and(server::is_primary) {
+            tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
+            self.discard(live);
+        } else if self.leads_elsewhere(dialer, &dialed.at).await {
+            tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
+            self.discard(live);
+        } else if thoroughly {
+            match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
+                Ok(server) => self.keeps(server.durability),
+                Err(error) => {
+                    tracing::warn!(server = %dialed.at, %error, "Redis is not what it was; connecting anew");
+                    self.discard(live);
+                }
+            }
+        }
+    }
+
+    /// Asks no longer than the timeout, nor once the breaker has opened: sentinels that are silent,
+    /// one after another, must not keep this link from being looked after.
+    async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
+        let opens = async {
+            while self.breaker() == State::Closed {
+                tokio::time::sleep(REST).await;
+            }
+        };
+        tokio::select! {
+            elsewhere = dialer.leads_elsewhere(at) => elsewhere,
+            () = opens => false,
+            () = tokio::time::sleep(self.params.timeout) => false,
+        }
+    }
+
+    /// Whether it was ever connected.
+    pub(crate) fn has_been_up(&self) -> bool {
+        self.durability.load(Ordering::Relaxed) != u8::MAX
+    }
+
+    fn keeps(&self, durability: Durability) {
+        let before = self.durability.swap(durability as u8, Ordering::Relaxed);
+        if let Some(warning) = warning_of(durability).filter(|_| before != durability as u8) {
+            tracing::warn!(server = %self.params.server, "{warning}");
+        }
+    }
+
+    /// What the server keeps, as last seen; the least there is before one was seen.
+    pub(crate) fn durability(&self) -> Durability {
+        let seen = self.durability.load(Ordering::Relaxed);
+        [Durability::AofAlways, Durability::AofEverysec]
+            .into_iter()
+            .find(|&d| d as u8 == seen)
+            .unwrap_or(Durability::Volatile)
+    }
+
+    /// The connection, if there is one.
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets go of a connection that is of no use any more; whoever still waits on it gets its
+    /// error.
+    fn discard(&self, dead: &Arc<Live>) {
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
+            *live = None;
+        }
+        self.params.trouble.notify_one();
+    }
+
+    /// Sends commands in one pipeline and answers each on its own. Scripts that the server has
+    /// forgotten are loaded and repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not
+    /// known.
+    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+        let live = self.live().await?;
+        // The connection may be a new one, to a server in another run.
+        if let Repeat::While(holds) = repeat
+            && !holds()
+        {
+            return Err(Error::Unavailable("the server has restarted meanwhile".into()));
+        }
+        let lost = match self.run_via(&live, commands).await {
+            Ok(answers) => return Ok(answers),
+            Err(lost) => lost,
+        };
+        let again = match repeat {
+            Repeat::Never => return Err(lost.error),
+            _ if lost.silent => return Err(lost.error),
+            Repeat::Once => self.live().await?,
+            Repeat::While(holds) => {
+                let again = self.live().await?;
+                if again.server().run_id != live.server().run_id || !holds() {
+                    return Err(lost.error);
+                }
+                again
+            }
+        };
+        self.run_via(&again, commands).await.map_err(|lost| lost.error)
+    }
+
+    async fn run_via(
+        &self,
+        live: &Arc<Live>,
+        commands: &[Cmd],
+    ) -> std::result::Result<Answers, Lost> {
+        let mut answers = self.send(live, commands).await?;
+        let forgotten: Vec<usize> =
+            (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
+        if !forgotten.is_empty() {
+            let load = script::all()
+                .into_iter()
+                .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
+            self.send(live, &load.collect::<Vec<_>>()).await?;
+            let again: Vec<Cmd> = forgotten.iter().map(|&i| commands[i].clone()).collect();
+            for (i, answer) in forgotten.into_iter().zip(self.send(live, &again).await?) {
+                answers[i] = answer;
+            }
+        }
+        let at = &live.dialed().at;
+        let answers: Answers = answers
+            .into_iter()
+            .map(|answer| answer.map_err(|error| Refusal::of(&error, at)))
+            .collect();
+        self.confirm(live, answers).await
+    }
+
+    /// Waits until enough replicas have what was just done on this very connection (WAIT covers no
+    /// other); if they do not come to have it, nothing of it counts as done.
+    async fn confirm(
+        &self,
+        live: &Arc<Live>,
+        answers: Answers,
+    ) -> std::result::Result<Answers, Lost> {
+        let Params { replicas, timeout, .. } = self.params;
+        if replicas == 0 || answers.iter().all(std::result::Result::is_err) {
+            return Ok(answers);
+        }
+        // Shorter than the connection's own patience, which would take its end for silence.
+        let patience = timeout / 2;
+        let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
+        let have = self.send(live, &[wait]).await?.into_iter().next();
+        let have =
+            have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
+        if have >= replicas {
+            return Ok(answers);
+        }
+        let error =
+            Error::Unavailable(format!("{have} of {replicas} replicas have it after {patience:?}"));
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.and(Err(Refusal::Failed(error.clone()))))
+            .collect())
+    }
+
+    async fn send(
+        &self,
+        live: &Arc<Live>,
+        commands: &[Cmd],
+    ) -> std::result::Result<Vec<std::result::Result<Value, RedisError>>, Lost> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
+            return Err(Lost { error: self.failure(), silent: true });
+        };
+        let mut connection = live.dialed().connection.clone();
+        let answers: std::result::Result<Vec<std::result::Result<Value, RedisError>>, RedisError> =
+            pipeline.ignore_errors().query_async(&mut connection).await;
+        match answers {
+            Ok(answers) => {
+                let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+                if errors.clone().any(is_no_primary) {
+                    pass.end(Verdict::Failure);
+                    self.discard(live);
+                } else {
+                    pass.end(Verdict::Success);
+                    if errors.any(is_of_the_map) {
+                        self.params.trouble.notify_one();
+                    }
+                }
+                Ok(answers)
+            }
+            Err(error) => {
+                pass.end(Verdict::Failure);
+                self.discard(live);
+                Err(Lost { silent: error.is_timeout(), error: of_redis(&error) })
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The way of a command to its server: `servers` (which has the slot; redirections) → `node` (one
+//! primary) → `link` (its connection, breaker, repeats) → `dial` (find, connect, look) → `server`
+//! (is it fit for use?).
+
+pub(crate) mod address;
+pub(crate) mod confirming;
+pub(crate) mod connect;
+pub(crate) mod dial;
+pub(crate) mod fault;
+pub(crate) mod link;
+pub(crate) mod map;
+pub(crate) mod node;
+pub(crate) mod refusal;
+pub(crate) mod sentinel;
+pub(crate) mod server;
+pub(crate) mod servers;
+pub(crate) mod slot;

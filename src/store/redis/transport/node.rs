@@ -1,0 +1,168 @@
+//! One primary, and the links to it: adds go their own way, so that a large batch does not stand
+//! before a claim. Where replicas are waited for, so does what callers are told to be done: a wait
+//! blocks its connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use deadpool_redis::redis::Cmd;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::address::{Address, Login};
+use super::confirming::Confirming;
+use super::dial::{Dialer, Target};
+use super::link::{self, Answers, Link, Repeat};
+use super::server::Mode;
+use crate::model::breaker::{self, SharedBreaker, State};
+use crate::store::{Durability, Result};
+
+/// What all nodes are told.
+#[derive(Debug)]
+pub(crate) struct Params {
+    pub(crate) login: Login,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Duration,
+    pub(crate) breaker: breaker::Params,
+    /// How many replicas must have what a caller is told to be done.
+    pub(crate) wait_replicas: usize,
+    /// Told when a node is in trouble.
+    pub(crate) trouble: Arc<Notify>,
+}
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// For tasks on their way in.
+    Adding,
+    /// For everything else.
+    Working,
+    /// For what a caller is told to be done: as `Working`, and then enough replicas have it.
+    Confirming,
+}
+
+/// One primary. Its links are looked after for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// No other node of this process ever has it.
+    pub(crate) number: u64,
+    /// For the log.
+    pub(crate) name: Arc<str>,
+    /// Where it is, unless sentinels say.
+    pub(crate) address: Option<Address>,
+    links: Arc<Links>,
+    keeper: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Links {
+    adding: Link,
+    working: Link,
+    /// None where no replicas are waited for.
+    confirming: Option<Arc<Confirming>>,
+}
+
+impl Node {
+    /// Begins to look for the server; must be called within a runtime.
+    pub(crate) fn new(target: Target, params: &Params) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let (name, address): (Arc<str>, _) = match &target {
+            Target::Server(address) => (address.to_string().into(), Some(address.clone())),
+            Target::Primary(sentinels) => (sentinels.name().into(), None),
+        };
+        let dialer = Dialer {
+            target,
+            login: params.login.clone(),
+            mode: params.mode,
+            timeout: params.timeout,
+        };
+        let working = link::Params {
+            name: "work",
+            server: name.clone(),
+            pool: dialer.pool(),
+            timeout: params.timeout,
+            gate: Arc::new(SharedBreaker::new(params.breaker.clone())),
+            trouble: params.trouble.clone(),
+            replicas: 0,
+        };
+        let adding =
+            link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
+        let confirming = link::Params { name: "confirmations", ..adding.clone() };
+        let confirming = (params.wait_replicas > 0)
+            .then(|| Confirming::new(Link::new(confirming), params.timeout));
+        let links =
+            Arc::new(Links { adding: Link::new(adding), working: Link::new(working), confirming });
+        let kept = links.clone();
+        let keeper = tokio::spawn(async move {
+            let confirming = async {
+                if let Some(confirming) = &kept.confirming {
+                    confirming.link.look_after().await;
+                }
+            };
+            tokio::join!(kept.adding.look_after(), kept.working.look_after(), confirming);
+        });
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self { number, name, address, links, keeper: keeper.abort_handle() }
+    }
+
+    pub(crate) fn link(&self, purpose: Purpose) -> &Link {
+        match purpose {
+            Purpose::Adding => &self.links.adding,
+            Purpose::Working => &self.links.working,
+            Purpose::Confirming => self
+                .links
+                .confirming
+                .as_ref()
+                .map_or(&self.links.working, |confirming| &confirming.link),
+        }
+    }
+
+    /// Sends commands by the link for their purpose: see [`Link::run`].
+    ///
+    /// # Errors
+    /// Those of the link.
+    pub(crate) async fn run(
+        &self,
+        purpose: Purpose,
+        commands: &[Cmd],
+        repeat: Repeat<'_>,
+    ) -> Result<Answers> {
+        match (purpose, &self.links.confirming) {
+            (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,
+            _ => self.link(purpose).run(commands, repeat).await,
+        }
+    }
+
+    /// Whether all connections that there are lead to this run of the server.
+    pub(crate) fn is_in_run(&self, run_id: &str) -> bool {
+        let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
+        runs.iter().flatten().all(|live| *live.server().run_id == *run_id)
+    }
+
+    /// Where its breaker stands.
+    pub(crate) fn breaker(&self) -> State {
+        self.links.working.breaker()
+    }
+
+    /// Whether it is connected for work.
+    pub(crate) fn is_up(&self) -> bool {
+        self.links.working.current().is_some()
+    }
+
+    /// What it keeps, if it was ever seen.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        let links = [&self.links.adding, &self.links.working];
+        links
+            .into_iter()
+            .filter(|link| link.has_been_up())
+            .map(Link::durability)
+            .max_by_key(|kept| *kept as u8)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}

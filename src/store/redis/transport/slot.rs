@@ -1,0 +1,70 @@
+//! Which of a cluster's 16,384 slots a command belongs to.
+//!
+//! The slot is the CRC16 (XMODEM) of the key, or of what stands between its first braces: the hash
+//! tag. A command that names several keys is one lane's, so its first key speaks for all.
+
+use deadpool_redis::redis::{Arg, Cmd};
+
+/// How many there are.
+pub(crate) const SLOTS: usize = 16_384;
+
+/// The slot of a command's key; `None` for a command without one.
+pub(crate) fn of_command(command: &Cmd) -> Option<u16> {
+    let word = |n: usize| match command.args_iter().nth(n) {
+        Some(Arg::Simple(word)) => Some(word),
+        _ => None,
+    };
+    match word(0)? {
+        b"EVALSHA" => word(3).map(of_key),
+        b"TIME" | b"PUBLISH" => None,
+        _ => word(1).map(of_key),
+    }
+}
+
+/// The slot of a key.
+pub(crate) fn of_key(key: &[u8]) -> u16 {
+    crc16(tag(key)) % SLOTS as u16
+}
+
+fn tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    match key[open + 1..].iter().position(|&byte| byte == b'}') {
+        Some(length) if length > 0 => &key[open + 1..open + 1 + length],
+        _ => key,
+    }
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::cmd;
+
+    use super::*;
+
+    #[test]
+    fn keys_have_the_slots_that_redis_gives_them() {
+        // As CLUSTER KEYSLOT answers.
+        let check = |key: &str, slot: u16| assert_eq!(of_key(key.as_bytes()), slot, "{key}");
+        check("123456789", 0x31c3);
+        check("foo", 12_182);
+        check("a{foo}b{bar}", 12_182);
+        check("{}foo", of_key(b"{}foo"));
+        assert_ne!(of_key(b"{}foo"), of_key(b""));
+    }
+
+    #[test]
+    fn a_command_belongs_to_its_first_key() {
+        let script =
+            cmd("EVALSHA").arg("sha").arg(2).arg(&["a{foo}", "b{foo}"]).arg("foo{bar}").take();
+        assert_eq!(of_command(&script), Some(12_182));
+        assert_eq!(of_command(&cmd("HGET").arg("foo").arg("bar").take()), Some(12_182));
+        assert_eq!(of_command(&cmd("TIME")), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! Helpers of the unit tests of several modules.
+
+pub(crate) mod seeds;

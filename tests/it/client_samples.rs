@@ -1,0 +1,187 @@
+//! The producers and consumers in `docs/samples` do what `docs/CLIENTS.md` says, although a front
+//! between them and delayd refuses calls and loses answers.
+
+use std::collections::HashMap;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::program::{Program, run};
+use crate::{Kept, poll};
+
+/// The status of a call whose answer never arrived.
+const LOST: u16 = 0;
+
+/// The calls of each path: their status, and when they arrived.
+type Calls = Arc<Mutex<HashMap<String, Vec<(u16, Instant)>>>>;
+
+/// A server in front of delayd that fails. Of each path it refuses the first call, and carries out
+/// the second one without answering. Pulls and extensions never lose their answer.
+struct Front {
+    url: String,
+    calls: Calls,
+}
+
+#[derive(Clone)]
+struct Inner {
+    to: String,
+    client: reqwest::Client,
+    calls: Calls,
+}
+
+impl Front {
+    async fn before(delayd: &Program) -> Self {
+        let calls = Calls::default();
+        let client = reqwest::Client::new();
+        let inner = Inner { to: delayd.url(""), client, calls: calls.clone() };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(carry).with_state(inner);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, calls }
+    }
+
+    /// The statuses of the calls of a path so far, and when they arrived.
+    fn calls(&self, path: &str) -> Vec<(u16, Instant)> {
+        self.calls.lock().unwrap().get(path).cloned().unwrap_or_default()
+    }
+
+    fn statuses(&self, path: &str) -> Vec<u16> {
+        self.calls(path).into_iter().map(|(status, _)| status).collect()
+    }
+}
+
+async fn carry(State(front): State<Inner>, uri: Uri, body: Bytes) -> Response {
+    let arrived = Instant::now();
+    let path = uri.path().to_owned();
+    let nth = front.calls.lock().unwrap().entry(path.clone()).or_default().len();
+    let note = |status: u16| {
+        front.calls.lock().unwrap().get_mut(&path).unwrap().push((status, arrived));
+    };
+    let is_extension = path.ends_with("/extend");
+    if nth == 0 && !is_extension {
+        note(503);
+        let answer = json!({"dm_error": 2003, "error_msg": "not confirmed"});
+        return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")], answer.to_string())
+            .into_response();
+    }
+    let sent = front.client.post(format!("{}{path}", front.to)).body(body).send().await.unwrap();
+    let (status, answer) = (sent.status(), sent.bytes().await.unwrap());
+    if nth == 1 && !is_extension && !path.ends_with("/pull") {
+        note(LOST);
+        let broken = [Ok(answer.slice(..1)), Err(std::io::Error::other("lost"))];
+        return Body::from_stream(futures_util::stream::iter(broken)).into_response();
+    }
+    note(status.as_u16());
+    (status, answer).into_response()
+}
+
+fn sample(program: &str, file: &str, argument: &str, server: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg(format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR")))
+        .arg(argument)
+        .env("DELAYD_SERVER", server)
+        .env("no_proxy", "127.0.0.1")
+        .stdin(Stdio::null());
+    command
+}
+
+async fn check_producer(program: &str, file: &str) {
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[]).await;
+    let front = Front::before(&delayd).await;
+    let (code, output, error) = run(sample(program, file, "42", &front.url)).await;
+    assert_eq!(code, 0, "{file}: {error}");
+    assert_eq!(front.statuses("/delay/task/add"), [503, LOST, 200], "{file}");
+    let calls = front.calls("/delay/task/add");
+    let waited = calls[1].1 - calls[0].1;
+    assert!(waited >= Duration::from_secs(1), "{file} heeds no Retry-After: {waited:?}");
+
+    let listed = json!({"topic": "order.cancel", "state": "scheduled"}).to_string();
+    let listed = delayd.post("/delay/task/list", listed).await.ok().body;
+    assert_eq!(listed["tasks"].as_array().unwrap().len(), 1, "{file}: {listed}");
+    assert_eq!(output, format!("task {} was known\n", listed["tasks"][0]["task_id"]), "{file}");
+
+    // Sent again, what delayd refuses would be refused for ever.
+    let other = json!({"topic": "order.cancel", "idempotency_key": "order-43", "delay": "1h",
+        "mode": "pull", "content": {}});
+    delayd.add(other).await;
+    let (code, output, error) = run(sample(program, file, "43", &front.url)).await;
+    assert_eq!((code, output.as_str()), (1, ""), "{file}");
+    assert!(error.contains("idempotency_key: "), "{file}: {error}");
+    assert_eq!(front.statuses("/delay/task/add"), [503, LOST, 200, 422], "{file}");
+}
+
+/// A process that is killed when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn check_consumer(program: &str, file: &str) {
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[]).await;
+    let front = Front::before(&delayd).await;
+    let add = async |content: &str| {
+        let task = json!({"topic": "t", "delay": 0, "mode": "pull", "max_attempts": 1,
+            "content": content});
+        delayd.add(task).await.id()
+    };
+    let good = add(r#"{"order":42}"#).await;
+    let bad = add("no order").await;
+
+    // The work is shorter than the lease, and longer than the time until it is extended.
+    let mut consumer = sample(program, file, "t", &front.url);
+    consumer.env("LEASE", "3").env("WORK", "2").stdout(Stdio::piped());
+    let mut consumer = Running(consumer.spawn().unwrap());
+
+    let task = delayd.wait_for_state("t", good, "delivered").await;
+    assert_eq!((&task["attempts"], &task["last_outcome"]), (&json!(1), &json!("acked")), "{file}");
+    let task = delayd.wait_for_state("t", bad, "dead").await;
+    assert_eq!((&task["attempts"], &task["last_outcome"]), (&json!(1), &json!("nacked")), "{file}");
+    for path in ["/delay/task/ack", "/delay/task/nack"] {
+        let repeated = poll::until(async || front.statuses(path) == [503, LOST, 200]).await;
+        assert!(repeated, "{file}: {path} {:?}", front.statuses(path));
+    }
+    let extensions = front.statuses("/delay/task/extend");
+    assert!(!extensions.is_empty() && extensions.iter().all(|status| *status == 200), "{file}");
+
+    let id = consumer.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let ended = poll::answer(async || consumer.0.try_wait().unwrap()).await;
+    assert!(ended.is_some_and(|status| status.success()), "{file} ends with {ended:?}");
+    let output = std::io::read_to_string(consumer.0.stdout.take().unwrap()).unwrap();
+    assert_eq!(output, "did 42\n", "{file}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_producer_in_python_adds_one_task_although_answers_are_lost() {
+    check_producer("python3", "producer.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_producer_in_node_adds_one_task_although_answers_are_lost() {
+    check_producer("node", "producer.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consumer_in_python_extends_settles_and_stops() {
+    check_consumer("python3", "consumer.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consumer_in_node_extends_settles_and_stops() {
+    check_consumer("node", "consumer.mjs").await;
+}

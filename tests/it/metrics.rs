@@ -1,0 +1,168 @@
+//! `GET /metrics`, and `docs/METRICS.md`, which is made from the declarations:
+//! `WRITE_DOCS=1 cargo nextest run the_page_lists_every_metric` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use delayd::metrics::Metrics;
+use serde_json::{Value, json};
+
+use crate::program::{Program, service};
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(what_happens_to_tasks_is_counted);
+
+const HEAD: &str = "# Metrics
+
+`GET /metrics` answers OpenMetrics text, which Prometheus reads. With tokens it needs one with the
+scope `admin`.
+
+Durations are in seconds, sizes in bytes. A counter begins at 0 with each start of the program.
+Every series whose labels are known in advance exists from the start; one with a status, a service
+or a host appears with its first event. There is no label for topics, because there may be any
+number of them.
+
+This page is generated from the declarations in `src/metrics`.
+";
+
+/// A metric, as its text describes it.
+#[derive(Default)]
+struct Family {
+    help: String,
+    kind: String,
+    /// The values that exist from the start, by label.
+    labels: BTreeMap<String, Vec<String>>,
+}
+
+/// The metrics of a text, in order of their declaration.
+fn families(text: &str) -> Vec<(String, Family)> {
+    let mut all: Vec<(String, Family)> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            let help = help.trim_end_matches('.').into();
+            all.push((name.into(), Family { help, ..Family::default() }));
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            all.last_mut().unwrap().1.kind = rest.split_once(' ').unwrap().1.into();
+        } else if let Some((_, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let labels = labels.split_once('}').unwrap().0;
+            let family = &mut all.last_mut().unwrap().1;
+            for label in labels.split(',') {
+                let (name, value) = label.split_once('=').unwrap();
+                let values = family.labels.entry(name.into()).or_default();
+                let value = value.trim_matches('"').to_owned();
+                if name != "le" && !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn page(text: &str) -> String {
+    let mut page = format!("{HEAD}\n| metric | type | labels | what it is |\n|---|---|---|---|\n");
+    for (name, family) in families(text) {
+        let name = match family.kind.as_str() {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name,
+        };
+        let labels = family.labels.iter().filter(|(name, _)| *name != "le");
+        let labels = labels.map(|(name, values)| {
+            let mut values = values.clone();
+            values.sort();
+            match name.as_str() {
+                "route" | "version" | "code" | "service" => format!("`{name}`"),
+                _ => format!("`{name}`: {}", values.join(", ")),
+            }
+        });
+        let labels = labels.collect::<Vec<_>>().join("; ");
+        writeln!(page, "| `{name}` | {} | {labels} | {} |", family.kind, family.help).unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_page_lists_every_metric() {
+    let generated = page(&Metrics::new(delayd::api::routes()).encode());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md");
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(path, &generated).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), generated);
+}
+
+/// A rate needs a sample before the first event.
+#[test]
+fn counters_exist_before_their_first_event() {
+    let text = Metrics::new(["/delay/task/add"]).encode();
+    for series in [
+        "delayd_tasks_added_total{mode=\"push\",result=\"new\"} 0\n",
+        "delayd_http_requests_total{route=\"/delay/task/add\",code=\"200\"} 0\n",
+        "delayd_http_rejected_total{reason=\"concurrency\"} 0\n",
+        "delayd_attempts_total{service=\"other\",outcome=\"delivered\"} 0\n",
+        "delayd_config_reloads_total{result=\"refused\"} 0\n",
+        "delayd_log_lines_total{level=\"error\"} 0\n",
+    ] {
+        assert!(text.contains(series), "{series} is not in\n{text}");
+    }
+}
+
+/// The value of a series.
+async fn value(delayd: &Program, series: &str) -> f64 {
+    let text = delayd.get("/metrics").await.body;
+    let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap_or_else(|| panic!("{series} is absent")).trim().parse().unwrap()
+}
+
+fn task(path: &str) -> Value {
+    json!({
+        "topic": "order.cancel", "delay": "0s", "max_attempts": 1,
+        "content": {"sn": "message.call", "url": path},
+    })
+}
+
+async fn what_happens_to_tasks_is_counted(kept: Kept) {
+    let receiver = Receiver::answering(|seen| match seen.path.as_str() {
+        "/broken" => Answer::Status(503),
+        "/refused" => Answer::Status(400),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let mut keyed = task("/fine");
+    keyed["idempotency_key"] = "first".into();
+    let fine = delayd.add(keyed.clone()).await.ok().id();
+    delayd.add(keyed).await.ok();
+    let broken = delayd.add(task("/broken")).await.ok().id();
+    let refused = delayd.add(task("/refused")).await.ok().id();
+    assert_eq!(delayd.post("/delay/task/add", "{}").await.status, 400);
+    delayd.wait_for_state("order.cancel", fine, "delivered").await;
+    delayd.wait_for_state("order.cancel", broken, "dead").await;
+    delayd.wait_for_state("order.cancel", refused, "dead").await;
+
+    let attempts = |outcome: &str| {
+        format!("delayd_attempts_total{{service=\"message.call\",outcome=\"{outcome}\"}}")
+    };
+    let add = |code: u16| {
+        format!("delayd_http_requests_total{{route=\"/delay/task/add\",code=\"{code}\"}}")
+    };
+    for (series, expected) in [
+        ("delayd_tasks_added_total{mode=\"push\",result=\"new\"}".to_owned(), 3.0),
+        ("delayd_tasks_added_total{mode=\"push\",result=\"duplicate\"}".to_owned(), 1.0),
+        ("delayd_add_duration_seconds_count".to_owned(), 5.0),
+        (add(200), 4.0),
+        (add(400), 1.0),
+        (attempts("delivered"), 1.0),
+        (attempts("receiver_failed"), 1.0),
+        (attempts("refused"), 1.0),
+        ("delayd_callback_duration_seconds_count{service=\"message.call\"}".to_owned(), 3.0),
+        ("delayd_task_lateness_seconds_count".to_owned(), 3.0),
+    ] {
+        assert_eq!(value(&delayd, &series).await, expected, "{series}");
+    }
+    assert!(value(&delayd, "process_resident_memory_bytes").await > 1e6);
+    assert!(value(&delayd, "delayd_log_lines_total{level=\"warn\"}").await >= 2.0);
+}

@@ -1,0 +1,355 @@
+//! The model's side of [`crate::machine`]: resolves a step into a call with the model's ids and
+//! receipts, and answers it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Lane, OnDead, Options, Receipt, State, StoreId, TaskId};
+use delayd::store::{
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, Misfire,
+    Misfired, Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing,
+    TopicEntry, Transition, Want,
+};
+use delayd_wire::Span;
+
+use crate::bench::{START, ms, receipt, topic_of};
+use crate::model::Model;
+use crate::steps::{
+    Addition, Policing, ReceiptPick, Step, Stranger, TOPICS, TaskPick, destination, lanes, policy,
+};
+
+/// A call with the model's ids and receipts.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Nothing,
+    Add(Vec<NewTask>),
+    Claim(Claim),
+    Settle(Vec<Settle>),
+    Extend(Lane, TaskId, Receipt, Duration),
+    Cancel(Lane, TaskId),
+    Reschedule(Lane, TaskId, Moment, Option<NewContent>),
+    Replay(Lane, Vec<TaskId>, Spread),
+    Purge(Lane, State, UnixMillis, usize),
+    Discard(Lane, State, Vec<TaskId>),
+    Clear(Lane),
+    Note(Vec<AttemptNote>),
+    Lend(Lane, Vec<TaskId>, Receipt, Duration),
+    Adopt(Vec<Adoptee>),
+    Police(TopicEntry, Policing),
+    SetClock(UnixMillis),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Nothing,
+    Added(Vec<Result<Added>>),
+    Granted(Grant),
+    Settled(Vec<Settled>),
+    Cancelled(Cancelled),
+    Rescheduled(Rescheduled),
+    Count(usize),
+    Lent(Vec<bool>),
+    Adopted(Vec<Adopted>),
+    /// The result, if the topic exists.
+    Policed(Option<String>),
+}
+
+fn adoptee(task: &Stranger) -> Adoptee {
+    let (state, later) = task.standing;
+    Adoptee {
+        topic: topic_of(TOPICS[0], 1),
+        id: TaskId(1_700_000_000_000_000 + task.id),
+        destination: destination(task.destination),
+        created: UnixMillis(START.0 - 3_600_000),
+        due: task.due,
+        standing: match state {
+            State::Scheduled => Standing::Waiting { due: task.due + later },
+            state => Standing::Ended { state, finished: UnixMillis(START.0) },
+        },
+        attempts: task.attempts,
+        outcome: if task.attempts > 0 { "503".into() } else { String::new() },
+        options: Options {
+            origin: task.origin.map(StoreId),
+            key: task.key.map(|key| format!("key {key}")),
+            expires_after: task.expires_after.map(Span),
+            ..Options::default()
+        },
+        key_set: task.key_set,
+        lent: task.lent,
+        content: format!("content of another store {}", task.content),
+    }
+}
+
+/// More than there are tasks: a clear with a smaller limit may take any of them.
+pub(crate) const ALL: usize = 1_000;
+
+/// The model, the things that can be picked, and the last call with the model's answer.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) model: Model,
+    pub(crate) tasks: Vec<(Lane, TaskId)>,
+    /// Tasks that may have notes.
+    pub(crate) noted: BTreeSet<(Lane, TaskId)>,
+    /// How often the clock was set back. An expired window may be forgotten or not, so older
+    /// idempotency keys are not used after that.
+    era: u32,
+    receipts: Vec<Receipt>,
+    pub(crate) call: Call,
+    pub(crate) answer: Answer,
+}
+
+impl World {
+    /// The world before the first call.
+    pub(crate) fn new() -> Self {
+        Self {
+            model: Model::new(START),
+            tasks: Vec::new(),
+            noted: BTreeSet::new(),
+            era: 0,
+            receipts: Vec::new(),
+            call: Call::Nothing,
+            answer: Answer::Nothing,
+        }
+    }
+
+    /// Resolves a step and lets the model answer it.
+    pub(crate) fn take(mut self, step: &Step) -> Self {
+        self.call = self.resolve(step);
+        self.era += u32::from(matches!(step, Step::SetBack(_)));
+        self.answer = self.answer();
+        self
+    }
+
+    fn task(&self, pick: &TaskPick) -> (Lane, TaskId) {
+        if self.tasks.is_empty() {
+            return (lanes().remove(0), TaskId(1));
+        }
+        let (lane, id) = pick.task.get(&self.tasks).clone();
+        let lane = if pick.is_lost {
+            lanes().into_iter().find(|other| *other != lane).unwrap()
+        } else {
+            lane
+        };
+        (lane, id)
+    }
+
+    fn receipt(&self, pick: &ReceiptPick, id: TaskId) -> Receipt {
+        let own = self.model.receipts_of(id);
+        match pick {
+            ReceiptPick::Own(which) if !own.is_empty() => which.get(&own).clone(),
+            ReceiptPick::Any(which) if !self.receipts.is_empty() => {
+                which.get(&self.receipts).clone()
+            }
+            ReceiptPick::MadeUp(text) => receipt(text),
+            _ => receipt("stranger"),
+        }
+    }
+
+    fn resolve(&self, step: &Step) -> Call {
+        match step {
+            Step::Add { topic, tasks } => {
+                let topic = topic_of(TOPICS[*topic], 1);
+                let task = |(i, task): (usize, &Addition)| NewTask {
+                    content: format!("content {} {i}", self.tasks.len()),
+                    ..self.new_task(&topic, task)
+                };
+                Call::Add(tasks.iter().enumerate().map(task).collect())
+            }
+            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires } => {
+                let now = self.model.now;
+                let misfire = |(ago, span, becomes): &(Duration, Duration, Misfired)| Misfire {
+                    from: now - *ago - *span,
+                    to: now - *ago,
+                    becomes: *becomes,
+                };
+                let want = |(which, slots): &(usize, usize)| Want {
+                    destination: destination(*which),
+                    slots: *slots,
+                };
+                Call::Claim(Claim {
+                    lane: lanes().remove(*lane),
+                    wants: wants.iter().map(want).collect(),
+                    lease: *lease,
+                    holder: is_worker.then(|| Holder("machine".into())),
+                    more: *more,
+                    skip: *skip,
+                    in_hand: 0,
+                    misfires: misfires.iter().map(misfire).collect(),
+                })
+            }
+            Step::Settle(settles) => {
+                let settle = |(task, by, transition): &(TaskPick, ReceiptPick, Transition)| {
+                    let (lane, id) = self.task(task);
+                    Settle {
+                        lane,
+                        id,
+                        receipt: self.receipt(by, id),
+                        transition: transition.clone(),
+                    }
+                };
+                Call::Settle(settles.iter().map(settle).collect())
+            }
+            Step::Extend(task, by, lease) => {
+                let (lane, id) = self.task(task);
+                Call::Extend(lane, id, self.receipt(by, id), *lease)
+            }
+            Step::Cancel(task) => {
+                let (lane, id) = self.task(task);
+                Call::Cancel(lane, id)
+            }
+            Step::Reschedule(task, moment, content) => {
+                let (lane, id) = self.task(task);
+                let content = content.map(|which| NewContent {
+                    destination: destination(which),
+                    content: "new".into(),
+                });
+                Call::Reschedule(lane, id, *moment, content)
+            }
+            Step::Replay(tasks, spread) => {
+                Call::Replay(lanes().remove(0), self.ids(tasks), *spread)
+            }
+            Step::Purge { lane, state, age, limit } => {
+                Call::Purge(lanes().remove(*lane), *state, self.model.now - *age, *limit)
+            }
+            Step::Discard(state, tasks) => {
+                Call::Discard(lanes().remove(0), *state, self.ids(tasks))
+            }
+            Step::Clear { lane } => Call::Clear(lanes().remove(*lane)),
+            Step::Note(notes) => {
+                Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect())
+            }
+            Step::Lend(tasks, lease) => {
+                let by = receipt(&format!("mover-{}", self.receipts.len()));
+                Call::Lend(lanes().remove(0), self.ids(tasks), by, *lease)
+            }
+            Step::Adopt(strangers) => Call::Adopt(strangers.iter().map(adoptee).collect()),
+            Step::Police { topic, how } => Call::Police(topic_of(TOPICS[*topic], 1), how.clone()),
+            Step::Advance(by) => Call::SetClock(self.model.now + *by),
+            Step::SetBack(by) => Call::SetClock(self.model.now - *by),
+        }
+    }
+
+    fn ids(&self, picks: &[TaskPick]) -> Vec<TaskId> {
+        picks.iter().map(|pick| self.task(pick).1).collect()
+    }
+
+    fn new_task(&self, topic: &TopicEntry, task: &Addition) -> NewTask {
+        let on_dead = OnDead { sn: destination(3), url: "/dead".into(), task_id: None };
+        let options = Options {
+            max_attempts: (task.quota == Some(1)).then_some(3),
+            key: task.key.map(|key| format!("key {key}")),
+            expires_after: task.expires_after.map(Span),
+            on_dead: task.on_dead.then_some(on_dead),
+            ..Options::default()
+        };
+        let idempotency = task.idempotency.map(|(key, fingerprint, window)| Idempotency {
+            key: format!("key {key} of era {}", self.era),
+            fingerprint,
+            window,
+        });
+        NewTask {
+            topic: topic.clone(),
+            destination: destination(task.destination),
+            moment: task.moment,
+            options,
+            content: String::new(),
+            idempotency,
+            quota: task.quota,
+        }
+    }
+
+    fn note(&self, task: &TaskPick, attempt: u32) -> AttemptNote {
+        let ((lane, id), started) = (self.task(task), self.model.now);
+        AttemptNote {
+            lane,
+            id,
+            attempt,
+            started,
+            took: ms(7),
+            outcome: "503".into(),
+            answer: "{}".into(),
+        }
+    }
+
+    /// Lets the model do what the call says.
+    fn answer(&mut self) -> Answer {
+        let model = &mut self.model;
+        match self.call.clone() {
+            Call::Nothing => Answer::Nothing,
+            Call::Add(tasks) => {
+                let added: Vec<Result<Added>> =
+                    tasks.iter().map(|task| model.add(task.clone())).collect();
+                for (task, added) in tasks.iter().zip(&added) {
+                    let Ok(Added { id, .. }) = *added else { continue };
+                    let lane = task.topic.lane_of(id);
+                    let call = model.get(&lane, id).and_then(|task| task.options.on_dead?.task_id);
+                    for id in call.into_iter().chain([id]) {
+                        if !self.tasks.contains(&(lane.clone(), id)) {
+                            self.tasks.push((lane.clone(), id));
+                        }
+                    }
+                }
+                Answer::Added(added)
+            }
+            Call::Claim(claim) => {
+                let receipt = receipt(&format!("claim-{}", self.receipts.len()));
+                self.receipts.push(receipt.clone());
+                Answer::Granted(model.claim(&claim, receipt))
+            }
+            Call::Settle(settles) => {
+                Answer::Settled(settles.iter().map(|settle| model.settle(settle)).collect())
+            }
+            Call::Extend(lane, id, by, lease) => {
+                Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
+            }
+            Call::Cancel(lane, id) => Answer::Cancelled(model.cancel(&lane, id)),
+            Call::Reschedule(lane, id, moment, content) => {
+                Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
+            }
+            Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
+            Call::Purge(lane, state, before, limit) => {
+                Answer::Count(model.purge(&lane, state, before, limit))
+            }
+            Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
+            Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
+            Call::Note(notes) => {
+                self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
+                model.note(notes);
+                Answer::Nothing
+            }
+            Call::Lend(lane, ids, by, lease) => {
+                self.receipts.push(by.clone());
+                Answer::Lent(model.lend(&lane, &ids, &by, lease))
+            }
+            Call::Adopt(tasks) => {
+                for task in &tasks {
+                    let name = (task.topic.lane_of(task.id), task.id);
+                    if !self.tasks.contains(&name) {
+                        self.tasks.push(name);
+                    }
+                }
+                Answer::Adopted(
+                    tasks
+                        .into_iter()
+                        .map(|task| model.adopt(task).expect("the entry of the topic is current"))
+                        .collect(),
+                )
+            }
+            Call::Police(entry, how) => Answer::Policed(match how {
+                Policing::SetPolicy(attempts) => {
+                    model.set_policy(&entry.topic, &policy(attempts)).then(String::new)
+                }
+                Policing::Pause => model.pause(&entry.topic).map(|since| since.to_string()),
+                Policing::Resume(becomes) => {
+                    model.resume(&entry.topic, becomes).map(|was| was.to_string())
+                }
+                Policing::Unregister => model.unregister(&entry).then(String::new),
+            }),
+            Call::SetClock(now) => {
+                model.now = now;
+                Answer::Nothing
+            }
+        }
+    }
+}

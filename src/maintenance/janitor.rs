@@ -51,7 +51,7 @@ async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
     }
 }
 
-/// Registers topics again as soon as a look did not find them, even during a long round.
+/// Registers topics again as soon as a poll did not find them, even during a long round.
 async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
     loop {
         let missing = parts.topics.missing().await;

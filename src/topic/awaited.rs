@@ -1,4 +1,4 @@
-//! The topics whose tasks consumers wait for on this instance, and what each look shows of them.
+//! The topics whose tasks consumers wait for on this instance, and what each poll shows of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,21 +9,21 @@ use tokio::time::Instant;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Error, NextDue, Registered, Result};
 
-/// What a look showed of a topic.
+/// What a poll showed of a topic.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// When the look began.
+    /// When the poll began.
     pub at: Instant,
     /// The next moment at which there is something to pull, by shard; or why it is not known.
     pub next: Result<NextDue>,
 }
 
-/// The topics that consumers wait for. The next look leaves out topics without a receiver.
+/// The topics that consumers wait for. The next poll leaves out topics without a receiver.
 #[derive(Debug, Default)]
 pub struct Awaited(Mutex<HashMap<Topic, watch::Sender<Option<Outlook>>>>);
 
 impl Awaited {
-    /// Receives what later looks show of a topic, as long as the receiver lives.
+    /// Receives what later polls show of a topic, as long as the receiver lives.
     pub fn follow(&self, topic: &Topic) -> watch::Receiver<Option<Outlook>> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outlook = topics.entry(topic.clone()).or_insert_with(|| watch::Sender::new(None));
@@ -33,7 +33,7 @@ impl Awaited {
         following
     }
 
-    /// The lanes to look at: those of awaited topics for which `known` returns an entry.
+    /// The lanes to poll: those of awaited topics for which `known` returns an entry.
     pub fn lanes(&self, known: impl Fn(&Topic) -> Option<Registered>) -> Vec<Lane> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         topics.retain(|_, outlook| outlook.receiver_count() > 0);
@@ -44,8 +44,8 @@ impl Awaited {
             .collect()
     }
 
-    /// Distributes what a look showed of these lanes. `unknown` are the lanes whose server did not
-    /// answer. `at` is when the look began.
+    /// Distributes what a poll showed of these lanes. `unknown` are the lanes whose server did not
+    /// answer. `at` is when the poll began.
     pub fn tell(&self, at: Instant, lanes: &[Lane], next: Result<NextDue>, unknown: &[Lane]) {
         let topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: HashSet<&Lane> = unknown.iter().collect();
@@ -99,7 +99,7 @@ mod tests {
         assert!(matches!(told(&mut of_away), Err(Error::Unavailable(_))));
         assert_eq!(told(&mut of_half).unwrap().lanes, [Some(UnixMillis(7)), None]);
         assert!(!of_unknown.has_changed().unwrap());
-        // Topics without a receiver are not looked at.
+        // Topics without a receiver are not polled.
         drop(of_away);
         assert_eq!(awaited.lanes(entry).len(), 2);
     }

@@ -1,7 +1,7 @@
 //! The topic registry: which topics exist, and into how many lanes each is split.
 //!
 //! A topic is created with its first task, or by a call that needs it. The registry here is a cache
-//! of the one in the store. Each instance looks once a second for a new revision of that
+//! of the one in the store. Each instance polls once a second for a new revision of that
 //! ([`Registry::seen`], [`Registry::take_in`]). So changes of pauses and policies take effect
 //! everywhere within a second. The number of lanes of a topic never changes while it holds a task.
 //! The store refuses an add that uses an old number.
@@ -38,19 +38,19 @@ pub struct Registry<S = AnyStore> {
     coming: Coming,
     /// The revision that was read last, and the value of `changes` when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
-    /// Counts the changes that did not come from a look. What they brought may be older than what a
-    /// look brought.
+    /// Counts the changes that did not come from a poll. What they brought may be older than what a
+    /// poll brought.
     changes: AtomicU64,
     awaited: Awaited,
     /// Whether a topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
-    /// Topics that this instance knows, but the last look did not find in the store's registry.
+    /// Topics that this instance knows, but the last poll did not find in the store's registry.
     missing: Mutex<Vec<TopicEntry>>,
     /// Notified when there are missing topics.
     misses: Notify,
 }
 
-/// What is known at the beginning of a look.
+/// What is known at the beginning of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// If the registry still has this revision, it need not be read again.
@@ -127,7 +127,7 @@ impl<S: Topics> Registry<S> {
             if known + coming >= most {
                 return Err(Error::TooMany(known.max(most)));
             }
-            // Another instance may have created it with a policy. The next look brings that.
+            // Another instance may have created it with a policy. The next poll brings that.
             Ok(Registered::plain(store.register(entry).await?))
         })
     }
@@ -186,7 +186,7 @@ impl<S> Registry<S> {
         known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
-    /// Call this before a look, and pass the result to [`Registry::take_in`].
+    /// Call this before a poll, and pass the result to [`Registry::take_in`].
     pub fn seen(&self) -> Seen {
         let changes = self.changes.load(Ordering::SeqCst);
         let revision = *self.revision.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +213,7 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Waits until a look did not find known topics, and returns them.
+    /// Waits until a poll did not find known topics, and returns them.
     pub async fn missing(&self) -> Vec<TopicEntry> {
         loop {
             let missing =
@@ -245,7 +245,7 @@ impl<S> Registry<S> {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
-    /// Adds entries to the cache. If they are new, the next look reads the registry again, because
+    /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
     /// they may be older than what was known.
     pub fn learn(&self, entries: &[Registered]) {
         if self.write(entries) {
@@ -310,7 +310,7 @@ mod tests {
         assert!(registry.coming.is_empty());
     }
 
-    /// Another instance has registered the topic since this one's last look.
+    /// Another instance has registered the topic since this one's last poll.
     #[tokio::test]
     async fn a_topic_that_is_there_is_found_at_the_limit() {
         let folder = tempfile::tempdir().unwrap();

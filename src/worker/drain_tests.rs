@@ -16,7 +16,7 @@ use crate::topic::{self, Registry};
 /// A store that never answers, as on a disk that hangs.
 #[derive(Debug)]
 struct Silent {
-    /// A look has begun.
+    /// A poll has begun.
     asked: Notify,
     hints: broadcast::Sender<Hint>,
 }

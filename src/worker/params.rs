@@ -28,7 +28,7 @@ pub struct Params {
     pub timeout: Duration,
     /// Which attempts are noted (`history.attempts`).
     pub noted: Noted,
-    /// The time between two safety looks. It is 1 s; only tests change it.
+    /// The time between two safety polls. It is 1 s; only tests change it.
     pub look_every: Duration,
 }
 

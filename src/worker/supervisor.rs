@@ -25,9 +25,9 @@ struct Lanes {
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     may_claim: bool,
-    /// Whether a hint came before claims were allowed. A running look may not have seen its task.
+    /// Whether a hint came before claims were allowed. A running poll may not have seen its task.
     missed_hint: bool,
-    /// Whether the last look failed.
+    /// Whether the last poll failed.
     look_failed: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
-    // The look is polled beside the hints: they must not wait for a slow server.
+    // The poll runs beside the hints: they must not wait for a slow server.
     let mut looking = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
         tokio::select! {
@@ -56,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
-                // Some hints are lost. One look finds their tasks.
+                // Some hints are lost. One poll finds their tasks.
                 Err(RecvError::Lagged(_)) => looks.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
@@ -65,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The result of a look.
+/// The result of a poll.
 struct Seen {
     may_claim: bool,
     /// The next due moments of the lanes that have one.
@@ -80,7 +80,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(|topic| {
-        // A paused topic hands out nothing. The look after the pause finds what is due.
+        // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
     let began = Instant::now();
@@ -119,7 +119,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
                 .filter_map(|(lane, due)| Some((lane, due?))),
         );
     };
-    // The lanes of topics that this look has found.
+    // The lanes of topics that this poll has found.
     let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
     let mut new: Vec<Lane> =
         lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
@@ -172,7 +172,7 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
     }
     match lanes.may_claim {
         true => tell(shared, lanes, hint.lane, hint.due),
-        // The look after the holds and the store's id are known finds the task.
+        // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
 }

@@ -22,17 +22,17 @@ use crate::topic::{self, Registry};
 /// The longest wait of a test.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An embedded store that records claims and can delay looks.
+/// An embedded store that records claims and can delay polls.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) store: embedded::Embedded,
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
-    /// Notified when a look was done. Its answer waits for a permit of `holds_gate`.
+    /// Notified when a poll was done. Its answer waits for a permit of `holds_gate`.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
-    /// Notified when a look is asked for. It waits for a permit of `look_gate`.
+    /// Notified when a poll is asked for. It waits for a permit of `look_gate`.
     pub(super) looked: Notify,
     pub(super) look_gate: Semaphore,
     _folder: TempDir,

@@ -9,7 +9,7 @@ use super::testing::{Bench, lane, soon};
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 
-/// The look had read the holds before the hold was set, and its answer ended the hold.
+/// The poll had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]
 async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     let bench = Bench::start(&[("message.call", 0)], |params| {
@@ -27,7 +27,7 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
         Default::default(),
     );
     store.holds_gate.add_permits(1);
-    // The next look begins after that one.
+    // The next poll begins after that one.
     soon(store.holds_read.notified()).await;
     assert_eq!(parts.limits.free(&destination, Default::default()), 0);
 }
@@ -119,8 +119,8 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     .await;
 }
 
-/// The look had read the task's lane before the add, and the hint was dropped. The task waited for
-/// the next look, a second later.
+/// The poll had read the task's lane before the add, and the hint was dropped. The task waited for
+/// the next poll, a second later.
 #[tokio::test]
 async fn what_is_added_during_the_first_look_is_called_without_another_second() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -130,7 +130,7 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
     bench.add(["message.call"]).await;
-    // The hint arrives before the look ends.
+    // The hint arrives before the poll ends.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -138,7 +138,7 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     bench.call().await.succeed();
 }
 
-/// A look waited for a silent server several times in a row. For seconds, no hint was received.
+/// A poll waited for a silent server several times in a row. For seconds, no hint was received.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -148,7 +148,7 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     bench.add(["message.call"]).await;
     bench.call().await.succeed();
     store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    // By now the lane sleeps or will sleep, and this look or the next one began after the gate was
+    // By now the lane sleeps or will sleep, and this poll or the next one began after the gate was
     // closed.
     for _ in 0..3 {
         bench.add(["message.call"]).await;
@@ -181,7 +181,7 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     assert_eq!((again.id, again.attempt), (id, 2));
 }
 
-/// The lane knows of nothing due, and no look is coming. Only the store's hint wakes it.
+/// The lane knows of nothing due, and no poll is coming. Only the store's hint wakes it.
 #[tokio::test]
 async fn what_waits_again_is_called_without_a_look() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {

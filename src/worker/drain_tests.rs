@@ -96,7 +96,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
         noted: Noted::Failures,
-        look_every: second,
+        poll_every: second,
     };
     Worker::start(parts, params)
 }

@@ -29,7 +29,7 @@ pub struct Params {
     /// Which attempts are noted (`history.attempts`).
     pub noted: Noted,
     /// The time between two safety polls. It is 1 s; only tests change it.
-    pub look_every: Duration,
+    pub poll_every: Duration,
 }
 
 /// Which attempts are noted (`history.attempts`).

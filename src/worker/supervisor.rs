@@ -28,36 +28,36 @@ struct Lanes {
     /// Whether a hint came before claims were allowed. A running poll may not have seen its task.
     missed_hint: bool,
     /// Whether the last poll failed.
-    look_failed: bool,
+    poll_failed: bool,
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended.
 pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
-    let mut looks = tokio::time::interval(shared.params.look_every);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut polls = tokio::time::interval(shared.params.poll_every);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
     // The poll runs beside the hints: they must not wait for a slow server.
-    let mut looking = pin!(OptionFuture::from(None));
+    let mut polling = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => {}
-            Some(seen) = looking.as_mut() => {
-                looking.set(OptionFuture::from(None));
+            Some(seen) = polling.as_mut() => {
+                polling.set(OptionFuture::from(None));
                 take_in(&shared, &mut lanes, seen);
                 if lanes.may_claim && std::mem::take(&mut lanes.missed_hint) {
-                    looks.reset_immediately();
+                    polls.reset_immediately();
                 }
             }
-            _ = looks.tick(), if looking.is_terminated() => {
-                looking.set(OptionFuture::from(Some(look(&shared).fuse())));
+            _ = polls.tick(), if polling.is_terminated() => {
+                polling.set(OptionFuture::from(Some(poll(&shared).fuse())));
             }
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
                 // Some hints are lost. One poll finds their tasks.
-                Err(RecvError::Lagged(_)) => looks.reset_immediately(),
+                Err(RecvError::Lagged(_)) => polls.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
         }
@@ -76,7 +76,7 @@ struct Seen {
 /// Reads the registry if it has changed, the holds, and the next due moments of all lanes, in as
 /// few requests as the store can. An instance without workers reads no lanes. It needs the rest,
 /// because callers add tasks through it and consumers pull from it.
-async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
+async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(|topic| {
@@ -157,13 +157,13 @@ fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, 
         }
     }
     match &seen.failed {
-        None if lanes.look_failed => tracing::info!("All topics can be read again"),
-        Some(error) if !lanes.look_failed => {
+        None if lanes.poll_failed => tracing::info!("All topics can be read again"),
+        Some(error) if !lanes.poll_failed => {
             tracing::warn!(error, "Could not read all topics; trying again every second");
         }
         _ => {}
     }
-    lanes.look_failed = seen.failed.is_some();
+    lanes.poll_failed = seen.failed.is_some();
 }
 
 fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {

@@ -32,9 +32,9 @@ pub(super) struct Watched {
     /// Notified when a poll was done. Its answer waits for a permit of `holds_gate`.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
-    /// Notified when a poll is asked for. It waits for a permit of `look_gate`.
-    pub(super) looked: Notify,
-    pub(super) look_gate: Semaphore,
+    /// Notified when a poll is asked for. It waits for a permit of `poll_gate`.
+    pub(super) polled: Notify,
+    pub(super) poll_gate: Semaphore,
     _folder: TempDir,
 }
 
@@ -52,8 +52,8 @@ impl Watched {
             claimed: Notify::new(),
             holds_read: Notify::new(),
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
-            looked: Notify::new(),
-            look_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            polled: Notify::new(),
+            poll_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             _folder: folder,
         }
     }
@@ -77,8 +77,8 @@ async fn pass(gate: &Semaphore) {
 
 impl Delivery for Watched {
     async fn look(&self, look: Look) -> Looked {
-        self.looked.notify_one();
-        pass(&self.look_gate).await;
+        self.polled.notify_one();
+        pass(&self.poll_gate).await;
         let looked = self.store.look(look).await;
         self.holds_read.notify_one();
         pass(&self.holds_gate).await;
@@ -230,7 +230,7 @@ impl Bench {
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
             noted: Noted::Failures,
-            look_every: second,
+            poll_every: second,
         };
         change(&mut params);
         Self { store, worker: Worker::start(parts, params), calls }

@@ -1,15 +1,15 @@
-//! ⑤ What an answer means for its task. Pure: policy, attempt, answer and randomness in, transition
-//! out.
+//! ⑤ Outcome: what an answer means for its task. Pure: policy, attempt, answer and randomness in,
+//! transition out.
 //!
 //! ```text
 //! Delivered ────────────────────────────▶ delivered
-//! Accepted ─────────────────────────────▶ leased on, in the receiver's hands
+//! Accepted ─────────────────────────────▶ stays leased, until the receiver acknowledges it
 //! Failed, attempts left ────────────────▶ retry after max(backoff, Retry-After)
 //! Failed, attempts spent ───────────────▶ dead
 //! Final ────────────────────────────────▶ dead
 //! ```
 //!
-//! The store counts the wait from its own now; so nothing here asks a clock.
+//! The store counts the wait from its own now, so nothing here reads a clock.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::model::task::{Options, TopicPolicy};
 use crate::store::Transition;
 use delayd_wire::Backoff;
 
-/// How often and how far apart a task is tried.
+/// How often a task is attempted, and how long it waits in between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Attempts before a task dies, from 1.
+    /// The most attempts, from 1. After the last one the task is dead.
     pub max_attempts: u32,
-    /// The wait between two.
+    /// The wait between two attempts.
     pub backoff: Backoff,
 }
 
 impl Policy {
-    /// This policy with what the topic asks for instead.
+    /// This policy, with the topic's own values where it has some.
     pub fn for_topic(&self, topic: &TopicPolicy) -> Self {
         Self {
             max_attempts: topic.retry.max_attempts.unwrap_or(self.max_attempts),
@@ -36,7 +36,7 @@ impl Policy {
         }
     }
 
-    /// This policy with what the task's own options say instead.
+    /// This policy, with the task's own options where it has some.
     pub fn for_task(&self, options: &Options) -> Self {
         Self {
             max_attempts: options.max_attempts.unwrap_or(self.max_attempts),
@@ -44,15 +44,16 @@ impl Policy {
         }
     }
 
-    /// Whether attempt number `attempt` (from 1) is the last. A task whose leases ran out may be
-    /// beyond it.
+    /// Whether attempt number `attempt` (from 1) is the last. The number may be larger than the
+    /// maximum, because expired leases count.
     fn is_last(&self, attempt: u32) -> bool {
         attempt >= self.max_attempts
     }
 }
 
-/// Where a task goes after the callback of its attempt number `attempt` (from 1). `lease` is for a
-/// receiver that will acknowledge later and does not say when; `random`, 0 to 1, is the jitter.
+/// The transition of a task after the callback of its attempt number `attempt` (from 1). `lease` is
+/// for a receiver that acknowledges later and does not say when. `random`, 0 to 1, is for the
+/// jitter.
 pub fn of(
     policy: &Policy,
     lease: Duration,
@@ -77,8 +78,7 @@ pub fn of(
     }
 }
 
-/// Where a pulled task goes whose consumer gave it back; `delay` is the consumer's own wish for the
-/// wait.
+/// The transition of a pulled task after a nack. `delay` is the wait that the consumer asks for.
 pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f64) -> Transition {
     let outcome = "nacked".to_owned();
     if policy.is_last(attempt) {

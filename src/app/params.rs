@@ -12,8 +12,8 @@ use crate::{api, callback, maintenance, topic, worker};
 /// Calls, or connections, of which so many at a time are enough for most: fewer are worth a
 /// warning.
 const AMPLE: usize = 1_024;
-/// The time between two safety looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two safety polls.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn policy(settings: &Settings) -> Policy {
     let retry = &settings.callback.retry;
@@ -166,7 +166,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
             NotedAttempts::Failures => worker::Noted::Failures,
             NotedAttempts::Nothing => worker::Noted::Nothing,
         },
-        look_every: LOOK_EVERY,
+        poll_every: POLL_EVERY,
     }
 }
 

@@ -1,14 +1,15 @@
-//! What an answer means. Pure: the answer, the rules and the time are passed in.
+//! What a response means. Pure: the caller passes the response, the rules and the time.
 //!
-//! | answer | [`Answer`] | fault |
+//! | response | [`Answer`] | fault |
 //! |---|---|---|
 //! | 2xx, unless the rule finds a `dm_error` in it | `Delivered` | |
-//! | such a 202 with `delay-ack: later` | `Accepted` | |
-//! | otherwise a final status, or `delay-no-retry: true` | `Final` | |
+//! | the same with 202 and `delay-ack: later` | `Accepted` | |
+//! | other, with a final status or `delay-no-retry: true` | `Final` | |
 //! | 2xx with a `dm_error` other than 0 | `Failed` | the task's |
 //! | 5xx, 429 | `Failed` | the destination's |
-//! | 2xx that broke off before a `dm_error` could be ruled out, no answer at all | `Failed` | the destination's |
-//! | all others, 3xx (never followed) and 4xx | `Failed` | the task's |
+//! | 2xx, cut off before a `dm_error` could be ruled out | `Failed` | the destination's |
+//! | none | `Failed` | the destination's, or this instance's |
+//! | other: 3xx (never followed), 4xx | `Failed` | the task's |
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,13 +21,13 @@ use super::trouble::Trouble;
 use crate::model::clock::UnixMillis;
 use delayd_wire::Span;
 
-/// The longest `Retry-After` that can be allowed: the upper end of `callback.retry_after_max`.
+/// The maximum of `callback.retry_after_max`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// The least time for an acknowledgement.
+/// The shortest lease for an acknowledgement.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// By which rule an answer is a success.
+/// Which responses are a success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SuccessRule {
@@ -37,41 +38,41 @@ pub enum SuccessRule {
     Status,
 }
 
-/// What a call came to. The outcomes are short texts such as `200 OK`, without payload or URL.
+/// The result of a call. Outcomes are short texts such as `200 OK`, without payload or URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The business has taken the task.
+    /// The business has processed the task.
     Delivered {
-        /// Such as `200 OK`.
+        /// For example `200 OK`.
         outcome: String,
     },
-    /// The business has the task, and will say itself how it ended.
+    /// The business has the task, and acknowledges it later.
     Accepted {
-        /// How long that may take, if it says so: from a second.
+        /// How long that may take, if the response says so: at least a second.
         lease: Option<Duration>,
     },
-    /// Not this time.
+    /// The call failed, and may be retried.
     Failed {
-        /// Such as `503 Service Unavailable` or `timed out after 15s`.
+        /// For example `503 Service Unavailable` or `timed out after 15s`.
         outcome: String,
-        /// The answer's `Retry-After`, at most [`LONGEST_RETRY_AFTER`]: this task is not to come
-        /// back earlier.
+        /// The response's `Retry-After`, at most [`LONGEST_RETRY_AFTER`]. The task is not retried
+        /// earlier.
         retry_after: Option<Duration>,
-        /// The same, where it speaks for the whole destination (429 and 503): nothing is to come
+        /// The same, if it applies to the whole destination (429 and 503). No task is called there
         /// earlier.
         hold: Option<Duration>,
         /// Whose fault it is.
         fault: Fault,
     },
-    /// Not ever: the business said so.
+    /// The business does not want a retry.
     Final {
-        /// Such as `410 Gone`.
+        /// For example `410 Gone`.
         outcome: String,
     },
 }
 
 impl Answer {
-    /// The same answer with a `Retry-After` of at most `most`.
+    /// The same answer, with a `Retry-After` of at most `most`.
     pub fn with_retry_after_of_at_most(mut self, most: Duration) -> Self {
         if let Self::Failed { retry_after, hold, .. } = &mut self {
             for wait in [retry_after, hold] {
@@ -81,7 +82,7 @@ impl Answer {
         self
     }
 
-    /// In a few words.
+    /// The outcome, as a short text.
     pub fn outcome(&self) -> &str {
         match self {
             Self::Delivered { outcome }
@@ -92,35 +93,35 @@ impl Answer {
     }
 }
 
-/// Whose fault a failure is: what a breaker would count, and what it would not.
+/// Whose fault a failure is. A breaker counts only those of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The destination is in trouble: no connection, a timeout, 5xx, 429.
+    /// The destination's: no connection, a timeout, 5xx, 429.
     Destination,
-    /// It is well, and did not like this task.
+    /// The task's: the destination is healthy and rejected it.
     Task,
-    /// Ours: nobody was asked, so that it says nothing about the destination.
+    /// This instance's: nothing was sent, so it says nothing about the destination.
     Here,
 }
 
-/// What came back over HTTP.
+/// An HTTP response.
 pub(super) struct Reply<'a> {
     pub(super) status: StatusCode,
     pub(super) headers: &'a HeaderMap,
-    /// As much as was read.
+    /// The part of the body that was read.
     pub(super) body: &'a [u8],
-    /// Why the body ended before its end, other than by our own limit.
+    /// Why the body ended early, unless our own limit cut it.
     pub(super) broken: Option<Trouble>,
 }
 
-/// By what the reply is judged.
+/// The rules that a response is judged by.
 pub(super) struct Rules<'a> {
     pub(super) success: SuccessRule,
     pub(super) final_statuses: &'a [u16],
     pub(super) now: UnixMillis,
 }
 
-/// Judges a reply.
+/// Judges a response.
 pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
     let Some((outcome, fault)) = failure(reply, rules.success) else {
@@ -147,7 +148,7 @@ pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     }
 }
 
-/// Why the reply is no success, and whose fault that is; `None` if it is one.
+/// Why the response is not a success, and whose fault that is; `None` if it is one.
 fn failure(reply: &Reply<'_>, success: SuccessRule) -> Option<(String, Fault)> {
     let status = status_text(reply.status);
     if !reply.status.is_success() {
@@ -165,19 +166,19 @@ fn failure(reply: &Reply<'_>, success: SuccessRule) -> Option<(String, Fault)> {
     }
 }
 
-/// Whether the status asks to leave the whole destination alone.
+/// Whether a `Retry-After` with this status applies to the whole destination.
 fn is_busy(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// What it means that there was no reply.
+/// Judges a call without a response.
 pub(super) fn unanswered(trouble: Trouble) -> Answer {
     let is_ours = matches!(trouble, Trouble::TooManyFiles | Trouble::Denied);
     let fault = if is_ours { Fault::Here } else { Fault::Destination };
     Answer::Failed { outcome: trouble.to_string(), retry_after: None, hold: None, fault }
 }
 
-/// `404 Not Found`; a status without a name of its own is its number.
+/// For example `404 Not Found`; only the number for a status without a name.
 fn status_text(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
@@ -185,13 +186,12 @@ fn status_text(status: StatusCode) -> String {
     }
 }
 
-/// The answer's top-level `dm_error`, if it is a number other than 0. Of an answer that was cut, or
-/// is no JSON from some place on, what stands before that place counts: a failure said early must
-/// not pass for a success.
+/// The top-level `dm_error`, if it is a number other than 0. In a body that is cut off or invalid,
+/// a `dm_error` before that point counts, so that a failure does not pass for a success.
 fn dm_error(body: &[u8]) -> Option<serde_json::Number> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let mut found = None;
-    // The error is the place where it breaks off.
+    // The error is the point where the JSON ends.
     let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Envelope(&mut found));
     match found {
         Some(serde_json::Value::Number(code)) if code.as_f64() != Some(0.0) => Some(code),
@@ -199,7 +199,7 @@ fn dm_error(body: &[u8]) -> Option<serde_json::Number> {
     }
 }
 
-/// Reads an object, noting its `dm_error` as it comes by; the last one if there are several.
+/// Reads an object and keeps its `dm_error`; the last one if there are several.
 struct Envelope<'a>(&'a mut Option<serde_json::Value>);
 
 impl<'de> Visitor<'de> for Envelope<'_> {
@@ -221,8 +221,8 @@ impl<'de> Visitor<'de> for Envelope<'_> {
     }
 }
 
-/// `delay-lease`: seconds, or a number with a unit. One that cannot be read is none; the store
-/// bounds long ones.
+/// `delay-lease`: seconds, or a number with a unit. An unreadable one is ignored. The store limits
+/// long ones.
 fn read_lease(text: &str) -> Option<Duration> {
     let text = text.trim();
     let span = match text.parse::<u64>() {
@@ -232,11 +232,11 @@ fn read_lease(text: &str) -> Option<Duration> {
     Some(span.max(SHORTEST_LEASE))
 }
 
-/// `Retry-After` in its two forms. One that has passed, or that cannot be read, is none.
+/// `Retry-After` in its two forms. One in the past, or an unreadable one, is ignored.
 fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
     let text = text.trim();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are a very long time.
+        // A number with too many digits is a very long time.
         Duration::from_secs(text.parse().unwrap_or(u64::MAX))
     } else {
         let date = httpdate::parse_http_date(text).ok()?;
@@ -365,7 +365,7 @@ mod tests {
         check(200, "true", true);
         check(500, "false", false);
         check(500, "", false);
-        // Services that never want a retry send it always.
+        // Some services always send it, because they never want a retry.
         assert_eq!(
             judge(200, &[("delay-no-retry", "true")], "", SuccessRule::DmError),
             delivered("200 OK")

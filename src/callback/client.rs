@@ -1,31 +1,29 @@
-//! The call itself: one POST to one endpoint of a service, and what came back.
+//! Makes one call: a POST to an endpoint of a service, and its response.
 //!
-//! # A connection that had gone stale
+//! # Stale connections
 //!
-//! Many servers close a kept-alive connection after a few idle seconds, and may do so at the moment
-//! a call is written on it. The business has then most likely seen nothing, so such a call is
-//! repeated once, on a fresh connection, and no attempt is spent. The repeat goes through a second
-//! client without a pool, for the pool may hold more connections of the same age. Where the
-//! connection was fresh the failure is the server's own and is reported as it is. The pool is asked
-//! to forget connections before the usual five seconds, which makes all this rare.
+//! Many servers close a kept-alive connection after a few idle seconds, perhaps at the moment that
+//! a call is written on it. The business has then most likely seen nothing. So the call is repeated
+//! once, on a new connection, and no attempt is spent. The repeat uses a second client without a
+//! pool, because the pool may hold more connections of the same age. If the failed connection was
+//! new, the failure is the server's, and is reported. The pool drops connections before the usual
+//! five seconds, which makes stale ones rare.
 //!
-//! Whether this call's connection was fresh is known from a mark that is set in the call's own task
-//! when the connector has finished for it. (A call that waited for a connection and was then handed
-//! a used one in the same instant counts as fresh: an attempt too many is spent, which does no
-//! harm.) The library does not tell a connection closed in the middle of an answer's head from one
-//! closed before it; both are repeated.
+//! The connector marks the tokio task of a call when it has made a connection for it. (A call that
+//! waits for a connection, and gets a pooled one at the same moment, counts as new. At worst an
+//! attempt is spent.) The library does not tell whether a connection was closed in the middle of
+//! the response's head or before it. Both are repeated.
 //!
-//! A call of which not a byte was written yet is no failure: the library moves it to another
-//! connection by itself.
+//! If no byte of a call was written yet, the library itself moves it to another connection.
 //!
-//! # A connection that is full
+//! # Full connections
 //!
-//! The library opens one HTTP/2 connection to a server, and a call beyond the streams that the
-//! server allows waits on it, unsent, however long. So a call over TLS that has not begun within
-//! [`PATIENCE`] is withdrawn ([`Content`]) and goes by a connection of its own, through the client
-//! without a pool. A call that the server refuses because it has too many (`REFUSED_STREAM`) goes
-//! there as well: by the protocol it has not been looked at. There are no more such connections
-//! than calls, which have their own limits.
+//! The library opens one HTTP/2 connection per server. A call beyond the server's limit of streams
+//! would wait on it, unsent, without a bound. So a call over TLS that has not begun within
+//! [`PATIENCE`] is withdrawn ([`Content`]), and sent on a connection of its own by the client
+//! without a pool. The same happens if the server refuses it with `REFUSED_STREAM`, which means
+//! that it was not processed. There are at most as many such connections as calls, which have
+//! limits of their own.
 
 use std::error::Error;
 use std::pin::pin;
@@ -52,20 +50,19 @@ use super::{Answer, Excerpt, Fault, Service};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Headers, Receipt, TaskId, Topic};
 
-/// How much of an answer is read, in bytes.
+/// How much of a response is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// How long an unused connection is kept: less than the five seconds after which many servers close
-/// it.
+/// How long a pooled connection is kept. Many servers close theirs after five seconds.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 
 /// How long a call may wait for a stream of an HTTP/2 connection.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The headers of every call, those of the library (host, content-length) among them: a map that
-/// has room for no more takes half as much.
+/// The number of headers of every call, with those of the library (host, content-length). A map
+/// with the exact capacity takes half the memory.
 const HEADERS: usize = 12;
-/// Those of a call that is signed.
+/// The number of further headers of a signed call.
 const SIGNED_HEADERS: usize = 2;
 
 const DELAYD: HeaderValue = HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
@@ -75,62 +72,62 @@ const ANY: HeaderValue = HeaderValue::from_static("*/*");
 /// The settings of the client.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// How long a connection, TLS included, may take to come about.
+    /// The longest time for making a connection, with TLS.
     pub connect_timeout: Duration,
-    /// The statuses after which a task is not tried again.
+    /// The statuses after which a task is not retried.
     pub final_statuses: Vec<u16>,
-    /// Tells how far away a `Retry-After` date is.
+    /// The clock for `Retry-After` dates.
     pub clock: Clock,
 }
 
-/// The client could not be built, most likely because no root certificates were found.
+/// The client could not be built. Most likely the system has no root certificates.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the HTTP client for callbacks cannot be built; install the system's root certificates, or name a PEM file of them in SSL_CERT_FILE"
+    "the HTTP client for callbacks cannot be built; install the system's root certificates, or \
+     name a PEM file of them in SSL_CERT_FILE"
 )]
 pub struct BuildError(#[from] rustls::Error);
 
-/// One call: whom, with what, and what is said about the task in the headers.
+/// One call, with what its headers say about the task.
 ///
-/// Not `Debug` on purpose: the body and the receipt belong in no log.
+/// Not `Debug` on purpose: no log may hold the body or the receipt.
 #[derive(Clone)]
 pub struct Call<'a> {
-    /// Whom.
+    /// The service to call.
     pub service: &'a Service,
-    /// The path on the service's endpoint.
+    /// The path on the service's endpoint, or an absolute URL.
     pub url: &'a str,
     /// The task.
     pub id: TaskId,
-    /// What no other task of any store is called: visible ASCII, without a dot.
+    /// The `webhook-id`, unique among all stores: visible ASCII, without a dot.
     pub webhook_id: &'a str,
     /// Its topic.
     pub topic: &'a Topic,
-    /// This attempt's number, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// When it fell due.
+    /// When the task fell due.
     pub due: UnixMillis,
-    /// The lease's name, for a later acknowledgement.
+    /// The receipt of the lease, for a later acknowledgement.
     pub receipt: &'a Receipt,
-    /// What goes along with it.
+    /// The task's own headers.
     pub headers: &'a Headers,
-    /// How long the call may take, from connecting to the answer's end.
+    /// How long the call may take, from connecting to the end of the response.
     pub timeout: Duration,
-    /// The statuses after which this task is not tried again, instead of
-    /// [`Params::final_statuses`].
+    /// The statuses after which this task is not retried, instead of [`Params::final_statuses`].
     pub final_statuses: Option<&'a [u16]>,
-    /// Where the beginning of the answer is kept.
+    /// Receives the beginning of the response.
     pub excerpt: &'a Excerpt,
     /// The task's content, byte for byte.
     pub body: Bytes,
 }
 
-/// Whoever makes the calls: the [`Client`], or its twin in a simulation.
+/// Makes calls: the [`Client`], or its replacement in a simulation.
 pub trait Caller: Send + Sync + 'static {
-    /// Makes a call. Whatever happens to it is an answer.
+    /// Makes a call. Every result is an answer, failures included.
     fn call(&self, call: &Call<'_>) -> impl Future<Output = Answer> + Send;
 }
 
-/// Makes the calls. One is enough for all; clones share their connections.
+/// Makes the calls. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     anywhere: Pair,
@@ -140,11 +137,11 @@ pub struct Client {
     params: Params,
 }
 
-/// The clients of one reach, with connections that no other uses.
+/// The clients of one reach. They share no connections with other reaches.
 #[derive(Clone, Debug)]
 struct Pair {
     pooled: legacy::Client<Connector, Content>,
-    /// Keeps no connections: each call gets a fresh one.
+    /// Keeps no connections: each call gets a new one.
     unpooled: legacy::Client<Connector, Content>,
 }
 
@@ -156,7 +153,7 @@ impl Pair {
 }
 
 impl Client {
-    /// Builds the client. rustls' provider must have been installed before.
+    /// Builds the client. A rustls provider must be installed.
     ///
     /// # Errors
     /// If TLS cannot be set up.
@@ -184,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Makes the call, and waits for its answer's head.
+    /// Makes the call, and waits for the head of its response.
     async fn answered(
         &self,
         call: &Call<'_>,
@@ -203,7 +200,7 @@ impl Client {
         })
     }
 
-    /// Sends the call, once more if its connection had gone stale or was full.
+    /// Sends the call. Repeats it once if its connection was stale or full.
     async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
         let pair = self.pair(call.service.reach());
         let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim)).await;
@@ -225,15 +222,14 @@ impl Client {
             .map_err(|error| self.trouble(&error))
     }
 
-    /// Sends the call by a connection that others use as well; `None` if it got no stream of one
-    /// and was withdrawn.
+    /// Sends the call on a pooled connection; `None` if it got no stream and was withdrawn.
     async fn send_pooled(
         &self,
         pair: &Pair,
         call: &Call<'_>,
         aim: &Aim<'_>,
     ) -> Option<Result<Response<Incoming>, legacy::Error>> {
-        // Only TLS tells that a server speaks HTTP/2. What has no second part would never begin.
+        // Only TLS negotiates HTTP/2. A body without a second part would never count as begun.
         let may_be_queued =
             aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
         if !may_be_queued {
@@ -251,7 +247,7 @@ impl Client {
                 sent = &mut sending => return Some(sent),
                 () = sleep_until(until) => {}
             }
-            // A connection that is being made for the call may still come.
+            // A connection that is being made for the call may still be ready.
             let longest = since + self.params.connect_timeout + PATIENCE;
             if connector::is_connecting() && until < longest {
                 until = longest;
@@ -271,7 +267,7 @@ impl Client {
         request
     }
 
-    /// Reads what matters of the answer, and what broke it off.
+    /// Reads the beginning of the body, and what broke it off.
     async fn read(
         &self,
         answer: &mut Incoming,
@@ -301,8 +297,7 @@ impl Client {
     }
 }
 
-/// What is held while an answer is waited for is held once for every call in flight: no more than
-/// it takes stays across an await.
+/// The future of each call in flight holds what lives across an await. So it is kept small.
 impl Caller for Client {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let deadline = Instant::now() + call.timeout;
@@ -323,13 +318,13 @@ impl Caller for Client {
     }
 }
 
-/// A call that was not made: the URL was checked when the task was added, but endpoints may have
+/// A call that was not made: the URL was valid when the task was added, but the endpoints may have
 /// changed since.
 fn refused(outcome: String) -> Answer {
     Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }
 
-/// What the headers say about the task, and who says so.
+/// The headers: what they say about the task, the signature, and the sender.
 fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     let text = |text: &str| {
         HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII")
@@ -346,10 +341,13 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     if !headers.contains_key(&name::TRACEPARENT) {
         let trace: u128 = rand::random();
         headers.insert(name::TRACEPARENT, text(&traceparent(trace, rand::random())));
-        tracing::debug!(task.id = %call.id, attempt = call.attempt, trace_id = format_args!("{trace:032x}"),
-            "Calling for task {}, attempt {}", call.id, call.attempt);
+        tracing::debug!(
+            task.id = %call.id, attempt = call.attempt,
+            trace_id = format_args!("{trace:032x}"),
+            "Calling for task {}, attempt {}", call.id, call.attempt
+        );
     }
-    // None of these can be the task's own.
+    // A task's own headers cannot have these names.
     headers.extend([
         (name::TASK_ID, HeaderValue::from(call.id.0)),
         (name::TOPIC, text(call.topic.as_str())),
@@ -367,7 +365,7 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     headers
 }
 
-/// The headers that HTTP has no names for.
+/// Headers that the `http` crate has no constants for.
 mod name {
     use http::HeaderName;
 

@@ -1,10 +1,9 @@
-//! Connections to those who are called: names are resolved by the [`Guard`], TLS is rustls' by the
-//! system's certificates, and no proxy is asked.
+//! Connections to destinations. The [`Guard`] resolves names, rustls does TLS with the system's
+//! root certificates, and no proxy is used.
 //!
 //! # Invariant
 //!
-//! - The clients share no connections: each has a pool of its own, or none, and TLS sessions of its
-//!   own.
+//! - Clients share no connections: each has its own pool, or none, and its own TLS sessions.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -26,17 +25,17 @@ use tower::Service;
 use super::content::{self, Content};
 use super::guard::Guard;
 
-/// How often a silent connection is asked whether its other side is there, how many times in vain,
-/// and how long what was written may wait to be acknowledged.
+/// TCP keep-alive: the time between probes, how many may fail, and how long sent data may stay
+/// unacknowledged.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// How many TLS sessions are remembered.
+/// The number of TLS sessions that each client keeps for resumption.
 const SESSIONS: usize = 256;
 
 tokio::task_local! {
-    /// What became of a connection for the call that runs in this task.
+    /// Whether a connection was made for the call of this tokio task.
     static CONNECTION: Cell<Made>;
 }
 
@@ -44,27 +43,27 @@ tokio::task_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     No,
-    /// It was begun. Should a used one have come first, the rest happens elsewhere.
+    /// It has begun. If a pooled connection is free first, it is finished in another tokio task.
     Begun,
     Yes,
 }
 
-/// What `call` comes to, and whether a connection was made for it.
+/// Runs `call`, and returns whether a new connection was made for it.
 ///
-/// A connection that lost the race against a used one is finished elsewhere than in the call's
-/// task, for whoever comes next.
+/// If a pooled connection becomes free first, the call uses that one. The new connection is
+/// finished in another tokio task, for a later call.
 pub(super) async fn with_mark<T>(call: impl Future<Output = T>) -> (T, bool) {
     CONNECTION
         .scope(Cell::new(Made::No), async { (call.await, CONNECTION.with(Cell::get) == Made::Yes) })
         .await
 }
 
-/// Whether a connection was begun for the call that runs in this task, and may not have come about.
+/// Whether a connection was begun for the call of this tokio task and is not ready yet.
 pub(super) fn is_connecting() -> bool {
     CONNECTION.try_with(Cell::get) == Ok(Made::Begun)
 }
 
-/// What the system trusts could not be read: most likely no root certificates were found.
+/// Fails if the system's root certificates cannot be read. Most likely there are none.
 pub(super) fn tls() -> Result<ClientConfig, rustls::Error> {
     ClientConfig::with_platform_verifier()
 }
@@ -110,12 +109,12 @@ pub(super) fn client(
     builder.build(Connector { https, timeout: connect_timeout })
 }
 
-/// A connection did not come about in time.
+/// The connection was not ready in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no connection in time")]
 pub(super) struct TooLate;
 
-/// Makes connections, TLS included, in no more than its time, and marks that they are fresh.
+/// Makes connections, with TLS, within a timeout, and marks that they are new.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<HttpConnector<Guard>>,

@@ -1,10 +1,9 @@
-//! The body of a call, which knows whether the call has begun.
+//! The body of a call. It knows whether the call has begun.
 //!
-//! A watched body comes in two parts. The library is given so little room for what an HTTP/2 stream
-//! sends ([`SEND_BUFFER`]) that it asks for the second part only when the first is on its way: when
-//! the request has a stream. (It asks for the first part before that.) Until then the request can
-//! be withdrawn: its body then ends in an error, so that not even a server that gets the head later
-//! takes it for a request.
+//! A watched body has two parts. The library's send buffer for an HTTP/2 stream ([`SEND_BUFFER`])
+//! holds only the first part. So the library asks for the second part only when the first is being
+//! sent, which is when the request has a stream. Until then the request can be withdrawn: its body
+//! ends in an error, so that a server that gets the head later does not accept the request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// The room for what a stream sends, in bytes: as long as the first part.
+/// The size of the send buffer of a stream, in bytes. The first part has the same size.
 pub(super) const SEND_BUFFER: usize = 1;
 
 const WAITING: u8 = 0;
@@ -43,7 +42,7 @@ impl Content {
         Self { rest: bytes, is_split: false, beginning: None }
     }
 
-    /// One that tells when it begins, of more bytes than the first part has.
+    /// A body that shows when it begins. It must have more bytes than the first part.
     pub(super) fn watched(bytes: Bytes) -> (Self, Beginning) {
         let beginning = Beginning(Arc::new(AtomicU8::new(WAITING)));
         (Self { rest: bytes, is_split: false, beginning: Some(beginning.clone()) }, beginning)
@@ -51,7 +50,7 @@ impl Content {
 }
 
 impl Beginning {
-    /// Withdraws the call unless it has begun. Answers whether it is withdrawn.
+    /// Withdraws the call unless it has begun. Returns whether it did.
     pub(super) fn withdraw(&self) -> bool {
         self.turn(WITHDRAWN)
     }

@@ -1,8 +1,8 @@
-//! One place where a service listens, and the URLs of the calls that go there.
+//! One endpoint of a service, and the URLs of its calls.
 //!
-//! An endpoint is the operator's and trusted; the `url` that is appended to it is the caller's and
-//! is not. The two are joined as text, never by `Url::join` (for which `//evil` and `/\evil` name
-//! another host), and what comes out must still point at the endpoint.
+//! The operator configures an endpoint, so it is trusted. A caller sends the `url` that is appended
+//! to it, which is not. Both are joined as text, never with `Url::join`: for that, `//evil` and
+//! `/\evil` name another host. The result must still point to the endpoint.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use url::Url;
 
 use super::target::{InvalidUrl, check_url};
 
-/// How long an endpoint that refused a connection is passed over.
+/// For how long an endpoint is avoided after it refused a connection.
 pub(super) const AVOIDED: Duration = Duration::from_secs(1);
 
-/// One place where a service listens.
+/// One endpoint of a service.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// As URLs are sent, without user and password, and without a slash at its end.
+    /// As in sent URLs: without user and password, and without a slash at the end.
     base: String,
     pub(super) parsed: Url,
-    /// What it asks for, if its address names a user.
+    /// The header for the user and password of the address, if it has any.
     pub(super) authorization: Option<HeaderValue>,
     refused: Mutex<Option<Instant>>,
 }
@@ -34,7 +34,8 @@ impl Endpoint {
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "holds {text:?}, which must be written like \"http://host:port\" or \"https://host\""
+                "holds {text:?}, which must be written like \"http://host:port\" or \
+                 \"https://host\""
             )
         };
         let base = text.trim_end_matches('/');
@@ -52,19 +53,19 @@ impl Endpoint {
         Ok(Self { base, parsed, authorization, refused: Mutex::default() })
     }
 
-    /// Whether its host is a name, rather than an address.
+    /// Whether its host is a name, not an address.
     pub(super) fn has_name(&self) -> bool {
         matches!(self.parsed.host(), Some(url::Host::Domain(_)))
     }
 
-    /// The whole URL of a call.
+    /// The URL of a call.
     pub(super) fn url(&self, path: &str) -> Result<Uri, InvalidUrl> {
         check_url(path)?;
         let url = format!("{}{path}", self.base);
         sendable(if is_plain(path) { url } else { self.read(&url)? })
     }
 
-    /// The URL as it is meant, if it is one of this endpoint.
+    /// The parsed URL, if it is one of this endpoint.
     fn read(&self, url: &str) -> Result<String, InvalidUrl> {
         let url = Url::parse(url).map_err(|_| InvalidUrl("must be a path"))?;
         let origin = |url: &Url| {
@@ -82,19 +83,19 @@ impl Endpoint {
         Ok(url.into())
     }
 
-    /// Remembers that nobody listens there at the moment.
+    /// The endpoint has refused a connection. It is avoided for [`AVOIDED`].
     pub(super) fn has_refused(&self) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether it has just refused a connection.
+    /// Whether the endpoint has refused a connection recently.
     pub(super) fn is_avoided(&self, now: Instant) -> bool {
         let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.is_some_and(|at| now.duration_since(at) < AVOIDED)
     }
 }
 
-/// What an address says with a user in it: `http://user:password@host`.
+/// The `Authorization` header for an address with a user: `http://user:password@host`.
 fn authorization(url: &Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
@@ -113,8 +114,8 @@ pub(super) fn sendable(url: String) -> Result<Uri, InvalidUrl> {
     Uri::try_from(url).map_err(|_| InvalidUrl("must be a URL that can be sent"))
 }
 
-/// Whether reading such a path changes nothing of it: no dots that might lead to another folder,
-/// nothing that is percent-encoded or would be.
+/// Whether a URL parser would leave the path unchanged: no dot segments, nothing that is
+/// percent-encoded or would be.
 fn is_plain(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_~?=&:,;+".contains(&byte);
     path.bytes().all(is_plain)

@@ -1,25 +1,25 @@
-//! The beginning of an answer, for eyes.
+//! The beginning of a response, for the attempt's note.
 //!
-//! Every call brings an answer, and few are noted: the bytes are kept as they were read, and made
-//! into a text only for a note.
+//! Few responses are noted. So the bytes are kept as they were read, and become text only for a
+//! note.
 
 use std::sync::OnceLock;
 
-/// The most of an answer that is shown, in bytes.
+/// How much of a response a note shows, in bytes.
 const MOST: usize = 2048;
 
-/// Filled by the call whose answer it is; empty where there was none.
+/// Filled by a call. Empty if there was no response.
 #[derive(Debug, Default)]
 pub struct Excerpt(OnceLock<Vec<u8>>);
 
 impl Excerpt {
-    /// Keeps an answer's body.
+    /// Keeps a response's body.
     pub(super) fn keep(&self, body: Vec<u8>) {
-        // There is one answer to a call.
+        // A call has one response.
         let _ = self.0.set(body);
     }
 
-    /// The beginning of what was kept.
+    /// The beginning of the kept body, as text.
     pub fn into_text(self) -> String {
         let body = self.0.into_inner().unwrap_or_default();
         String::from_utf8_lossy(&body[..body.len().min(MOST)]).into_owned()

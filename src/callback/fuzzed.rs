@@ -1,5 +1,5 @@
-//! The body of the fuzz target `url`: whatever a caller writes as a `url`, no call leaves the host
-//! it is meant for, and none goes where callers may not send one.
+//! The body of the fuzz target `url`: whatever `url` a caller writes, no call leaves its host, or
+//! goes where callers may not send one.
 
 use url::Url;
 
@@ -39,8 +39,8 @@ fn path(text: &str) {
     }
 }
 
-/// An absolute URL that is taken names a host on the public Internet, or a name that is still to be
-/// resolved; and that very host.
+/// An absolute URL that is accepted names a host on the public Internet, or a name that is resolved
+/// later. The call goes to that host.
 fn absolute(text: &str) {
     let services = Services::new(Vec::new()).expect("no services");
     services

@@ -1,13 +1,13 @@
-//! Which addresses may be called, for whose host it is. Against callers who would have delayd call
-//! what only delayd can reach: the neighbours on its own network, a cloud's metadata, itself.
+//! Limits which addresses may be called, depending on who named the host. It protects what only
+//! delayd can reach from callers: its own network, a cloud's metadata, this machine.
 //!
-//! A name is resolved here, by the client's own resolver, which hands on only addresses that are
-//! allowed; the client connects to those and asks nobody again. So a name that answers otherwise a
-//! moment later ("DNS rebinding") gains nothing. The library asks no resolver for a host that is an
-//! address already; those are checked before the call, by [`Reach::allows_literal`].
+//! The client resolves names with the resolver here, which returns only allowed addresses, and
+//! connects to those. So a name that resolves differently a moment later ("DNS rebinding") gains
+//! nothing. A host that is an address needs no resolver. [`Reach::allows_literal`] checks it before
+//! the call.
 //!
-//! Each [`Reach`] has connections of its own: one that was made for an operator's service carries
-//! no call of a caller's URL.
+//! Each [`Reach`] has connections of its own: a connection for an operator's service is never used
+//! for a caller's URL.
 
 use std::fmt;
 use std::future::Future;
@@ -22,18 +22,18 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tower::Service;
 use url::Url;
 
-/// How far a call may reach, by whose word its host is.
+/// Which addresses a call may reach, depending on who named its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The operator's: wherever it is.
+    /// The operator named it: any address.
     Anywhere,
-    /// A caller's, where the operator lets callers name private hosts: wherever it is, but for the
-    /// link and a cloud's metadata.
+    /// A caller named it, and the operator allows private hosts: any address except link-local ones
+    /// and a cloud's metadata.
     Private,
-    /// A name that a caller put into the operator's template: the operator's network, but neither
-    /// this machine nor its link, nor a cloud's metadata.
+    /// A caller's name in the operator's template: the operator's network, but not this machine,
+    /// its link or a cloud's metadata.
     Network,
-    /// A caller's: the public Internet.
+    /// A caller named it: the public Internet.
     Public,
 }
 
@@ -52,11 +52,10 @@ impl Reach {
         }
     }
 
-    /// Whether the URL's host may be called if it is an address; a name may, for its addresses are
-    /// still to be seen.
+    /// Whether the URL's host may be called, if it is an address. Names are allowed here, because
+    /// their addresses are checked when they are resolved.
     ///
-    /// However the address is written (decimal, octal, in brackets), the URL's own parser has made
-    /// one of it.
+    /// The URL parser understands every notation of an address: decimal, octal, in brackets.
     pub(super) fn allows_literal(self, url: &Url) -> bool {
         match url.host() {
             Some(url::Host::Ipv4(address)) => self.allows(address.into()),
@@ -67,17 +66,17 @@ impl Reach {
     }
 }
 
-/// Where clouds give the machine's credentials to every caller: on the link (169.254.169.254 and
-/// others), and at addresses of their own.
+/// Addresses where clouds give the machine's credentials to every local caller: link-local ones
+/// (such as 169.254.169.254), and some of their own.
 fn is_metadata(address: IpAddr) -> bool {
     const ALIBABA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
     match address {
         IpAddr::V4(address) => address.is_link_local() || address == ALIBABA || address == AZURE,
         IpAddr::V6(address) => match (address.segments(), v4_within(address)) {
-            // Amazon's, of which fd00:ec2::254 has the metadata.
+            // Amazon's network, with the metadata at fd00:ec2::254.
             ([0xfd00, 0xec2, ..], _) => true,
-            // The local NAT64: who set it up knows what it leads to.
+            // The local NAT64 prefix: only its operator knows where it leads.
             ([0x64, 0xff9b, 1, ..], _) => true,
             (_, Some(within)) => is_metadata(within.into()),
             _ => address.is_unicast_link_local(),
@@ -85,8 +84,8 @@ fn is_metadata(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that an IPv6 address leads to: through NAT64 or 6to4, or in the old way to
-/// write one.
+/// The IPv4 address that an IPv6 address leads to: by NAT64, by 6to4, or in IPv4-compatible
+/// notation.
 fn v4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [first, second, third, ..] = address.segments();
     let [.., a, b, c, d] = address.octets();
@@ -100,7 +99,7 @@ fn v4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Neither this machine, nor its link, nor everybody at once.
+/// Not this machine, not link-local, and not multicast or broadcast.
 fn is_beyond_link_v4(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     !(first == 0 || address.is_loopback() || address.is_link_local() || first >= 224)
@@ -108,7 +107,7 @@ fn is_beyond_link_v4(address: Ipv4Addr) -> bool {
 
 fn is_beyond_link_v6(address: Ipv6Addr) -> bool {
     match (address.segments(), v4_within(address)) {
-        // ::, ::1 and the old way to write IPv4; the local NAT64.
+        // ::, ::1 and IPv4-compatible addresses; the local NAT64 prefix.
         ([0, ..], _) => false,
         ([0x64, 0xff9b, third, ..], _) if third != 0 => false,
         (_, Some(within)) => is_beyond_link_v4(within),
@@ -116,7 +115,7 @@ fn is_beyond_link_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// The special-purpose registry of IANA, all of it, and what is reserved.
+/// Not in IANA's registry of special-purpose addresses, and not reserved.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let is_special = matches!(
         address.octets(),
@@ -135,7 +134,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Of IPv6 only 2000::/3 is public, and not all of that.
+/// Only 2000::/3 is public in IPv6, without some parts.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         // Teredo and other special purposes; documentation; 6to4.
@@ -146,7 +145,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// There is no address to connect to.
+/// Why there is no address to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unresolved {
     #[error("no address of the host may be called")]
@@ -157,7 +156,7 @@ pub(super) enum Unresolved {
 
 type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// A resolver that hands on what is allowed.
+/// A resolver that returns only allowed addresses.
 #[derive(Clone)]
 pub(super) struct Guard {
     allows: fn(IpAddr) -> bool,
@@ -175,13 +174,13 @@ impl Guard {
         };
         Self::asking(allows, |name| {
             Box::pin(async move {
-                // The port is put in by who connects.
+                // The connector sets the port.
                 Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
             })
         })
     }
 
-    /// Another rule, and somebody else who knows the names.
+    /// A guard with another rule and another resolver.
     pub(super) fn asking(
         allows: fn(IpAddr) -> bool,
         look_up: impl Fn(String) -> Found + Send + Sync + 'static,

@@ -1,26 +1,25 @@
-//! ④ The callback: how a task leaves for the business service it was meant for.
+//! ④ Callbacks: calls the destination of a task over HTTP.
 //!
 //! ```text
 //! worker ─▶ target (sn, url) ─▶ services (endpoint) ─▶ client (POST) ─▶ classify ─▶ Answer
 //! ```
 //!
-//! - [`target()`] reads from a task's content whom it wants called.
-//! - [`Services`] knows where a service is to be found; [`Service`] picks an `endpoint`.
-//! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong
-//!   under HTTP.
-//! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the
-//!   services, `guard` what they may reach.
-//! - `classify` turns what came back into an [`Answer`]. Pure.
+//! - [`target()`] reads from a task's content what to call.
+//! - [`Services`] knows the services; [`Service`] picks an `endpoint`.
+//! - [`Client`] makes the call, as a [`Caller`]. `trouble` names what can go wrong under HTTP.
+//! - `signature` signs a call. `unlisted` lists the hosts and names that may be called beside the
+//!   services, and `guard` the addresses that they may reach.
+//! - `classify` turns the response into an [`Answer`]. It is pure.
 //!
 //! # Invariants
 //!
-//! - A failed call is a value, never an error: [`Caller::call`] always has an [`Answer`].
-//! - An outcome text holds neither payload nor URL and at most 200 bytes.
-//! - No call leaves the endpoint's host, whatever `url` holds; redirects are not followed.
-//! - A host that comes from a caller is connected to at an address that was checked, or not at all.
+//! - A failed call is a value, never an error: [`Caller::call`] always returns an [`Answer`].
+//! - The text of an outcome has at most 200 bytes, and holds neither payload nor URL.
+//! - No call leaves the endpoint's host, whatever `url` holds. Redirects are not followed.
+//! - For a host that a caller names, connections go only to addresses that were checked.
 //!
-//! What is absent on purpose: the store (this module knows of no leases or schedules), and retry
-//! policy ([`crate::outcome`] decides what an answer means for the task).
+//! *Absent on purpose*: the store (this module knows no leases or schedules), and the retry policy
+//! ([`crate::outcome`] decides what an answer means for the task).
 
 mod classify;
 mod client;

@@ -1,4 +1,4 @@
-//! Where the services are: `sn` → endpoints, and which hosts may be called besides.
+//! The services: endpoints for each `sn`, and the hosts that may also be called.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,22 +16,22 @@ use super::unlisted::Unlisted;
 use crate::limits::Allowance;
 use crate::model::task::Destination;
 
-/// One service as the configuration names it.
+/// One service, as the configuration describes it.
 #[derive(Clone, Debug)]
 pub struct ServiceParams {
     /// Its `sn`.
     pub name: String,
-    /// `http://host:port`, perhaps with a path to which every `url` is appended. At least one.
+    /// `http://host:port`, with an optional path that comes before every `url`. At least one.
     pub endpoints: Vec<String>,
-    /// How much of it there may be.
+    /// Its limits.
     pub allowance: Allowance,
-    /// When an answer is a success.
+    /// Which responses are a success.
     pub success: SuccessRule,
-    /// With each of them its calls are signed; without any they are not.
+    /// Each of them signs the calls. Without secrets, calls are not signed.
     pub secrets: Vec<Secret>,
 }
 
-/// A service that cannot be called as configured; the text names the key and what would be right.
+/// A service that cannot be called as configured. The text names the key and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("services.\"{name}\"{what}")]
 pub struct InvalidService {
@@ -39,7 +39,7 @@ pub struct InvalidService {
     what: String,
 }
 
-/// All services, by name, and who else may be called.
+/// All services by name, and what else may be called.
 #[derive(Debug)]
 pub struct Services {
     by_name: RwLock<HashMap<String, Arc<Service>>>,
@@ -47,16 +47,16 @@ pub struct Services {
 }
 
 impl Services {
-    /// Checks the list and holds it.
+    /// Checks the list.
     ///
     /// # Errors
-    /// Names the first service that cannot be called, or that stands there twice.
+    /// Names the first service that is invalid or occurs twice.
     pub fn new(list: Vec<ServiceParams>) -> Result<Self, InvalidService> {
         Ok(Self { by_name: RwLock::new(Self::index(list)?), unlisted: RwLock::default() })
     }
 
-    /// The service of that name: one that is listed, or a host or a name that may be called
-    /// without.
+    /// The service of that name: a listed one, or a host or name that may be called without a
+    /// section.
     pub fn get(&self, name: &str) -> Option<Arc<Service>> {
         let listed = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         listed.or_else(|| self.unlisted(name).map(Arc::new))
@@ -73,10 +73,10 @@ impl Services {
         Some(Service::unlisted(name, vec![endpoint], Reach::Network))
     }
 
-    /// The host of an absolute URL; `None` if calls of it are not allowed.
+    /// The host of an absolute URL; `None` if it is not allowed.
     ///
     /// # Errors
-    /// Says why it cannot be called although its host is allowed.
+    /// Says why the URL cannot be called although its host is allowed.
     pub fn host_of(&self, url: &str) -> Result<Option<Destination>, InvalidUrl> {
         let Some(read) = CallersUrl::read(url) else { return Ok(None) };
         match self.get(read.host.as_str()) {
@@ -85,12 +85,12 @@ impl Services {
         }
     }
 
-    /// Says anew who may be called without being listed. Calls that run go on.
+    /// Replaces what may be called without a section. Running calls go on.
     pub fn allow(&self, unlisted: Unlisted) {
         *self.unlisted.write().unwrap_or_else(PoisonError::into_inner) = unlisted;
     }
 
-    /// All that are listed, by name.
+    /// The listed services, ordered by name.
     pub fn all(&self) -> Vec<Arc<Service>> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = by_name.values().cloned().collect();
@@ -98,10 +98,10 @@ impl Services {
         all
     }
 
-    /// Puts another list in the place of this one. Calls that run keep the service they have.
+    /// Replaces the list. Running calls keep their service.
     ///
     /// # Errors
-    /// As [`Services::new`]; the old list then stays.
+    /// As [`Services::new`]; the old list stays then.
     pub fn replace(&self, list: Vec<ServiceParams>) -> Result<(), InvalidService> {
         let by_name = Self::index(list)?;
         *self.by_name.write().unwrap_or_else(PoisonError::into_inner) = by_name;
@@ -121,7 +121,7 @@ impl Services {
     }
 }
 
-/// One service: its endpoints, and who is next.
+/// One service, and which endpoint is next.
 #[derive(Debug)]
 pub struct Service {
     name: Destination,
@@ -159,7 +159,8 @@ impl Service {
         Ok(Self { name, endpoints, allowance, success, secrets, reach, next })
     }
 
-    /// One without a section of its own; without endpoints it is a host, and each URL says all.
+    /// A service without a section. Without endpoints it is a host, and each call has the whole
+    /// URL.
     fn unlisted(name: Destination, endpoints: Vec<Endpoint>, reach: Reach) -> Self {
         let (allowance, success) = (Allowance::default(), SuccessRule::default());
         Self {
@@ -173,39 +174,40 @@ impl Service {
         }
     }
 
-    /// Its name.
+    /// Its `sn`, or the host.
     pub fn name(&self) -> &Destination {
         &self.name
     }
 
-    /// What [`crate::limits::DestinationLimits`] may grant it.
+    /// The limits for [`crate::limits::DestinationLimits`].
     pub fn allowance(&self) -> Allowance {
         self.allowance
     }
 
-    /// When an answer is a success.
+    /// Which responses are a success.
     pub fn success(&self) -> SuccessRule {
         self.success
     }
 
-    /// With what its calls are signed.
+    /// The secrets that sign its calls.
     pub(super) fn secrets(&self) -> &[Secret] {
         &self.secrets
     }
 
-    /// How far its calls may reach.
+    /// Which addresses its calls may reach.
     pub(super) fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// Where a call goes.
+    /// The address of a call.
     ///
     /// # Errors
-    /// If it would go elsewhere.
+    /// If the call would leave the service.
     pub(super) fn aim(&self, url: &str) -> Result<Aim<'_>, InvalidUrl> {
         let denied = match self.reach {
             Reach::Private => InvalidUrl(
-                "must not name the address of a cloud's metadata; only a service in [services] may be there",
+                "must not name the address of a cloud's metadata; only a service in [services] \
+                 may be there",
             ),
             _ => {
                 InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)")
@@ -229,8 +231,7 @@ impl Service {
         }
     }
 
-    /// The next endpoint in turn that did not just refuse a connection; if all did, the next in
-    /// turn.
+    /// The next endpoint that did not refuse a connection recently. If all did, the next one.
     pub(super) fn pick(&self) -> &Endpoint {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let in_turn =
@@ -243,17 +244,17 @@ impl Service {
     }
 }
 
-/// Where a call goes.
+/// The address of a call.
 #[derive(Debug)]
 pub(super) struct Aim<'a> {
     /// The whole URL.
     pub(super) url: Uri,
-    /// A host has none.
+    /// `None` for a host.
     pub(super) endpoint: Option<&'a Endpoint>,
 }
 
 impl Aim<'_> {
-    /// What the endpoint asks for, if its address names a user.
+    /// The header for the user and password of the endpoint's address, if it has any.
     pub(super) fn authorization(&self) -> Option<&HeaderValue> {
         self.endpoint?.authorization.as_ref()
     }

@@ -1,9 +1,9 @@
-//! Signed callbacks, by the rules of Standard Webhooks: a receiver knows that a call is delayd's
-//! and that nobody changed it.
+//! Signed callbacks, by the rules of Standard Webhooks: a receiver can check that delayd made the
+//! call, and that nobody changed it.
 //!
-//! Signed is `id.timestamp.body`, with HMAC-SHA256, by each current secret of the service. So a
-//! secret is exchanged without a gap: the new one is put beside the old one, receivers change over,
-//! the old one is taken away.
+//! The text `id.timestamp.body` is signed with HMAC-SHA256, by each secret of the service. So a
+//! secret can be rotated without a gap: the operator adds the new one, receivers switch to it, and
+//! the operator removes the old one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,40 +16,40 @@ use sha2::Sha256;
 
 use crate::model::clock::UnixMillis;
 
-/// What a secret begins with.
+/// The prefix of a secret.
 const PREFIX: &str = "whsec_";
-/// What a signature of this kind begins with.
+/// The prefix of a signature of this kind.
 const VERSION: &str = "v1,";
-/// How many bytes a key has.
+/// The number of bytes of a key.
 const LENGTH: std::ops::RangeInclusive<usize> = 24..=64;
-/// How far a receiver lets the clocks differ.
+/// How far the clocks of sender and receiver may differ.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// The key of a service. Neither `Debug` nor an error shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// What a text that is no secret is told. The text itself is not repeated.
+/// The error for a text that is not a secret. It does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be \"whsec_\" and 24 to 64 bytes in base64, as `openssl rand -base64 32` makes them")]
 pub struct InvalidSecret;
 
-/// Why a call is not taken for what it says.
+/// Why a call is not authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unverified {
     /// A header is missing.
     #[error("not signed")]
     Missing,
-    /// The timestamp is no number, or too far from now: the call may be an old one, sent again.
+    /// The timestamp is not a number, or too far from now: the call may be a replay.
     #[error("signed too long ago, or the clocks differ")]
     Stale,
-    /// No signature fits.
+    /// No signature matches.
     #[error("signed with another secret, or changed on its way")]
     Wrong,
 }
 
 impl Secret {
-    /// The signature of what is sent, as one word of `webhook-signature`.
+    /// The signature of a call, as one word of `webhook-signature`.
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         format!(
             "{VERSION}{}",
@@ -57,7 +57,7 @@ impl Secret {
         )
     }
 
-    /// Checks what was received: `signatures` is the header, of which one has to fit.
+    /// Checks a received call. At least one of the `signatures` in the header has to match.
     ///
     /// # Errors
     /// See [`Unverified`].
@@ -79,7 +79,7 @@ impl Secret {
     }
 
     fn mac(&self, id: &str, timestamp: i64, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes any key");
         mac.update(format!("{id}.{timestamp}.").as_bytes());
         mac.update(body);
         mac
@@ -95,11 +95,11 @@ pub struct Received<'a> {
     pub timestamp: &'a str,
     /// `webhook-signature`.
     pub signatures: &'a str,
-    /// The body as it came.
+    /// The body, byte for byte.
     pub body: &'a [u8],
 }
 
-/// `webhook-signature` by all secrets.
+/// The value of `webhook-signature`, with a signature by each secret.
 pub(super) fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect::<Vec<_>>().join(" ")
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn seconds_now() -> i64 {
-        // The oracle looks at the machine's clock.
+        // The oracle uses the machine's clock.
         crate::model::clock::Clock::system().now().0 / 1000
     }
 

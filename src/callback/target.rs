@@ -1,10 +1,9 @@
-//! Whom a task's content wants called: `sn` names the service, `url` the path on it; or `url` alone
-//! is absolute.
+//! Reads what to call from a task's content. `sn` names the service, and `url` the path on it;
+//! without `sn`, `url` is absolute.
 //!
-//! The content is otherwise the business's own: any JSON object will do, and all other fields are
-//! passed over. With `sn`, `url` is appended to the service's endpoint as it stands, so its rules
-//! keep it from naming another host. Without, a [`CallersUrl`] names the host itself, which must be
-//! one that the configuration allows.
+//! The rest of the content belongs to the business: it can be any JSON object, and other fields are
+//! ignored. With `sn`, `url` is appended to the service's endpoint, and its rules keep it on that
+//! host. Without `sn`, a [`CallersUrl`] names the host, which the configuration must allow.
 
 use std::borrow::Cow;
 
@@ -16,48 +15,47 @@ use url::Url;
 
 use crate::model::task::Destination;
 
-/// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on
-/// 8 KiB.
+/// The longest `url`, in bytes. HTTP libraries refuse request lines of 64 KiB, many servers those
+/// of 8 KiB.
 const MAX_URL: usize = 8 * 1024;
-const PLAIN: &str = "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them";
+const PLAIN: &str = "may hold no \\, no #, no whitespace or control characters and nothing beyond \
+                     ASCII: percent-encode them";
 const SHORT: &str = "must be at most 8192 bytes long";
 
-/// Whom to call.
+/// What to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The service's name; `None` if `url` names the host.
     pub sn: Option<Destination>,
-    /// The path, as [`check_url`] allows it; without `sn` what begins as an absolute URL does,
-    /// whatever follows.
+    /// A path that [`check_url`] allows. Without `sn`, a text that begins like an absolute URL.
     pub url: String,
 }
 
-/// A content from which no target can be read; the text names the field and what would be right.
+/// A content without a valid target. The text names the field and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidTarget(String);
 
-/// A `url` that breaks its rule; the text says what would be right.
+/// A `url` that breaks a rule. The text says what is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidUrl(pub(super) &'static str);
 
-/// The two fields as they stand, whatever their types.
+/// The two fields, as raw JSON of any type.
 #[derive(Debug, PartialEq)]
 struct Fields<'a> {
     sn: Option<&'a str>,
     url: Option<&'a str>,
 }
 
-/// Reads the target of a task from its content. `None` without `sn` and `url`: such a task is
-/// pulled.
+/// Reads the target of a task from its content. `None` without `sn` and `url`: the task is pulled.
 ///
 /// # Errors
-/// If the content is no JSON object, or `sn` or a path in `url` stands there without the other, or
-/// either breaks its rule.
+/// If the content is not a JSON object, if one of `sn` and a path in `url` is there without the
+/// other, or if either breaks a rule.
 pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     let no_object = |why: &str| InvalidTarget(format!("content must be a JSON object{why}"));
-    // Derived readers take an array for a struct, field by field; an array is no target.
+    // Serde reads an array into a struct too, but an array is not a target.
     if !content.trim_ascii_start().starts_with('{') {
         return Err(no_object(""));
     }
@@ -74,8 +72,7 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     fields.target()
 }
 
-/// As [`target`], for a content of which it is known that it is a JSON object: one that has just
-/// come through a reader.
+/// As [`target`], for content that has just been parsed as a JSON object.
 ///
 /// # Errors
 /// As [`target`].
@@ -87,7 +84,7 @@ pub fn target_of_object(content: &str) -> Result<Option<Target>, InvalidTarget> 
 }
 
 impl<'a> Fields<'a> {
-    /// Reads them from any text.
+    /// Parses any text.
     fn read(content: &'a str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Raw<'a> {
@@ -101,10 +98,11 @@ impl<'a> Fields<'a> {
         Ok(Self { sn: sn.map(RawValue::get), url: url.map(RawValue::get) })
     }
 
-    /// Finds them in an object without reading it again: a fraction of a reader's work, for it has
-    /// only to tell strings and levels apart. `None` where that does not do: a name is written with
-    /// escapes or stands there twice, or a value is neither string nor null. (Of what is no JSON at
-    /// all it says something or other.)
+    /// Finds the fields in a JSON object without a parser. It only tells strings and nesting apart,
+    /// which costs a fraction of parsing.
+    ///
+    /// `None` if a parser is needed: a name has escapes or occurs twice, or a value is neither a
+    /// string nor null. The result is unspecified for input that is not valid JSON.
     fn find(object: &'a str) -> Option<Self> {
         let mut found: [Option<Option<&str>>; 2] = [None, None];
         let (mut at, mut depth, mut is_name) = (0, 0_usize, false);
@@ -149,15 +147,17 @@ impl<'a> Fields<'a> {
         Some(Self { sn, url })
     }
 
-    /// The target that they name.
+    /// The target that the fields name.
     fn target(self) -> Result<Option<Target>, InvalidTarget> {
         let Some(sn) = self.sn else {
             let Some(url) = self.url else { return Ok(None) };
             return match text("content.url", url) {
-                Ok(url) if is_absolute(&url) => Ok(Some(Target { sn: None, url: url.into_owned() })),
+                Ok(url) if is_absolute(&url) => {
+                    Ok(Some(Target { sn: None, url: url.into_owned() }))
+                }
                 _ => Err(InvalidTarget(
-                    "content.sn is missing: with a content.url, it names the service to call; for a task that consumers pull, \
-                     set mode to \"pull\""
+                    "content.sn is missing: with a content.url, it names the service to call; for \
+                     a task that consumers pull, set mode to \"pull\""
                         .into(),
                 )),
             };
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The string that begins with the quotation mark at `at`, both marks included.
+/// The string that begins with the quotation mark at `at`, with both marks.
 fn string_at(json: &str, at: usize) -> Option<&str> {
     let mut end = at + 1;
     loop {
@@ -194,7 +194,7 @@ fn string_at(json: &str, at: usize) -> Option<&str> {
     }
 }
 
-/// Whether it means to be an absolute URL.
+/// Whether the text begins like an absolute URL.
 fn is_absolute(text: &str) -> bool {
     let begins = |scheme: &str| {
         text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
@@ -202,7 +202,7 @@ fn is_absolute(text: &str) -> bool {
     begins("http://") || begins("https://")
 }
 
-/// An absolute URL of a caller's, which names its host.
+/// An absolute URL from a caller. It names its host.
 #[derive(Debug)]
 pub(super) struct CallersUrl {
     pub(super) url: Url,
@@ -210,7 +210,7 @@ pub(super) struct CallersUrl {
 }
 
 impl CallersUrl {
-    /// Reads where it goes, if it goes anywhere.
+    /// Parses the URL; `None` if it has no host that can be called.
     pub(super) fn read(text: &str) -> Option<Self> {
         if !is_absolute(text) {
             return None;
@@ -220,7 +220,8 @@ impl CallersUrl {
         Some(Self { url, host })
     }
 
-    /// Checks that `text`, from which it was read, says nothing that only seems to be there.
+    /// Checks that `text`, from which the URL was parsed, holds nothing that is not sent or is
+    /// easily misread.
     ///
     /// # Errors
     /// Says which rule is broken.
@@ -240,7 +241,7 @@ impl CallersUrl {
     }
 }
 
-/// The text of a JSON value that is a string.
+/// The text of a JSON string.
 fn text<'a>(field: &str, value: &'a str) -> Result<Cow<'a, str>, InvalidTarget> {
     let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
     match bare.filter(|bare| !bare.contains('\\')) {
@@ -253,13 +254,14 @@ fn text<'a>(field: &str, value: &'a str) -> Result<Cow<'a, str>, InvalidTarget> 
 /// Checks that `url` is a path that can be appended to an endpoint and names no other host.
 ///
 /// # Errors
-/// Says which rule is broken. The text goes after the field's name.
+/// Says which rule is broken. The text follows the name of the field.
 pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
-    // A query may well hold another URL, so only the path is searched for `//`.
+    // A query may hold another URL, so only the path is searched for `//`.
     let path = url.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
     if !url.starts_with('/') || path.windows(2).any(|pair| pair == b"//") {
         return Err(InvalidUrl(
-            "must be a path that begins with exactly one / and holds no //, such as \"/order/done\"",
+            "must be a path that begins with exactly one / and holds no //, such as \
+             \"/order/done\"",
         ));
     }
     if url.bytes().any(|byte| matches!(byte, b'\\' | b'#') || !byte.is_ascii_graphic()) {
@@ -326,7 +328,7 @@ mod tests {
         check(r#"{"sn":null,"url":"HTTP://h"}"#, Some(("", "HTTP://h")));
     }
 
-    /// What is found in an object is what a reader reads there, or left to it.
+    /// `find` finds what a parser reads, or leaves the object to it.
     #[test]
     fn an_object_that_was_read_before_has_the_same_target() {
         let check = |content: &str, is_found: bool| {
@@ -339,7 +341,7 @@ mod tests {
         check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, true);
         check(" \n{ \"url\" \t:\r \"\\/a\" ,\n \"sn\":\"s\"} \n", true);
         check(
-            r#"{"a":{"sn":"inner","url":"/inner"},"url":"/outer","b":["sn","url",{"sn":1}],"sn":"s"}"#,
+            r#"{"a":{"sn":"in","url":"/in"},"url":"/out","b":["sn","url",{"sn":1}],"sn":"s"}"#,
             true,
         );
         check(r#"{"a":"sn","b":"url","c":"\"sn\":","d":"\\","sn":"s","url":"/\u0061"}"#, true);

@@ -1,5 +1,4 @@
-//! What can go wrong under HTTP, in a few words: no address, no payload, nothing of the library's
-//! own.
+//! What can go wrong under HTTP, in a few words: without addresses, payloads or texts of libraries.
 
 use std::error::Error as StdError;
 use std::io;
@@ -15,7 +14,7 @@ use delayd_wire::Span;
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// Why there is no answer, or only the beginning of one. The text becomes the task's outcome.
+/// Why there is no response, or only its beginning. The text becomes the task's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
     #[error("timed out after {}", Span(*.0))]
@@ -49,10 +48,10 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run
+    /// Finds the trouble in the client's error. `connect_timeout` is the timeout that may have run
     /// out.
     pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {
-        // The innermost cause that says anything is the one to name.
+        // The innermost cause that is known is the one to name.
         let named = causes(error).filter_map(Self::of_cause).last();
         let is_connect =
             error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
@@ -66,8 +65,8 @@ impl Trouble {
         }
     }
 
-    /// Whether a connection that had been idle may have ended just like this, because its other
-    /// side closed it as the call was written. Garbage or a timeout says that someone is there.
+    /// Whether the other side may have closed an idle connection while the call was written on it.
+    /// After garbage or a timeout, the connection was alive.
     pub(super) fn may_be_stale_connection(self) -> bool {
         matches!(self, Self::Reset | Self::Closed)
     }
@@ -108,7 +107,7 @@ impl Trouble {
     }
 }
 
-/// The library's own texts name hosts and moments; these do not.
+/// A text for a TLS error. The library's texts hold names of hosts and times.
 fn of_tls(error: &rustls::Error) -> &'static str {
     use rustls::{CertificateError as Certificate, Error};
 
@@ -143,8 +142,8 @@ fn is_too_late(cause: Cause<'_>) -> bool {
     cause.is::<TooLate>() || cause.downcast_ref().is_some_and(is_slow)
 }
 
-/// The error and its causes, outermost first. An `io::Error` that wraps another error names that
-/// one's source as its own and would hide it; it is unwrapped here.
+/// The error and its causes, outermost first. `io::Error::source` skips the error that it wraps, so
+/// that one is added here.
 fn causes(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
     fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
         match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {

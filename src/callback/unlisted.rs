@@ -1,5 +1,5 @@
-//! Who may be called without a section of its own in `[services]`: hosts of callers' URLs, and
-//! names that a template turns into an address. What either may reach, `guard` says.
+//! What may be called without a section in `[services]`: hosts of callers' URLs, and names that a
+//! template turns into addresses. `guard` limits which addresses these may reach.
 
 use std::str::FromStr;
 
@@ -8,17 +8,17 @@ use super::guard::Reach;
 use crate::model::glob::Glob;
 use crate::model::task::Destination;
 
-/// What stands for the `sn` in a template.
+/// The placeholder for the `sn` in a template.
 const PLACE: &str = "{sn}";
 
-/// Who may be called that is not listed. By default nobody.
+/// What may be called without being listed. By default nothing.
 #[derive(Clone, Debug)]
 pub struct Unlisted {
     /// The hosts of absolute URLs (`callback.allow_hosts`).
     pub hosts: Vec<HostPattern>,
-    /// Whether such a host has to be on the public Internet (`callback.deny_private_hosts`).
+    /// Whether such hosts must be on the public Internet (`callback.deny_private_hosts`).
     pub deny_private: bool,
-    /// Where services are that are not listed (`services_fallback.dns`).
+    /// The template for names that are not listed (`services_fallback.dns`).
     pub fallback: Option<Fallback>,
 }
 
@@ -29,30 +29,31 @@ impl Default for Unlisted {
 }
 
 impl Unlisted {
-    /// How far calls of that host may reach, if there may be any.
+    /// Which addresses calls of the host may reach; `None` if it may not be called.
     pub(super) fn host(&self, host: &Destination) -> Option<Reach> {
         let is_allowed = self.hosts.iter().any(|pattern| pattern.matches(host));
         is_allowed.then_some(if self.deny_private { Reach::Public } else { Reach::Private })
     }
 
-    /// Where the service is by the template.
+    /// The endpoint of the service, by the template.
     pub(super) fn endpoint(&self, sn: &Destination) -> Option<Endpoint> {
         self.fallback.as_ref()?.endpoint(sn.as_str())
     }
 }
 
-/// Hosts such as `hooks.example.com`, `*.example.com` or `10.0.0.5:8080`; without a port any port
-/// is meant.
+/// A host such as `hooks.example.com`, `*.example.com` or `10.0.0.5:8080`. Without a port, any port
+/// matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     host: Glob,
     port: Option<u16>,
 }
 
-/// What a text that is no pattern of hosts is told.
+/// The error for a text that is not a host pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be a host, of which * stands for any characters, perhaps with a port: \"*.example.com\" or \"10.0.0.5:8080\""
+    "must be a host, of which * stands for any characters, perhaps with a port: \
+     \"*.example.com\" or \"10.0.0.5:8080\""
 )]
 pub struct InvalidPattern;
 
@@ -87,15 +88,16 @@ pub struct Fallback {
     after: String,
 }
 
-/// What a text that is no template is told.
+/// The error for a text that is not a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be an address with {PLACE} in its host, such as \"http://{PLACE}:8080\" or \"http://{PLACE}.svc.cluster.local\""
+    "must be an address with {PLACE} in its host, such as \"http://{PLACE}:8080\" or \
+     \"http://{PLACE}.svc.cluster.local\""
 )]
 pub struct InvalidFallback;
 
 impl Fallback {
-    /// The endpoint of a service; `None` if its name is no host's, or an address.
+    /// The endpoint of a service; `None` if its name is not a valid host name, or is an address.
     fn endpoint(&self, sn: &str) -> Option<Endpoint> {
         if !is_host_name(sn) {
             return None;
@@ -120,7 +122,7 @@ impl FromStr for Fallback {
     }
 }
 
-/// Whether it is `[a-z0-9-]+(\.[a-z0-9-]+)*`.
+/// Whether the text matches `[a-z0-9-]+(\.[a-z0-9-]+)*`.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()

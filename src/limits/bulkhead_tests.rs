@@ -93,7 +93,7 @@ fn a_woken_waiter_that_leaves_passes_its_slot_on() {
     bench.leave(1);
     assert_eq!(bench.woken(), [2]);
     bench.leave(2);
-    assert_eq!(bench.take(None, 1), 1, "nobody is left for whom it is reserved");
+    assert_eq!(bench.take(None, 1), 1, "no waiter is left");
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn one_waiter_keeps_the_timer_and_passes_it_on() {
     assert_eq!(check(&mut bulkhead, 2), Availability::Later(None));
     bulkhead.suspend(0);
     bulkhead.wake(0, || second);
-    assert!(wakes[1].notified().now_or_never().is_some(), "the next one is to keep it");
+    assert!(wakes[1].notified().now_or_never().is_some(), "the next waiter keeps the timer");
     assert_eq!(check(&mut bulkhead, 1), Availability::Later(second));
     bulkhead.wake_timer();
-    assert!(wakes[1].notified().now_or_never().is_some(), "it has another duration");
+    assert!(wakes[1].notified().now_or_never().is_some(), "the timer has another duration");
     assert!(wakes[2].notified().now_or_never().is_none());
 }
 

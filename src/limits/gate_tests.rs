@@ -55,7 +55,7 @@ fn a_gate_admits_what_the_strictest_of_its_parts_does() {
         None,
     );
     check(
-        "calls that say nothing",
+        "calls without an ending",
         "",
         |gate, now| (0..9).for_each(|_| call(gate, None, now)),
         MAX,
@@ -138,7 +138,7 @@ proptest! {
                 0 => {
                     let count = amount.min(gate.admits(now));
                     let ticket = gate.reserve(count, now);
-                    prop_assert!(count == 0 || ticket.is_some(), "what it admits it lets through");
+                    prop_assert!(count == 0 || ticket.is_some(), "it grants what it admits");
                     reserved.extend((0..count).map(|_| ticket));
                 }
                 1 => reserved.pop().into_iter().for_each(|ticket| gate.give_back(1, ticket, now)),
@@ -161,6 +161,6 @@ proptest! {
             let Some(wait) = gate.retry_in(now) else { break };
             now += wait;
         }
-        prop_assert!(gate.admits(now) > 0, "it waits for something that time does not bring");
+        prop_assert!(gate.admits(now) > 0, "time alone does not open it");
     }
 }

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(succeed(&mut window, 40, now), 32);
         assert_eq!(window.window(now + RECENT - Duration::from_millis(1)), 32);
         assert_eq!(window.window(now + RECENT), 16);
-        assert_eq!(succeed(&mut window, 15, now + RECENT), 16, "the count starts anew as well");
+        assert_eq!(succeed(&mut window, 15, now + RECENT), 16, "the count starts again, too");
         assert_eq!(succeed(&mut window, 1, now + RECENT), 32);
     }
 

@@ -1,23 +1,21 @@
-//! A token bucket, which keeps a rate.
+//! A token bucket: limits how many calls begin in a time.
 
 use std::time::Duration;
 
 use delayd_wire::Rate;
 use tokio::time::Instant;
 
-/// So much of a second's tokens may be saved up: what had to wait a little may catch up, and there
-/// is no burst.
+/// The bucket holds the tokens of so many seconds. After a short wait, calls can catch up, but
+/// there is no burst.
 const SAVED: f64 = 0.1;
 
-/// The shortest wait for tokens. At a high rate several come together, instead of one timer each.
+/// The shortest wait for tokens. At a high rate, one timer then covers several tokens.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 
-/// A token bucket that fills at a rate. Full at first, as a rule with no more than a tenth of a
-/// second's tokens, and at least one: so in any second at most a tenth more than the rate goes
-/// through.
+/// A token bucket that fills at a rate. It begins full. By default it holds the tokens of a tenth
+/// of a second, and at least one, so that no second has more than 110 % of the rate.
 ///
-/// Tokens that were taken and not used can be given back, which is why no rate-limiting crate is
-/// used here.
+/// Unused tokens can be given back. Crates for rate limiting do not offer that.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
@@ -32,7 +30,7 @@ impl TokenBucket {
         Self::of_capacity(rate, capacity(rate), now)
     }
 
-    /// A full one that holds the tokens of so long a time.
+    /// A full bucket that holds the tokens of `time`.
     pub fn saving(rate: Rate, time: Duration, now: Instant) -> Self {
         Self::of_capacity(rate, (rate.per_second() * time.as_secs_f64()).max(1.0), now)
     }
@@ -41,30 +39,30 @@ impl TokenBucket {
         Self { rate, capacity, tokens: capacity, filled: now }
     }
 
-    /// The rate at which it fills.
+    /// The rate at which the bucket fills.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Whole tokens in it now.
+    /// The number of whole tokens.
     pub fn available(&self, now: Instant) -> usize {
-        // Rounding in the sum of many small fillings must not cost a token.
+        // Rounding errors of many small additions must not cost a token.
         (self.level(now) + 1e-6) as usize
     }
 
-    /// Takes tokens, of which there must be enough.
+    /// Takes tokens. There must be enough.
     pub fn take(&mut self, count: usize, now: Instant) {
         self.tokens = (self.level(now) - count as f64).max(0.0);
         self.filled = now;
     }
 
-    /// Puts tokens back that were not used.
+    /// Gives unused tokens back.
     pub fn give_back(&mut self, count: usize, now: Instant) {
         self.tokens = (self.level(now) + count as f64).min(self.capacity);
         self.filled = now;
     }
 
-    /// How long until there is a token, if there is none.
+    /// How long until there is a token; `None` if there is one.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         if self.available(now) > 0 {
             return None;
@@ -74,7 +72,7 @@ impl TokenBucket {
         Some(wait.max(SHORTEST_WAIT))
     }
 
-    /// Whether no more tokens go in.
+    /// Whether the bucket is full.
     pub fn is_full(&self, now: Instant) -> bool {
         self.level(now) >= self.capacity
     }

@@ -28,7 +28,7 @@ fn all_slots_of_a_topic_are_there_from_the_first_call() {
         permit.begin();
     }
     drop(permits);
-    assert_eq!(bulkhead.reserve(at_a_time(100), 1_000).len(), 100, "however the calls ended");
+    assert_eq!(bulkhead.reserve(at_a_time(100), 1_000).len(), 100, "outcomes do not matter");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn waiters_get_slots_in_turn_and_those_that_go_away_keep_none() {
     assert_eq!((permits.len(), woken()), (1, vec![false; 4]));
     waiters.remove(0).suspend();
     drop(permits);
-    assert_eq!(woken(), [false, false, false, true], "who left the queue is not woken");
+    assert_eq!(woken(), [false, false, false, true], "a waiter that left is not woken");
     drop(waiters);
     assert!(bulkhead.state().bulkhead.is_idle());
 }
@@ -112,7 +112,7 @@ async fn idle_bulkheads_are_forgotten_and_used_ones_are_not() {
     drop(idle.reserve(at_a_time(1), 1));
     tokio::time::advance(IDLE).await;
     limits.forget_idle();
-    assert_eq!(limits.topics().len(), 3, "somebody may be about to take a slot of the third");
+    assert_eq!(limits.topics().len(), 3, "the third one is referenced");
     drop(idle);
     limits.forget_idle();
     assert!(!limits.topics().contains_key(&topic(3)));

@@ -1,8 +1,8 @@
-//! Keeping house: old history is forgotten, and the registry is looked after.
+//! The janitor: removes old history, and repairs the registry.
 //!
-//! Tasks that were delivered, cancelled or expired are remembered for `history.keep`, and no more
-//! than `history.max_per_topic` of them, the oldest going first; a topic's policy may say
-//! otherwise. The dead stay until they are replayed or purged.
+//! Delivered, cancelled and expired tasks are kept for `history.keep`, at most
+//! `history.max_per_topic` per topic; then the oldest go first. The policy of a topic can set other
+//! values. Dead tasks stay until they are replayed or purged.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::topic;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_secs(60);
-/// Rounds between two searches for lanes that nobody registered.
+/// A search for unregistered lanes takes place every so many rounds.
 const ROUNDS_A_SEARCH: u32 = 10;
-/// The most tasks forgotten by one call.
+/// The most tasks that one call purges.
 const CHUNK: usize = 500;
 
-/// How often at most a cap that bites is said of one topic.
+/// The shortest time between two warnings about the capped history of one topic.
 const SAID_EVERY: Duration = Duration::from_secs(3600);
-/// The states that are forgotten in time.
+/// The states whose tasks are removed in time.
 const HISTORY: [State; 3] = [State::Delivered, State::Cancelled, State::Expired];
 
-/// When it was last said of a topic that its history is capped.
+/// When each topic's capped history was logged last.
 type Said = HashMap<Topic, Instant>;
 
 /// Runs until it is dropped.
@@ -43,18 +43,20 @@ async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
     loop {
         match keep_house(parts, round, &mut said).await {
             Ok(()) => round = round.wrapping_add(1),
-            Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
+            Err(error) => {
+                tracing::debug!(%error, "A janitor round failed; trying again in a minute");
+            }
         }
         tokio::time::sleep(ROUND).await;
     }
 }
 
-/// Restores what a look did not find in the registry at once, however long a round takes.
+/// Registers topics again as soon as a poll did not find them, even during a long round.
 async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
     loop {
         let missing = parts.topics.missing().await;
         if let Err(error) = restore(parts, missing).await {
-            tracing::debug!(%error, "Could not register again what the registry has lost");
+            tracing::debug!(%error, "Could not register topics again that the registry has lost");
         }
     }
 }
@@ -66,14 +68,13 @@ async fn keep_house(
 ) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
-    // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost
-    // something.
+    // If a topic has another number of lanes, a failover may have lost its old entry. Then tasks
+    // may still be in lanes of the old number.
     if parts.topics.take_recounted() || round.is_multiple_of(ROUNDS_A_SEARCH) {
         let found = parts.store.recover_topics().await?;
         parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     }
-    // One look says which lanes have something to be forgotten: of a thousand topics, most have
-    // not.
+    // One request finds the lanes that have something to remove. Most lanes have nothing.
     let topics = parts.topics.known();
     let lanes = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
@@ -88,7 +89,7 @@ async fn keep_house(
             .div_ceil(u64::from(known.entry.shards));
         let mut capped = 0;
         for (lane, history) in known.entry.lanes().zip(histories.by_ref()) {
-            // A lane whose server is away keeps its history for a minute more.
+            // A lane whose server is away keeps its history until the next round.
             let Some(History { ended, oldest, has_leftovers }) = history else { continue };
             let forgotten = async {
                 if has_leftovers || oldest.is_some_and(|end| end < now - keep) {
@@ -99,12 +100,15 @@ async fn keep_house(
             match forgotten.await {
                 Ok(count) => capped += count,
                 Err(error) => {
-                    tracing::debug!(%lane, %error, "Could not forget what ended long ago")
+                    tracing::debug!(%lane, %error, "Could not remove old history")
                 }
             }
         }
         if let Err(error) = misfires::forget(&*parts.store, &known, now).await {
-            tracing::debug!(topic = %known.entry.topic, %error, "Could not look whether a pause can be forgotten");
+            tracing::debug!(
+                topic = %known.entry.topic, %error,
+                "Could not check whether a pause can be forgotten"
+            );
         }
         if capped > 0 {
             say_capped(&known.entry.topic, capped, said);
@@ -115,12 +119,15 @@ async fn keep_house(
 
 fn say_capped(topic: &Topic, count: u64, said: &mut Said) {
     if said.get(topic).is_none_or(|last| last.elapsed() >= SAID_EVERY) {
-        tracing::warn!(%topic, count, "Topic {topic} ends more tasks than its history may hold: {count} were forgotten before their time");
+        tracing::warn!(
+            %topic, count,
+            "Topic {topic} ends more tasks than its history may hold: {count} were removed early"
+        );
         said.insert(topic.clone(), Instant::now());
     }
 }
 
-/// What this instance knows goes into the registry again, should it have been lost there.
+/// Registers known topics again that the registry has lost.
 async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
     let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
     let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
@@ -128,8 +135,8 @@ async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> 
     restore(parts, known.filter(|entry| !registered.contains(&entry.topic)).collect()).await
 }
 
-/// Registers topics again that are not in the registry, for a failover may lose an entry while the
-/// tasks survive. A topic that holds no task was deleted, and is forgotten.
+/// Registers topics again that are missing in the registry: a failover may lose an entry while the
+/// tasks survive. A topic without tasks was deleted, and is forgotten.
 async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEntry>) -> Result<()> {
     for entry in missing {
         if is_empty(&*parts.store, &entry).await? {
@@ -161,7 +168,7 @@ async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Re
     Ok(())
 }
 
-/// Forgets the oldest of a lane's history beyond so many. Answers how many went.
+/// Removes the oldest of a lane's history, so that `most` tasks stay. Returns how many it removed.
 async fn cap(
     store: &(impl Topics + Maintenance),
     lane: &Lane,
@@ -180,8 +187,8 @@ async fn cap(
     }
 }
 
-/// The state whose oldest task ended first of all, and the moment up to which its tasks are older
-/// than those of the other states.
+/// The state that has the oldest ended task, and the moment before which its tasks are older than
+/// those of the other states.
 async fn oldest(
     store: &impl Topics,
     lane: &Lane,

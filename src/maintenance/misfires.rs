@@ -1,18 +1,18 @@
-//! A pause that is over is forgotten when no task can lie in it any more. Until then each claim of
-//! its topic looks for such tasks.
+//! Forgets past pauses that have a misfire policy, once no waiting task fell due in them. Until
+//! then, each claim of the topic looks for such tasks.
 //!
-//! No bound of time would do: a task of a destination that is held, or that nobody pulls, may wait
-//! in it for years. So it is looked at, once a minute and with two short lists a lane and pause,
-//! the second only where the first finds nothing:
+//! No fixed time would be long enough: a task of a held destination, or a task that no consumer
+//! pulls, may wait for years. So two conditions are checked once a minute, with two short lists per
+//! lane and pause; the second only if the first holds:
 //!
-//! 1. No lease of the lane ends within the pause or before. A lease that runs out is the only thing
-//!    that puts a task back on its schedule at a moment of the past, its deadline; whatever is
-//!    added, moved, retried, given back or replayed falls due from now on.
-//! 2. No task of the lane is scheduled within the pause. Looked at afterwards: a lease that was
-//!    swept in between is seen here.
+//! 1. No lease of the lane ends within the pause or before it. Only an expired lease puts a task
+//!    back on its schedule at a moment in the past, its deadline. Tasks that are added, moved,
+//!    retried, released or replayed fall due from now on.
+//! 2. No task of the lane is scheduled within the pause. This is checked second, so that it sees a
+//!    task whose lease was swept in between.
 //!
-//! What is so in a lane stays so, hence the lanes need not be looked at in one instant. Claims of
-//! other instances may bring the pause along for a second more; they find nothing.
+//! Both conditions are monotonic, so lanes can be checked one after the other. Other instances'
+//! claims may use the pause for one more second; they find nothing.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State};
 use crate::store::{ListQuery, Maintenance, Misfire, Registered, Result, Topics};
 
-/// How long a pause must be over: more than the clocks of a store's servers differ, or one is set
-/// back without anybody's noticing.
+/// A pause is kept for so long after its end. This is longer than the clocks of a store's servers
+/// may differ, or than a clock is set back unnoticed.
 const GRACE: Duration = Duration::from_secs(3_600);
 
-/// Forgets the topic's pauses in which nothing can lie any more. `now` is the store's.
+/// Forgets the topic's pauses in which no task can fall due. `now` is the store's.
 pub(super) async fn forget(
     store: &(impl Topics + Maintenance),
     topic: &Registered,
@@ -33,7 +33,11 @@ pub(super) async fn forget(
     for misfire in topic.misfires.iter().filter(|misfire| misfire.to + GRACE < now) {
         if is_outlived(store, topic, misfire).await? {
             store.forget_misfire(&topic.entry.topic, *misfire).await?;
-            tracing::debug!(topic = %topic.entry.topic, "A pause of topic {} is forgotten: no task fell due in it that still waits", topic.entry.topic);
+            tracing::debug!(
+                topic = %topic.entry.topic,
+                "A pause of topic {} is forgotten: no waiting task fell due in it",
+                topic.entry.topic
+            );
         }
     }
     Ok(())
@@ -106,7 +110,7 @@ mod tests {
             self.store.add(vec![task]).await.remove(0).unwrap();
         }
 
-        /// A pause of ten minutes, which is over.
+        /// A pause of ten minutes, which has ended.
         async fn pause(&self) {
             self.store.register(self.topic.clone()).await.unwrap();
             self.store.pause(&self.topic.topic).await.unwrap();
@@ -114,8 +118,7 @@ mod tests {
             self.store.resume(&self.topic.topic, Some(Misfired::Expired)).await.unwrap();
         }
 
-        /// Claims whatever is due in all lanes, under the pauses or not. Answers how many tasks
-        /// were handed out.
+        /// Claims what is due in all lanes, with these misfires. Returns the number of tasks.
         async fn claim(&self, misfires: &[Misfire], lease: Duration) -> usize {
             let mut taken = 0;
             for lane in self.topic.lanes() {
@@ -140,7 +143,7 @@ mod tests {
             taken
         }
 
-        /// The pauses that a round leaves.
+        /// Does a round, and returns the pauses that stay.
         async fn left(&self) -> Vec<Misfire> {
             let read = async || self.store.topics().await.unwrap().remove(0);
             forget(&self.store, &read().await, self.clock.now()).await.unwrap();
@@ -153,7 +156,7 @@ mod tests {
         let bench = Bench::new();
         bench.add(MINUTE).await;
         bench.pause().await;
-        // Nobody wants its destination.
+        // No worker claims for its destination.
         bench.clock.advance(100 * 24 * 60 * MINUTE);
         let misfires = bench.left().await;
         assert_eq!(misfires.len(), 1);

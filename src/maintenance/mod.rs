@@ -1,10 +1,10 @@
-//! Keeping a store in order, on every instance and beside the workers.
+//! Background maintenance of a store, on every instance and beside the workers.
 //!
-//! - `janitor` forgets old history and looks after the registry.
-//! - `misfires` says when a pause that is over can be forgotten.
+//! - `janitor` removes old history and repairs the registry.
+//! - `misfires` forgets past pauses.
 //!
-//! Nothing depends on it for correctness: claims sweep leases, and the next add writes a lost
-//! registry entry again.
+//! Correctness does not depend on it: claims sweep leases, and the next add writes a lost registry
+//! entry again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ mod misfires;
 /// The settings of the janitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
-    /// How long ended tasks are remembered (`history.keep`).
+    /// How long ended tasks are kept (`history.keep`).
     pub keep: Duration,
-    /// How many ended tasks of a topic are remembered (`history.max_per_topic`).
+    /// How many ended tasks of a topic are kept (`history.max_per_topic`).
     pub keep_most: u64,
 }
 
-/// What the janitor works on.
+/// What the janitor needs.
 #[derive(Debug)]
 struct Parts<S = AnyStore> {
     store: Arc<S>,
@@ -34,12 +34,12 @@ struct Parts<S = AnyStore> {
     params: Params,
 }
 
-/// The running janitor of this instance. It ends when this is dropped: every step may be repeated.
+/// The running janitor of this instance. Dropping it stops it: every step can be repeated.
 #[derive(Debug)]
 pub struct Janitor(AbortHandle);
 
 impl Janitor {
-    /// Starts it. The first round comes at once.
+    /// Starts the janitor. The first round begins at once.
     pub fn start<S: Topics + Maintenance>(
         store: Arc<S>,
         topics: Arc<Registry<S>>,

@@ -1,4 +1,4 @@
-//! The topics whose tasks consumers wait for here, and what the look of each second says of them.
+//! The topics whose tasks consumers wait for on this instance, and what each poll shows of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,32 +9,31 @@ use tokio::time::Instant;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Error, NextDue, Registered, Result};
 
-/// What a look has found of a topic.
+/// What a poll showed of a topic.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// When the look began.
+    /// When the poll began.
     pub at: Instant,
-    /// When there is something to pull, by shard; or why that is not known.
+    /// The next moment at which there is something to pull, by shard; or why it is not known.
     pub next: Result<NextDue>,
 }
 
-/// The topics that are waited for. Those for which nobody waits any more are left out of the next
-/// look.
+/// The topics that consumers wait for. The next poll leaves out topics without a receiver.
 #[derive(Debug, Default)]
 pub struct Awaited(Mutex<HashMap<Topic, watch::Sender<Option<Outlook>>>>);
 
 impl Awaited {
-    /// What the looks from now on find of a topic, as long as the receiver lives.
+    /// Receives what later polls show of a topic, as long as the receiver lives.
     pub fn follow(&self, topic: &Topic) -> watch::Receiver<Option<Outlook>> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outlook = topics.entry(topic.clone()).or_insert_with(|| watch::Sender::new(None));
         let mut following = outlook.subscribe();
-        // What was found before is old.
+        // What was shown before is old.
         following.mark_unchanged();
         following
     }
 
-    /// The lanes to be looked into, topic by topic, of those topics that are `known`.
+    /// The lanes to poll: those of awaited topics for which `known` returns an entry.
     pub fn lanes(&self, known: impl Fn(&Topic) -> Option<Registered>) -> Vec<Lane> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         topics.retain(|_, outlook| outlook.receiver_count() > 0);
@@ -45,8 +44,8 @@ impl Awaited {
             .collect()
     }
 
-    /// What a look that began then has found of these lanes. Of those that are `unknown` it has
-    /// found nothing, because their server is away.
+    /// Distributes what a poll showed of these lanes. `unknown` are the lanes whose server did not
+    /// answer. `at` is when the poll began.
     pub fn tell(&self, at: Instant, lanes: &[Lane], next: Result<NextDue>, unknown: &[Lane]) {
         let topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: HashSet<&Lane> = unknown.iter().collect();
@@ -79,7 +78,7 @@ mod tests {
             .then(|| Registered::plain(TopicEntry { topic: topic.clone(), shards: 2 }))
     }
 
-    /// Of one topic both lanes are on the server that is away, of the other one of them.
+    /// Both lanes of one topic, and one lane of the other, are on the server that is away.
     #[tokio::test]
     async fn each_topic_hears_of_its_own_lanes() {
         let awaited = Awaited::default();
@@ -100,7 +99,7 @@ mod tests {
         assert!(matches!(told(&mut of_away), Err(Error::Unavailable(_))));
         assert_eq!(told(&mut of_half).unwrap().lanes, [Some(UnixMillis(7)), None]);
         assert!(!of_unknown.has_changed().unwrap());
-        // Those for which nobody waits any more are not looked at.
+        // Topics without a receiver are not polled.
         drop(of_away);
         assert_eq!(awaited.lanes(entry).len(), 2);
     }

@@ -1,4 +1,4 @@
-//! New topics that are being registered: each is asked of the store once for all callers.
+//! New topics that are being registered. The store is asked once per topic, for all callers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use super::error::Error;
 use crate::model::task::Topic;
 use crate::store::Registered;
 
-/// The topic as the store has it in the end.
+/// The entry of the topic, as the store has it in the end.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = Result<Registered, Error>> + Send>>;
 
 /// The topics that are being registered, each with the outcome that its callers wait for.
 #[derive(Default)]
 pub(super) struct Coming(Mutex<HashMap<Topic, Shared<Outcome>>>);
 
-/// One caller who waits for an outcome. The last one to go removes the topic.
+/// A caller that waits for an outcome. The last one to leave removes the topic.
 struct Caller<'a> {
     coming: &'a Coming,
     topic: &'a Topic,
@@ -27,8 +27,8 @@ struct Caller<'a> {
 }
 
 impl Coming {
-    /// Waits for the topic's outcome with those who wait for it already; if there are none, begins
-    /// with what `begin` makes of the other topics that are being registered.
+    /// Waits for the topic's outcome, together with other callers. The first caller starts it with
+    /// `begin`, which gets the other topics that are being registered.
     pub(super) async fn share(
         &self,
         topic: &Topic,
@@ -64,8 +64,8 @@ impl Drop for Caller<'_> {
         if !all.get(self.topic).is_some_and(|outcome| outcome.ptr_eq(&self.outcome)) {
             return;
         }
-        // An outcome that is known is of no use to those who come later. Otherwise the map and this
-        // caller are the last two that have it.
+        // Later callers need no outcome that is known already. A count of two means that only the
+        // map and this caller have it.
         let is_known = self.outcome.peek().is_some();
         if is_known || self.outcome.strong_count().is_none_or(|count| count <= 2) {
             all.remove(self.topic);
@@ -93,22 +93,22 @@ mod tests {
         "t".parse().unwrap()
     }
 
-    /// An outcome that comes once the sender says so.
+    /// An outcome that is ready once the sender is used.
     fn held() -> (oneshot::Sender<()>, Outcome) {
         let (sender, receiver) = oneshot::channel();
         let entry = Registered::plain(TopicEntry { topic: topic(), shards: 3 });
         let outcome = async move {
-            receiver.await.expect("the test lets it go on");
+            receiver.await.expect("the test sends");
             Ok(entry)
         };
         (sender, Box::pin(outcome))
     }
 
     fn never(_: &mut dyn Iterator<Item = &Topic>) -> Outcome {
-        unreachable!("it was begun before")
+        unreachable!("it has begun already")
     }
 
-    /// A thousand adds to a new topic are one registration.
+    /// A thousand adds to a new topic cause one registration.
     #[tokio::test]
     async fn all_callers_of_a_new_topic_share_one_outcome() {
         let (coming, topic, (go_on, outcome)) = (Coming::default(), topic(), held());
@@ -123,7 +123,7 @@ mod tests {
         assert!(coming.is_empty());
     }
 
-    /// The first caller is the one who has begun, and others wait for what it began.
+    /// The first caller leaves, and others wait for the outcome that it started.
     #[tokio::test]
     async fn a_caller_that_goes_takes_nothing_from_the_others() {
         let (coming, topic, (go_on, outcome)) = (Arc::new(Coming::default()), topic(), held());

@@ -1,20 +1,20 @@
-//! Why there is no such topic here.
+//! Why a topic is not available.
 
 use crate::store;
 
-/// Why a topic could not be had.
+/// Why a topic is not available.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A new topic would be one too many.
+    /// There are as many topics as `limits.topics` allows.
     #[error("there are {0} topics already, and limits.topics allows no more")]
     TooMany(usize),
-    /// The store's own failure.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl Error {
-    /// As a failure of the store: nobody who only reads is one topic too many.
+    /// As an error of the store, for callers that create no topic.
     pub fn into_store(self) -> store::Error {
         match self {
             Self::Store(error) => error,

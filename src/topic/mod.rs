@@ -1,11 +1,10 @@
-//! The topic registry: which topics there are and into how many lanes each is split.
+//! The topic registry: which topics exist, and into how many lanes each is split.
 //!
-//! Topics come into being with their first task, or when something is asked of them. This is a
-//! cache before the store's own registry. Each instance, whether it works or not, looks once a
-//! second for another revision of that ([`Registry::seen`], [`Registry::take_in`]): the cache can
-//! be behind, so what it says of pauses and policies holds everywhere within a second. A topic's
-//! number of lanes never changes while it holds a task; an add by an old number is refused by the
-//! store.
+//! A topic is created with its first task, or by a call that needs it. The registry here is a cache
+//! of the one in the store. Each instance polls once a second for a new revision of that
+//! ([`Registry::seen`], [`Registry::take_in`]). So changes of pauses and policies take effect
+//! everywhere within a second. The number of lanes of a topic never changes while it holds a task.
+//! The store refuses an add that uses an old number.
 
 mod awaited;
 mod coming;
@@ -30,38 +29,37 @@ pub struct Params {
     pub max_topics: usize,
 }
 
-/// The registry. Cheap to share behind an [`Arc`].
+/// A cache of the store's topic registry. Share it behind an [`Arc`].
 #[derive(Debug)]
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
     known: RwLock<BTreeMap<Topic, Registered>>,
     coming: Coming,
-    /// The revision that was taken in last, and what `changes` was when it was asked for.
+    /// The revision that was read last, and the value of `changes` when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
-    /// How often something was learned that no look has brought. It may have been read before what
-    /// a look has brought.
+    /// Counts the changes that did not come from a poll. What they brought may be older than what a
+    /// poll brought.
     changes: AtomicU64,
     awaited: Awaited,
-    /// A topic has another number of lanes than this instance knew.
+    /// Whether a topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
-    /// Topics that this instance knows, and that the last look did not find in the store's
-    /// registry.
+    /// Topics that this instance knows, but the last poll did not find in the store's registry.
     missing: Mutex<Vec<TopicEntry>>,
-    /// Notified when there are any.
+    /// Notified when there are missing topics.
     misses: Notify,
 }
 
-/// What is known when a look begins.
+/// What is known at the beginning of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// The registry of this revision need not be read again.
+    /// If the registry still has this revision, it need not be read again.
     pub revision: Option<Revision>,
     changes: u64,
 }
 
 impl<S> Registry<S> {
-    /// An empty cache before `store`.
+    /// An empty cache of the registry of `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
         Self {
             store,
@@ -77,15 +75,15 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Goes by other settings from now on. Topics that are there stay.
+    /// Changes the settings. Existing topics stay.
     pub fn set_params(&self, params: &Params) {
         self.max_topics.store(params.max_topics, Ordering::Relaxed);
     }
 }
 
-/// What may ask the store.
+/// Methods that may ask the store.
 impl<S: Topics> Registry<S> {
-    /// The topic, created with one lane if there is none.
+    /// The topic's entry. It is created with one lane if there is none.
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
@@ -93,8 +91,8 @@ impl<S: Topics> Registry<S> {
         self.ensure_with(topic, 1).await
     }
 
-    /// The topic, created with so many lanes if there is none. All callers who ask for a new topic
-    /// at the same time share one outcome, so the store is asked once.
+    /// The topic's entry. It is created with `shards` lanes if there is none. Concurrent callers
+    /// for one new topic share one outcome, so the store is asked once.
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
@@ -109,8 +107,8 @@ impl<S: Topics> Registry<S> {
         Ok(entry)
     }
 
-    /// Asks the store for a topic, and registers it if there is none and the limit allows one more.
-    /// `others` are the new topics that others register at the same time.
+    /// Asks the store for a topic, and registers it if there is none and the limit allows it.
+    /// `others` are the new topics that are being registered at the same time.
     fn found_or_registered(
         &self,
         entry: TopicEntry,
@@ -129,13 +127,13 @@ impl<S: Topics> Registry<S> {
             if known + coming >= most {
                 return Err(Error::TooMany(known.max(most)));
             }
-            // Another instance may have created it with a policy, which the next look brings.
+            // Another instance may have created it with a policy. The next poll brings that.
             Ok(Registered::plain(store.register(entry).await?))
         })
     }
 
-    /// The topic's entry, if there is one anywhere. Only that one is asked for: whoever asks for
-    /// one that is new does not pay for all the others.
+    /// The topic's entry, if the topic exists. An unknown topic costs one read, not that of all
+    /// topics.
     ///
     /// # Errors
     /// The store's failure.
@@ -146,7 +144,7 @@ impl<S: Topics> Registry<S> {
         self.reload(topic).await
     }
 
-    /// Reads the topic's entry again: what this instance knows of it may be a second old.
+    /// Reads the topic's entry from the store: the known one may be a second old.
     ///
     /// # Errors
     /// The store's failure.
@@ -156,7 +154,7 @@ impl<S: Topics> Registry<S> {
         Ok(found)
     }
 
-    /// Reads the store's registry again and answers all of it.
+    /// Reads the whole registry from the store.
     ///
     /// # Errors
     /// The store's failure.
@@ -167,28 +165,28 @@ impl<S: Topics> Registry<S> {
     }
 }
 
-/// What is answered and learned without asking.
+/// Methods that use only what is known.
 impl<S> Registry<S> {
-    /// What the topic asks for, as far as this instance knows; nothing special of a topic that it
-    /// does not know.
+    /// The topic's policy, as far as this instance knows; the default for an unknown topic.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
     }
 
-    /// Whether nothing of the topic is to be handed out.
+    /// Whether the topic is paused.
     pub fn is_paused(&self, topic: &Topic) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).is_some_and(|registered| registered.paused.is_some())
     }
 
-    /// The topic's pauses whose tasks are not simply delivered late.
+    /// The topic's past pauses whose tasks have a misfire policy. Tasks of other pauses are
+    /// delivered late.
     pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
-    /// To be called before a look; its answer goes to [`Registry::take_in`] with this.
+    /// Call this before a poll, and pass the result to [`Registry::take_in`].
     pub fn seen(&self) -> Seen {
         let changes = self.changes.load(Ordering::SeqCst);
         let revision = *self.revision.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,8 +196,8 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance
-    /// knows and that are not among them: deleted, or lost.
+    /// Stores all entries of a revision. [`Registry::missing`] then returns the known topics that
+    /// are not among them: they were deleted, or lost.
     pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
         self.write(entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -215,7 +213,7 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Waits until a look did not find topics that this instance knows, and answers them.
+    /// Waits until a poll did not find known topics, and returns them.
     pub async fn missing(&self) -> Vec<TopicEntry> {
         loop {
             let missing =
@@ -227,37 +225,36 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Whether a topic has turned out to have another number of lanes than this instance knew,
-    /// since this was asked last.
+    /// Whether a topic has another number of lanes than this instance knew, since the last call.
     pub fn take_recounted(&self) -> bool {
         self.recounted.swap(false, Ordering::Relaxed)
     }
 
-    /// The topics whose tasks consumers wait for here.
+    /// The topics whose tasks consumers wait for on this instance.
     pub const fn awaited(&self) -> &Awaited {
         &self.awaited
     }
 
-    /// What this instance knows without asking.
+    /// All entries that this instance knows.
     pub fn known(&self) -> Vec<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Forgets a topic that is gone from the registry and holds no task.
+    /// Removes a topic that is not in the store's registry and holds no task.
     pub fn forget(&self, topic: &Topic) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
-    /// Adds entries to the cache. The next look reads them once more if they are news: they may be
-    /// older than what is known.
+    /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
+    /// they may be older than what was known.
     pub fn learn(&self, entries: &[Registered]) {
         if self.write(entries) {
             self.changes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Answers whether anything is news. Most entries are as they were, and readers need not wait
-    /// while those are looked through.
+    /// Returns whether there was anything new. Most entries are not, and readers need not wait
+    /// while they are compared.
     fn write(&self, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let news: Vec<_> =
@@ -276,7 +273,7 @@ impl<S> Registry<S> {
         true
     }
 
-    /// The topic's entry, if this instance knows it without asking.
+    /// The topic's entry, if this instance knows it.
     pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
     }
@@ -313,7 +310,7 @@ mod tests {
         assert!(registry.coming.is_empty());
     }
 
-    /// It was registered by another instance, and this one has not looked since.
+    /// Another instance has registered the topic since this one's last poll.
     #[tokio::test]
     async fn a_topic_that_is_there_is_found_at_the_limit() {
         let folder = tempfile::tempdir().unwrap();

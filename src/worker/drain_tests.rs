@@ -16,7 +16,7 @@ use crate::topic::{self, Registry};
 /// A store that never answers, as on a disk that hangs.
 #[derive(Debug)]
 struct Silent {
-    /// A look has begun.
+    /// A poll has begun.
     asked: Notify,
     hints: broadcast::Sender<Hint>,
 }
@@ -96,7 +96,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
         noted: Noted::Failures,
-        look_every: second,
+        poll_every: second,
     };
     Worker::start(parts, params)
 }

@@ -135,11 +135,7 @@ mod tests {
         let task = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_none());
-        assert_eq!(
-            task.lease().receipt.as_str(),
-            "first",
-            "the call that runs was made by that one"
-        );
+        assert_eq!(task.lease().receipt.as_str(), "first", "the lease of the running call");
         let task = task.next_lease().unwrap();
         assert_eq!((task.lease().receipt.as_str(), task.lease().attempt), ("third", 3));
         assert!(held.take(&lane("t:0"), TaskId(2), lease("other", 1)).is_some());

@@ -1,12 +1,12 @@
 //! ③ Workers: claim due tasks, call their destinations, settle the tasks.
 //!
 //! ```text
-//! supervisor ── one look at all lanes per second ──▶ starts and wakes lanes
+//! supervisor ── one poll of all lanes per second ──▶ starts and wakes lanes
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `supervisor` reads the registry, looks at all lanes once a second, and runs one tokio task per
-//!   lane that has work coming. Idle topics cost no more than that look.
+//! - `supervisor` reads the registry, polls all lanes once a second, and runs one tokio task per
+//!   lane that has work coming. Idle topics cost no more than that poll.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
@@ -20,7 +20,7 @@
 //!   is not claimed: its tasks stay on its schedule, without a write and without an attempt.
 //! - A call starts only if its lease lasts longer than its timeout.
 //! - A task that is in flight here is never called a second time, even if the store returns it.
-//! - Time comes from the store. This instance's clock only decides when to look.
+//! - Time comes from the store. This instance's clock only decides when to poll.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,8 +120,8 @@ async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
     if left > 0 {
         tracing::warn!(
             left,
-            "The store does not answer: {left} roles are cut off. Tasks that they were claiming come \
-             back when their leases run out"
+            "The store does not answer: {left} roles are cut off. Tasks that they were claiming \
+             come back when their leases run out"
         );
     }
 }

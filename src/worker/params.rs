@@ -28,8 +28,8 @@ pub struct Params {
     pub timeout: Duration,
     /// Which attempts are noted (`history.attempts`).
     pub noted: Noted,
-    /// The time between two safety looks. It is 1 s; only tests change it.
-    pub look_every: Duration,
+    /// The time between two safety polls. It is 1 s; only tests change it.
+    pub poll_every: Duration,
 }
 
 /// Which attempts are noted (`history.attempts`).

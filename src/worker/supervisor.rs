@@ -25,39 +25,39 @@ struct Lanes {
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     may_claim: bool,
-    /// Whether a hint came before claims were allowed. A running look may not have seen its task.
+    /// Whether a hint came before claims were allowed. A running poll may not have seen its task.
     missed_hint: bool,
-    /// Whether the last look failed.
-    look_failed: bool,
+    /// Whether the last poll failed.
+    poll_failed: bool,
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended.
 pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
-    let mut looks = tokio::time::interval(shared.params.look_every);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut polls = tokio::time::interval(shared.params.poll_every);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
-    // The look is polled beside the hints: they must not wait for a slow server.
-    let mut looking = pin!(OptionFuture::from(None));
+    // The poll runs beside the hints: they must not wait for a slow server.
+    let mut polling = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => {}
-            Some(seen) = looking.as_mut() => {
-                looking.set(OptionFuture::from(None));
+            Some(seen) = polling.as_mut() => {
+                polling.set(OptionFuture::from(None));
                 take_in(&shared, &mut lanes, seen);
                 if lanes.may_claim && std::mem::take(&mut lanes.missed_hint) {
-                    looks.reset_immediately();
+                    polls.reset_immediately();
                 }
             }
-            _ = looks.tick(), if looking.is_terminated() => {
-                looking.set(OptionFuture::from(Some(look(&shared).fuse())));
+            _ = polls.tick(), if polling.is_terminated() => {
+                polling.set(OptionFuture::from(Some(poll(&shared).fuse())));
             }
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
-                // Some hints are lost. One look finds their tasks.
-                Err(RecvError::Lagged(_)) => looks.reset_immediately(),
+                // Some hints are lost. One poll finds their tasks.
+                Err(RecvError::Lagged(_)) => polls.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
         }
@@ -65,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The result of a look.
+/// The result of a poll.
 struct Seen {
     may_claim: bool,
     /// The next due moments of the lanes that have one.
@@ -76,11 +76,11 @@ struct Seen {
 /// Reads the registry if it has changed, the holds, and the next due moments of all lanes, in as
 /// few requests as the store can. An instance without workers reads no lanes. It needs the rest,
 /// because callers add tasks through it and consumers pull from it.
-async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
+async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(|topic| {
-        // A paused topic hands out nothing. The look after the pause finds what is due.
+        // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
     let began = Instant::now();
@@ -119,7 +119,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
                 .filter_map(|(lane, due)| Some((lane, due?))),
         );
     };
-    // The lanes of topics that this look has found.
+    // The lanes of topics that this poll has found.
     let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
     let mut new: Vec<Lane> =
         lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
@@ -157,13 +157,13 @@ fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, 
         }
     }
     match &seen.failed {
-        None if lanes.look_failed => tracing::info!("All topics can be read again"),
-        Some(error) if !lanes.look_failed => {
+        None if lanes.poll_failed => tracing::info!("All topics can be read again"),
+        Some(error) if !lanes.poll_failed => {
             tracing::warn!(error, "Could not read all topics; trying again every second");
         }
         _ => {}
     }
-    lanes.look_failed = seen.failed.is_some();
+    lanes.poll_failed = seen.failed.is_some();
 }
 
 fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
@@ -172,7 +172,7 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
     }
     match lanes.may_claim {
         true => tell(shared, lanes, hint.lane, hint.due),
-        // The look after the holds and the store's id are known finds the task.
+        // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
 }

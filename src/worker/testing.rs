@@ -22,19 +22,19 @@ use crate::topic::{self, Registry};
 /// The longest wait of a test.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An embedded store that records claims and can delay looks.
+/// An embedded store that records claims and can delay polls.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) store: embedded::Embedded,
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
-    /// Notified when a look was done. Its answer waits for a permit of `holds_gate`.
+    /// Notified when a poll was done. Its answer waits for a permit of `holds_gate`.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
-    /// Notified when a look is asked for. It waits for a permit of `look_gate`.
-    pub(super) looked: Notify,
-    pub(super) look_gate: Semaphore,
+    /// Notified when a poll is asked for. It waits for a permit of `poll_gate`.
+    pub(super) polled: Notify,
+    pub(super) poll_gate: Semaphore,
     _folder: TempDir,
 }
 
@@ -52,8 +52,8 @@ impl Watched {
             claimed: Notify::new(),
             holds_read: Notify::new(),
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
-            looked: Notify::new(),
-            look_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            polled: Notify::new(),
+            poll_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             _folder: folder,
         }
     }
@@ -72,13 +72,13 @@ impl Watched {
 }
 
 async fn pass(gate: &Semaphore) {
-    gate.acquire().await.expect("it is never closed").forget();
+    gate.acquire().await.expect("the gate is never closed").forget();
 }
 
 impl Delivery for Watched {
     async fn look(&self, look: Look) -> Looked {
-        self.looked.notify_one();
-        pass(&self.look_gate).await;
+        self.polled.notify_one();
+        pass(&self.poll_gate).await;
         let looked = self.store.look(look).await;
         self.holds_read.notify_one();
         pass(&self.holds_gate).await;
@@ -230,7 +230,7 @@ impl Bench {
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
             noted: Noted::Failures,
-            look_every: second,
+            poll_every: second,
         };
         change(&mut params);
         Self { store, worker: Worker::start(parts, params), calls }
@@ -276,7 +276,7 @@ impl Bench {
     pub(super) async fn call(&mut self) -> Made {
         timeout(LONG, self.calls.recv())
             .await
-            .expect("something is called")
+            .expect("a call comes in time")
             .expect("the workers run")
     }
 
@@ -288,5 +288,5 @@ impl Bench {
 
 /// Waits for `what`, at most for `LONG`.
 pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(LONG, what).await.expect("it comes soon")
+    timeout(LONG, what).await.expect("it is ready in time")
 }

@@ -9,11 +9,11 @@ use super::testing::{Bench, lane, soon};
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 
-/// The look had read the holds before the hold was set, and its answer ended the hold.
+/// The poll had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]
 async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     let bench = Bench::start(&[("message.call", 0)], |params| {
-        params.look_every = Duration::from_millis(10)
+        params.poll_every = Duration::from_millis(10)
     });
     let (store, parts) = (&bench.store, bench.parts());
     let destination: Destination = "message.call".parse().unwrap();
@@ -27,7 +27,7 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
         Default::default(),
     );
     store.holds_gate.add_permits(1);
-    // The next look begins after that one.
+    // The next poll begins after that one.
     soon(store.holds_read.notified()).await;
     assert_eq!(parts.limits.free(&destination, Default::default()), 0);
 }
@@ -53,7 +53,7 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     let services: Vec<(&str, usize)> =
         names.iter().map(|name| (name.as_str(), 1)).chain([("z", 1)]).collect();
     let mut bench =
-        Bench::start(&services, |params| params.look_every = Duration::from_secs(3_600));
+        Bench::start(&services, |params| params.poll_every = Duration::from_secs(3_600));
     bench.add(names.iter().chain(&names)).await;
     let mut calls = BTreeMap::new();
     for _ in 0..names.len() {
@@ -69,7 +69,7 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
         calls.insert(next.id.to_string(), next);
     }
     bench.add(["z"]).await;
-    assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
+    assert_eq!(bench.call().await.sn, "z", "the others are at their limits");
     assert!(bench.is_quiet());
 }
 
@@ -98,7 +98,7 @@ async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
 async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     let mut bench = Bench::start(&[("blocked", 1), ("free", 0)], |params| {
         params.claim_batch = 1;
-        params.look_every = Duration::from_secs(3_600);
+        params.poll_every = Duration::from_secs(3_600);
     });
     bench.add(["blocked", "blocked"]).await;
     let _blocking = bench.call().await;
@@ -119,18 +119,18 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     .await;
 }
 
-/// The look had read the task's lane before the add, and the hint was dropped. The task waited for
-/// the next look, a second later.
+/// The poll had read the task's lane before the add, and the hint was dropped. The task waited for
+/// the next poll, a second later.
 #[tokio::test]
 async fn what_is_added_during_the_first_look_is_called_without_another_second() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
-        params.look_every = Duration::from_secs(3_600)
+        params.poll_every = Duration::from_secs(3_600)
     });
     let store = bench.store.clone();
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
     bench.add(["message.call"]).await;
-    // The hint arrives before the look ends.
+    // The hint arrives before the poll ends.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -138,22 +138,22 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     bench.call().await.succeed();
 }
 
-/// A look waited for a silent server several times in a row. For seconds, no hint was received.
+/// A poll waited for a silent server several times in a row. For seconds, no hint was received.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
-        params.look_every = Duration::from_millis(10)
+        params.poll_every = Duration::from_millis(10)
     });
     let store = bench.store.clone();
     bench.add(["message.call"]).await;
     bench.call().await.succeed();
-    store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    // By now the lane sleeps or will sleep, and this look or the next one began after the gate was
+    store.poll_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    // By now the lane sleeps or will sleep, and this poll or the next one began after the gate was
     // closed.
     for _ in 0..3 {
         bench.add(["message.call"]).await;
         bench.call().await.succeed();
-        let _ = tokio::time::timeout(Duration::from_millis(50), store.looked.notified()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(50), store.polled.notified()).await;
     }
 }
 
@@ -181,11 +181,11 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     assert_eq!((again.id, again.attempt), (id, 2));
 }
 
-/// The lane knows of nothing due, and no look is coming. Only the store's hint wakes it.
+/// The lane knows of nothing due, and no poll is coming. Only the store's hint wakes it.
 #[tokio::test]
 async fn what_waits_again_is_called_without_a_look() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
-        params.look_every = Duration::from_secs(3_600);
+        params.poll_every = Duration::from_secs(3_600);
         params.policy.backoff =
             serde_json::from_str(r#"{"kind":"fixed","every":"200ms"}"#).unwrap();
     });

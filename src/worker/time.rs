@@ -4,9 +4,9 @@
 //!
 //! - *Ours, forward*: the lanes wake within a second. Their claims find nothing due, and correct
 //!   the difference.
-//! - *Ours, back*: the next look corrects the difference within a second, and sleeping lanes use it
+//! - *Ours, back*: the next poll corrects the difference within a second, and sleeping lanes use it
 //!   when they check the clock next.
-//! - *The store's (Redis)*: the same. The next look finds what is due by the new time.
+//! - *The store's (Redis)*: the same. The next poll finds what is due by the new time.
 //! - *The machine's, with the embedded store*: both use this clock, and the difference stays 0.
 //!
 //! No jump makes a task early, because the store decides what is due. No jump makes a lane spin:
@@ -119,7 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_sleeper_follows_the_difference_when_our_clock_is_set_back() {
-        // The lane slept for an hour until a task that was due in ten seconds. Only the look found
+        // The lane slept for an hour until a task that was due in ten seconds. Only the poll found
         // it earlier.
         let (time, clock) = at(HOUR);
         let mut sleeper = std::pin::pin!(time.sleep_until(UnixMillis(HOUR + 10_000)));

@@ -322,7 +322,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
                 policy: Policy { max_attempts: 3, backoff: delayd_wire::Backoff::default() },
                 timeout: Duration::from_secs(15),
                 noted: worker::Noted::Failures,
-                look_every: Duration::from_secs(3600),
+                poll_every: Duration::from_secs(3600),
             },
         );
         let topic = topics.ensure(&"timer".parse().unwrap()).await.unwrap();

@@ -384,7 +384,7 @@ fn params(plan: &Plan) -> worker::Params {
         },
         timeout: settings.timeout,
         noted: worker::Noted::Failures,
-        look_every: Duration::from_secs(1),
+        poll_every: Duration::from_secs(1),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Tests of calls to hosts that come from callers: where they connect to, and where not.
+//! Tests of calls to hosts that callers name: which addresses they connect to.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::super::Unlisted;
 use super::*;
 
-/// Everybody may be called by URL; names lead where `look_up` says, and 127.0.0.2 stands for a
-/// private network.
+/// Every host may be called by URL. Names resolve by `look_up`, and 127.0.0.2 stands for a private
+/// network.
 async fn before_a_guard(
     connections: Vec<Vec<Act>>,
     look_up: impl Fn() -> &'static str + Send + Sync + 'static,
@@ -43,8 +43,7 @@ async fn a_callers_host_is_called_where_its_address_is_allowed_and_nowhere_else(
     assert!(receiver.seen().is_empty());
 }
 
-/// A name that answers with an allowed address first, and with another one whenever it is asked
-/// again.
+/// A name that resolves to an allowed address first, and to another one later.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_connected_to_where_it_was_checked_or_not_at_all() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -58,7 +57,7 @@ async fn a_name_that_changes_its_mind_is_connected_to_where_it_was_checked_or_no
     let url = format!("http://hooks.example.com:{port}/path?q=1");
     assert_eq!(receiver.call_url(&url).await, delivered());
     assert_eq!(asked.load(Ordering::SeqCst), 1, "asked once for one connection");
-    // The connection is used again and has gone stale; the repeat needs a new one, and gets none.
+    // The pooled connection is stale by now. The repeat needs a new one, and gets none.
     assert_eq!(receiver.call_url(&url).await, not_called());
     assert_eq!(receiver.seen(), [0, 0]);
     assert!(
@@ -67,8 +66,8 @@ async fn a_name_that_changes_its_mind_is_connected_to_where_it_was_checked_or_no
     );
 }
 
-/// A connection that was made for a service carries no call of a caller's URL, though both name the
-/// same place.
+/// A connection that was made for a service is not used for a caller's URL, even to the same
+/// address.
 #[tokio::test]
 async fn a_callers_url_uses_no_connection_of_a_service() {
     let (mut receiver, port) = before_a_guard(vec![vec![ok(), ok()]], || "127.0.0.2").await;
@@ -99,7 +98,7 @@ async fn the_systems_names_for_this_machine_are_not_public() {
     });
     assert_eq!(receiver.call_url(&format!("http://127.0.0.1:{port}/path?q=1")).await, delivered());
     assert_eq!(receiver.seen(), [0]);
-    // Added while it was allowed, called when it no longer is.
+    // Added while it was allowed, called when it is not any more.
     let service = receiver.services.get(&format!("127.0.0.1:{port}")).unwrap();
     receiver.services.allow(Unlisted { hosts: vec!["*".parse().unwrap()], ..Unlisted::default() });
     let now = receiver.services.get(service.name().as_str()).unwrap();

@@ -1,7 +1,7 @@
-//! Tests of calls to a server that speaks HTTP/2 and allows few streams a connection.
+//! Tests of calls to a server that speaks HTTP/2 and allows few streams per connection.
 //!
-//! `localhost/` holds a certificate that signs itself, and its key; only these tests trust it. It
-//! was made by `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj
+//! `localhost/` holds a self-signed certificate and its key, which only these tests trust. It was
+//! made with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj
 //! /CN=localhost -days 36500 -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext
 //! basicConstraints=critical,CA:FALSE`.
 
@@ -22,20 +22,20 @@ use super::*;
 const CERTIFICATE: &[u8] = include_bytes!("localhost/cert.der");
 const KEY: &[u8] = include_bytes!("localhost/key.der");
 
-/// The streams that the server allows on each connection.
+/// The number of streams that the server allows per connection.
 const STREAMS: u32 = 2;
-/// The calls at a time.
+/// The number of concurrent calls.
 const CALLS: usize = 10;
 
-/// What the server has seen.
+/// What the server has received.
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
-    /// Requests whose bodies came whole.
+    /// Requests with complete bodies.
     requests: AtomicUsize,
 }
 
-/// Serves HTTP/2 alone. Nobody is answered before as many are there as the barrier waits for.
+/// Serves HTTP/2 only. It responds once as many requests are there as the barrier waits for.
 async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>) {
     let key = PrivateKeyDer::try_from(KEY).unwrap();
     let mut tls = ServerConfig::builder()
@@ -84,7 +84,7 @@ async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     receiver.client = Client::trusting(params(Duration::from_secs(2)), &tls);
     let seen = Arc::new(Seen::default());
     tokio::spawn(serve_h2(listener, seen.clone(), Arc::new(Barrier::new(CALLS))));
-    // First without any connection, then with one.
+    // First without a connection, then with one.
     for round in 1..=2 {
         let answers = join_all((0..CALLS).map(|_| receiver.call())).await;
         let (requests, connections) = (&seen.requests, &seen.connections);
@@ -99,7 +99,7 @@ async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     assert!(connections <= 4 * CALLS, "{connections} connections");
 }
 
-/// An untrusted certificate and a wrong name were both "TLS failed".
+/// For an untrusted certificate and for a wrong name, the outcome was "TLS failed".
 #[tokio::test]
 async fn a_certificate_that_is_refused_says_why() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -114,7 +114,7 @@ async fn a_certificate_that_is_refused_says_why() {
     let check = async |address: std::net::SocketAddr, trusted: bool, says: &str| {
         let mut receiver = Receiver::start(Vec::new()).await;
         receiver.point_at(vec![format!("https://{address}")], SuccessRule::DmError);
-        // Not the system's: who is trusted must not depend on this machine.
+        // Not the system's roots: the result must not depend on this machine.
         let mut roots = RootCertStore::empty();
         if trusted {
             roots.add(CertificateDer::from(CERTIFICATE)).unwrap();

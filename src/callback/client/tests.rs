@@ -1,5 +1,4 @@
-//! Tests of the client against a receiver that is a bare socket, so that it can misbehave to the
-//! byte.
+//! Tests of the client against a receiver that is a bare socket and controls every byte.
 
 use std::sync::Arc;
 
@@ -15,16 +14,16 @@ mod guard_tests;
 #[path = "h2_tests.rs"]
 mod h2_tests;
 
-/// What the receiver does once it has read a request.
+/// What the receiver does after it has read a request.
 #[derive(Clone)]
 enum Act {
-    /// Writes this, and keeps the connection.
+    /// Writes this, and keeps the connection open.
     Answer(String),
-    /// The same, once so many requests as the barrier waits for are there.
+    /// The same, once as many requests are there as the barrier waits for.
     AnswerTogether(Arc<Barrier>, String),
-    /// Writes this, perhaps nothing, and closes.
+    /// Writes this, perhaps nothing, and closes the connection.
     Close(String),
-    /// Never answers.
+    /// Never responds.
     Hang,
 }
 
@@ -52,7 +51,7 @@ fn params(connect_timeout: Duration) -> Params {
     Params { connect_timeout, final_statuses: vec![410], clock: Clock::system() }
 }
 
-/// A receiver, and what reached it: the connection's number and the request's text.
+/// A receiver, and its requests: the number of the connection and the text of the request.
 struct Receiver {
     services: Services,
     client: Client,
@@ -60,8 +59,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Listens; the connection of each number does what its list says, one act per request, and is
-    /// then closed.
+    /// Starts a receiver. Each connection performs its list of acts, one per request, and is then
+    /// closed.
     async fn start(connections: Vec<Vec<Act>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -78,7 +77,7 @@ impl Receiver {
         receiver
     }
 
-    /// Where the service is, and by which rule it answers.
+    /// Sets the endpoints of the service, and its rule of success.
     fn point_at(&self, endpoints: Vec<String>, success: SuccessRule) {
         self.configure(endpoints, success, Vec::new());
     }
@@ -106,7 +105,7 @@ impl Receiver {
         self.call_of("s", "/path?q=1", headers, Duration::from_secs(10)).await
     }
 
-    /// A call of a URL of the caller's.
+    /// Calls a caller's URL.
     async fn call_url(&self, url: &str) -> Answer {
         let host = self.services.host_of(url).unwrap().expect("it is allowed");
         self.call_of(host.as_str(), url, &Headers::default(), Duration::from_secs(10)).await
@@ -132,7 +131,7 @@ impl Receiver {
         self.client.call(&call).await
     }
 
-    /// The connections by which requests came, in order.
+    /// The connections that requests came on, in order.
     fn seen(&mut self) -> Vec<usize> {
         std::iter::from_fn(|| self.requests.try_recv().ok()).map(|(number, _)| number).collect()
     }
@@ -156,17 +155,17 @@ async fn serve(
             Act::Close(text) => (text, false),
             Act::Hang => std::future::pending().await,
         };
-        // The caller may have hung up on a long answer.
+        // The caller may have closed the connection before the end of a long response.
         let _ = stream.write_all(text.as_bytes()).await;
         if !goes_on {
             return;
         }
     }
-    // Open, and silent, until the caller closes.
+    // Open and silent, until the caller closes it.
     let _ = stream.read(&mut [0]).await;
 }
 
-/// A request whose body is `{"n": 1}`.
+/// A request with the body `{"n": 1}`.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut text = String::new();
     while !text.ends_with("\r\n\r\n{\"n\": 1}") {
@@ -282,7 +281,7 @@ async fn a_tasks_headers_go_along_and_replace_none_of_delayds_own() {
         lines.contains(&"delay-task-id: 42".to_owned())
             && lines.contains(&"content-length: 8".to_owned())
     );
-    // What a record could hold that was never checked.
+    // Values that an unchecked record could hold.
     let forged: Headers = serde_json::from_str(r#"{"delay-task-id":"7","host":"evil"}"#).unwrap();
     let mut receiver = Receiver::start(vec![vec![ok()]]).await;
     assert_eq!(receiver.call_with(&forged).await, delivered());
@@ -399,7 +398,7 @@ async fn a_connection_that_does_not_come_about_says_why() {
     check(format!("https://{}", says(b"").await), short, "no connection within 50ms").await;
 }
 
-/// The address of someone who says this to whoever connects, and then listens for ever.
+/// The address of a server that writes this to each connection, and then never closes it.
 async fn says(text: &'static [u8]) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -411,8 +410,8 @@ async fn says(text: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-/// Servers close idle connections, sometimes just as the next call is written: without the repeat,
-/// an attempt was spent on a healthy service.
+/// Servers close idle connections, sometimes while the next call is written on one. An attempt was
+/// spent on a healthy service.
 #[tokio::test]
 async fn a_call_on_a_connection_that_had_gone_stale_is_repeated_once_on_a_fresh_one() {
     let mut receiver = Receiver::start(vec![vec![ok(), close()], vec![ok()]]).await;

@@ -13,7 +13,7 @@ async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
     assert_eq!(
         wait_for(&limits, &a),
         Some(Duration::from_secs(5)),
-        "a lower bound holds for those that are set"
+        "a lower maximum shortens a wait"
     );
 }
 
@@ -28,7 +28,7 @@ async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
     let _waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     seen(1);
-    assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
+    assert!(is_awake(&sleeper), "a waiter for the end of the hold is woken");
     assert_eq!(limits.free(&a, most(0)), 10);
     // Another answer sets a wait again. The same release does not end it, and the next one does.
     limits.hold(&a, Duration::from_secs(30));

@@ -121,7 +121,7 @@ fn one_black_hole_takes_half_of_all_slots() {
     let (limits, hole) = (limits(100, 100), name("hole"));
     succeed(&limits, &hole, 16 + 32 + 64);
     let taken = limits.reserve(&hole, most(0), 100);
-    assert_eq!(taken.len(), 51, "the last one was taken when 50 were its own and 50 free");
+    assert_eq!(taken.len(), 51, "it takes the last one with 50 slots of its own and 50 free");
     assert_eq!(limits.free(&hole, most(0)), 0);
 }
 
@@ -134,7 +134,7 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     let waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     drop(other);
-    assert!(!is_awake(&sleeper), "another destination's slot is no use");
+    assert!(!is_awake(&sleeper), "a slot of another destination does not help");
     drop(permits.split_one());
     assert!(is_awake(&sleeper));
     drop(permits);
@@ -203,7 +203,7 @@ fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     drop(permits.split_one());
     assert_eq!(woken(&queue), [0]);
     drop(permits.split_one());
-    assert_eq!(woken(&queue), [0; 0], "what is freed until it runs is reserved for it");
+    assert_eq!(woken(&queue), [0; 0], "slots freed before it runs are reserved for it");
     assert!(limits.reserve(&a, most(0), 2).is_empty(), "a newcomer takes nothing");
 
     // The first one does not need them.
@@ -257,7 +257,7 @@ async fn one_of_those_who_wait_sets_the_timer_for_all() {
     assert_eq!(watching(&queue), [0]);
     assert!(!is_awake(&sleeper));
     drop(queue.remove(0));
-    assert!(is_awake(&sleeper), "the next one is to watch");
+    assert!(is_awake(&sleeper), "the next one keeps the timer");
     assert_eq!(watching(&queue), [0]);
     drop(used);
     tokio::time::advance(Duration::from_millis(100)).await;
@@ -294,7 +294,7 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
         permit.begin(Duration::from_secs(15));
         permit.failed("503 Service Unavailable");
     }
-    assert!(is_awake(&sleeper), "it has to set its timer anew");
+    assert!(is_awake(&sleeper), "it must set its timer again");
     let wait = waiter.check(most(0));
     assert!(matches!(wait, Availability::Later(Some(_))), "{wait:?}");
     drop(rest);
@@ -309,7 +309,7 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     assert!(wait > Duration::from_secs(4), "{wait:?}");
     tokio::time::advance(wait).await;
     let mut probes = limits.reserve(&a, most(0), 99);
-    assert_eq!(probes.len(), 3, "half-open, with as many probes");
+    assert_eq!(probes.len(), 3, "half-open, with this many probes");
     assert!(is_awake(&sleeper), "its timer has another duration");
     assert!(matches!(waiter.check(most(0)), Availability::Later(_)));
     assert!(!is_awake(&sleeper));
@@ -382,7 +382,11 @@ fn calls_that_were_not_made_say_nothing() {
     drop(call(&limits, &a));
     assert_eq!(limits.standing(&a, most(0)).window, 16);
     call(&limits, &a).failed("connection refused");
-    assert_eq!(limits.standing(&a, most(0)).breaker, breaker::State::Open, "the row went on");
+    assert_eq!(
+        limits.standing(&a, most(0)).breaker,
+        breaker::State::Open,
+        "failures before and after count together"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The three states and the ways between them.
+//! The three states, and the transitions between them.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::Instant;
 use super::window::Window;
 use super::{Params, State, Verdict};
 
-/// How long probes may be in hand without having begun. Longer than a claim takes; the bound only
-/// ends a leak.
+/// How long probes may stay reserved without beginning. It is longer than a claim takes, and only
+/// limits the harm of a leak.
 const RESERVED: Duration = Duration::from_secs(30);
 
-/// One breaker. Every method first does what the passing of time has brought about.
+/// One breaker. Every method first makes the transitions that are due by `now`.
 #[derive(Debug)]
 pub struct Breaker {
     params: Params,
     phase: Phase,
-    /// Grows with each change of state: what began in another one does not count any more.
+    /// Grows with each change of state. Calls of earlier epochs do not count.
     epoch: u64,
-    /// Openings without a calm time between them.
+    /// The number of openings without a whole window between them.
     streak: u32,
 }
 
@@ -32,30 +32,30 @@ enum Phase {
 /// The probes of a half-open breaker.
 #[derive(Debug)]
 struct Probing {
-    /// Taken and not begun.
+    /// Probes that were reserved and have not begun.
     reserved: u32,
     reserved_until: Instant,
-    /// The deadlines of those that run.
+    /// The deadlines of the running probes.
     running: Vec<Instant>,
     successes: u32,
 }
 
-/// A call that was let through. Give it back by [`Breaker::end`].
+/// A call that may begin. Return it with [`Breaker::end`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     epoch: u64,
-    /// When it began and has to end; `None` for one that was only reserved.
+    /// When the call began, and its deadline. `None` if it was only reserved.
     span: Option<(Instant, Instant)>,
 }
 
 impl Breaker {
-    /// A closed one.
+    /// A closed breaker.
     pub fn new(params: Params, now: Instant) -> Self {
         let phase = Phase::closed(&params, now);
         Self { params, phase, epoch: 0, streak: 0 }
     }
 
-    /// Goes by other settings from now on, in the state that it is in. Another window begins empty.
+    /// Changes the settings. The state stays; a window of another length starts empty.
     pub fn set_params(&mut self, params: &Params, now: Instant) {
         if self.params.window != params.window
             && let Phase::Closed { window, .. } = &mut self.phase
@@ -66,7 +66,7 @@ impl Breaker {
         self.advance(now);
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&mut self, now: Instant) -> State {
         self.advance(now);
         match self.phase {
@@ -76,7 +76,7 @@ impl Breaker {
         }
     }
 
-    /// How many more calls may go through.
+    /// How many more calls may begin.
     pub fn room(&mut self, now: Instant) -> usize {
         self.advance(now);
         match &self.phase {
@@ -88,7 +88,8 @@ impl Breaker {
         }
     }
 
-    /// When there may be room again, if there is none now; sooner if a probe ends.
+    /// How long until another call may begin; `None` if one may begin now. It can be sooner, if a
+    /// probe ends.
     pub fn retry_in(&mut self, now: Instant) -> Option<Duration> {
         if self.room(now) > 0 {
             return None;
@@ -102,7 +103,7 @@ impl Breaker {
         Some(until.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// Reserves one call, if there is room.
+    /// Reserves one call, if one may begin.
     pub fn reserve(&mut self, now: Instant) -> Option<Ticket> {
         if self.room(now) == 0 {
             return None;
@@ -132,7 +133,7 @@ impl Breaker {
         }
     }
 
-    /// A call has ended, or was not made after all (then without a verdict).
+    /// A call has ended. Without a verdict, it was not made or says nothing.
     pub fn end(&mut self, ticket: Ticket, verdict: Option<Verdict>, now: Instant) {
         self.advance(now);
         if ticket.epoch != self.epoch {
@@ -173,11 +174,12 @@ impl Breaker {
         }
     }
 
-    /// Does what the time has brought about.
+    /// Makes the transitions that are due by `now`.
     fn advance(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Closed { window, look_at, .. } => {
-                // Calls become overdue silently; a look per tenth of the window finds them.
+                // A call that becomes overdue causes no event. So the calls are counted again every
+                // tenth of the window.
                 if now >= *look_at {
                     *look_at = now + self.params.window / 10;
                     if is_failing(window, &self.params, now) {
@@ -224,7 +226,7 @@ impl Breaker {
     }
 }
 
-/// Whether too large a share of the calls of late failed.
+/// Whether the share of failures among the recent calls is too large.
 fn is_failing(window: &mut Window, params: &Params, now: Instant) -> bool {
     let tally = window.tally(now);
     tally.calls >= params.min_calls

@@ -1,4 +1,4 @@
-//! The breaker in a table of events, and against any order of them.
+//! Tests of the breaker: a table of events, and random orders of them.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A breaker, and a time that only the test moves.
+/// A breaker, and a clock that only the test advances.
 struct Bench {
     breaker: Breaker,
     now: Instant,
@@ -36,7 +36,7 @@ impl Bench {
 
     fn calls(&mut self, verdicts: &str) -> &mut Self {
         for verdict in verdicts.chars() {
-            let ticket = self.begin().expect("the breaker lets it through");
+            let ticket = self.begin().expect("the breaker admits the call");
             self.end(ticket, if verdict == '+' { Verdict::Success } else { Verdict::Failure });
         }
         self
@@ -125,7 +125,7 @@ fn a_calm_time_makes_the_next_opening_short_again_and_flapping_does_not() {
     assert_eq!(bench.wait(5 * SECOND).state(), State::HalfOpen);
 }
 
-/// Seen elsewhere: each late failure stamped the opening anew, and the breaker never half-opened.
+/// Seen in another breaker: each late failure restarted the open time, and it never half-opened.
 #[test]
 fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     let mut bench = Bench::new(Params::default());
@@ -140,7 +140,7 @@ fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     assert_eq!(bench.calls("+++").state(), State::Closed);
 }
 
-/// Seen elsewhere: a probe that never came back, and a half-open state without end.
+/// Seen in another breaker: a probe never ended, and the half-open state lasted for ever.
 #[test]
 fn a_lost_probe_counts_as_failed_after_its_deadline() {
     let mut bench = Bench::opened();
@@ -164,10 +164,11 @@ fn probes_that_were_reserved_and_not_used_are_there_for_others() {
 }
 
 proptest! {
-    /// Whatever happens: never wedged. Once the other side is well, it is closed again within a
-    /// bounded time.
+    /// The breaker is never stuck. Once the other side is healthy, it closes within a bounded time.
     #[test]
-    fn it_always_finds_its_way_back(events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200)) {
+    fn it_always_finds_its_way_back(
+        events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200),
+    ) {
         let mut bench = Bench::new(Params::default());
         let mut out = Vec::new();
         for (event, number) in events {
@@ -176,7 +177,8 @@ proptest! {
                 1 => out.extend(bench.begin()),
                 2 if !out.is_empty() => {
                     let ticket = out.swap_remove(number as usize % out.len());
-                    let verdict = [Some(Verdict::Success), Some(Verdict::Failure), None][number as usize % 3];
+                    let verdicts = [Some(Verdict::Success), Some(Verdict::Failure), None];
+                    let verdict = verdicts[number as usize % 3];
                     bench.breaker.end(ticket, verdict, bench.now);
                 }
                 _ => drop(bench.state()),
@@ -190,7 +192,7 @@ proptest! {
             prop_assert!(fits, "{:?} with room for {}", state, room);
             prop_assert_eq!(bench.breaker.retry_in(bench.now).is_none(), room > 0);
         }
-        // From now on everything that is let through succeeds at once; what is still out is lost.
+        // From here, all calls succeed at once, except those that are lost.
         for _ in 0..200 {
             if bench.state() == State::Closed {
                 return Ok(());

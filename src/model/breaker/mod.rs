@@ -1,4 +1,4 @@
-//! The circuit breaker: whoever keeps failing is left alone for a while, then tried with a few
+//! A circuit breaker: stops calls to a side that keeps failing, and later tries it with a few
 //! calls.
 //!
 //! ```text
@@ -8,31 +8,31 @@
 //!   └───────────────────────────────┼──── enough probes succeed ────────────┘
 //! ```
 //!
-//! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and
-//! around a Redis server. A [`Breaker`] is pure: every method is told the time, and nothing happens
-//! between two calls of it. [`SharedBreaker`] puts a lock around one and hands out permits.
+//! It is used per destination of callbacks ([`crate::limits::DestinationLimits`]) and around each
+//! Redis server. A [`Breaker`] is pure: every method gets the time, and nothing happens between two
+//! calls. [`SharedBreaker`] puts a lock around one and hands out permits.
 //!
 //! # What opens it
 //!
 //! - `consecutive_failures` in a row; or
-//! - of the calls that *began* within the window, at least `min_calls`, the share `failure_ratio`
-//!   failed. A call that is overdue (past its own deadline, and not ended) counts as failed, so
-//!   that a black hole does not look quiet.
+//! - of at least `min_calls` calls that *began* within the window, the share `failure_ratio`
+//!   failed. An overdue call (past its deadline, and not ended) counts as failed. Otherwise a dead
+//!   destination would look idle.
 //!
-//! Each time it opens without having been closed for a window's length, it stays open twice as long
-//! as the time before, from `open` to `open_max`.
+//! Each time it opens without having been closed for a whole window, it stays open twice as long as
+//! before, from `open` to `open_max`.
 //!
 //! # Invariants
 //!
-//! - A call counts only in the state in which it began: a late failure neither opens a breaker that
-//!   has closed since nor prolongs the time of an open one.
-//! - Half-open, at most `half_open_probes` are out. Each has a deadline, after which it counts as
-//!   failed: a probe that is lost cannot wedge the breaker. One that was taken and not used is
-//!   given back without a verdict.
-//! - A breaker that nobody asks does nothing and needs no timer: time is looked at when somebody
-//!   comes.
+//! - A call counts only in the state in which it began. A late failure neither opens a breaker that
+//!   has closed since, nor extends the time of an open one.
+//! - When half-open, at most `half_open_probes` calls run. Each has a deadline, after which it
+//!   counts as failed, so that a lost probe cannot block the breaker. An unused probe is given back
+//!   without a verdict.
+//! - An unused breaker does nothing and needs no timer: it looks at the time when a method is
+//!   called.
 //!
-//! What is absent on purpose: what a failure is (the callers say), waiting, and logs.
+//! *Absent on purpose*: what counts as a failure (the callers decide), waiting, and logs.
 
 use std::time::Duration;
 
@@ -49,23 +49,22 @@ pub use shared::{Pass, Refused, SharedBreaker};
 pub struct Params {
     /// The share of failed calls that opens it, above 0 and up to 1.
     pub failure_ratio: f64,
-    /// Of how many calls at least that share must be, from 1.
+    /// The number of calls that the share needs, from 1.
     pub min_calls: u32,
-    /// How far back calls count.
+    /// For how long calls count.
     pub window: Duration,
-    /// How many failures in a row open it, from 1.
+    /// The number of failures in a row that opens it, from 1.
     pub consecutive_failures: u32,
     /// How long it stays open for the first time.
     pub open: Duration,
     /// The longest time it stays open.
     pub open_max: Duration,
-    /// How many calls try whether the other side is back, and how many of them have to succeed;
-    /// from 1.
+    /// How many probes run at a time, and how many have to succeed; from 1.
     pub half_open_probes: u32,
 }
 
 impl Default for Params {
-    /// Those of `[callback.breaker]`.
+    /// The defaults of `[callback.breaker]`.
     fn default() -> Self {
         Self {
             failure_ratio: 0.5,
@@ -79,11 +78,11 @@ impl Default for Params {
     }
 }
 
-/// How a call ended, as far as the other side's health goes.
+/// What a call showed about the health of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other side is well.
+    /// The other side is healthy.
     Success,
-    /// The other side is in trouble.
+    /// The other side failed.
     Failure,
 }

@@ -1,4 +1,4 @@
-//! A breaker that several share.
+//! A breaker that several tasks share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,29 +11,29 @@ use super::{Breaker, Params, State, Ticket, Verdict};
 #[derive(Debug)]
 pub struct SharedBreaker(Mutex<Breaker>);
 
-/// The breaker lets nobody through for so long.
+/// The breaker is open, or half-open without a free probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the circuit breaker is open")]
 pub struct Refused {
-    /// When there may be room again.
+    /// How long until a call may begin.
     pub retry_in: Duration,
 }
 
 impl SharedBreaker {
-    /// A closed one.
+    /// A closed breaker.
     pub fn new(params: Params) -> Self {
         Self(Mutex::new(Breaker::new(params, Instant::now())))
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         self.lock().state(Instant::now())
     }
 
-    /// Lets one call through that begins now and has to end within `timeout`.
+    /// Begins one call, which has to end within `timeout`.
     ///
     /// # Errors
-    /// [`Refused`] while it is open, and half-open while all probes are out.
+    /// [`Refused`] while the breaker is open, or half-open with all probes taken.
     pub fn enter(self: &Arc<Self>, timeout: Duration) -> Result<Pass, Refused> {
         let now = Instant::now();
         let mut breaker = self.lock();
@@ -47,13 +47,12 @@ impl SharedBreaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Breaker> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
-        // still the best there is.
+        // Only a broken invariant panics under the lock. The counts are still the best there is.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call on its way. Dropped without a verdict it says nothing about the other side.
+/// A running call. Dropped without a verdict, it says nothing about the other side.
 #[derive(Debug)]
 pub struct Pass {
     breaker: Arc<SharedBreaker>,
@@ -62,7 +61,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Says how the call ended.
+    /// Ends the call with a verdict.
     pub fn end(mut self, verdict: Verdict) {
         self.verdict = Some(verdict);
     }

@@ -1,8 +1,8 @@
-//! The calls of late, by the moment at which they began.
+//! The recent calls, by the moment at which they began.
 //!
-//! A ring of buckets, each a tenth of the window wide. A bucket counts for the window's length, and
-//! in any case until its last call must have ended: else calls whose timeout is longer than the
-//! window would never count.
+//! A ring of buckets, each a tenth of the window wide. A bucket counts for the length of the
+//! window, and at least until the deadlines of its calls. Otherwise calls with timeouts longer than
+//! the window would never count.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::time::Instant;
 
 use super::Verdict;
 
-/// Buckets of one window.
+/// The number of buckets in a window.
 const BUCKETS: u32 = 10;
 
-/// What the calls of late came to.
+/// The counts of the recent calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Ended, or overdue.
+    /// Calls that ended or are overdue.
     pub(super) calls: u32,
-    /// Of those, failed or overdue.
+    /// Calls that failed or are overdue.
     pub(super) failures: u32,
 }
 
-/// The window.
+/// The calls of one window.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -36,7 +36,7 @@ struct Bucket {
     running: u32,
     successes: u32,
     failures: u32,
-    /// When the last of its calls has to have ended.
+    /// The latest deadline of its calls.
     overdue_at: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Counts the end of a call that began at `began`; without a verdict it is forgotten.
+    /// Counts the end of a call that began at `began`. Without a verdict, the call does not count.
     pub(super) fn end(&mut self, began: Instant, verdict: Option<Verdict>) {
         let after = self.buckets.partition_point(|bucket| bucket.start <= began);
         let Some(bucket) = after.checked_sub(1).and_then(|i| self.buckets.get_mut(i)) else {
@@ -96,8 +96,8 @@ impl Window {
 
     fn prune(&mut self, now: Instant) {
         let (length, width) = (self.length, self.width());
-        // In order of their starts. One that lasts longer than those behind it keeps them a little,
-        // which does no harm. Two widths, for what is overdue is looked for once in a width.
+        // Buckets are in order of their starts. An old bucket that lasts longer keeps younger ones,
+        // which is harmless. Two widths, because overdue calls are counted once per width.
         while self
             .buckets
             .front()
@@ -139,10 +139,10 @@ mod tests {
         assert_eq!(window.tally(t + SECOND), tally(0, 0));
         assert_eq!(window.tally(t + SECOND + Duration::from_millis(1)), tally(1, 1));
         window.end(t, Some(Verdict::Success));
-        assert_eq!(window.tally(t + 2 * SECOND), tally(1, 0), "it came late, but it came");
+        assert_eq!(window.tally(t + 2 * SECOND), tally(1, 0), "a late success counts");
     }
 
-    /// With timeouts longer than the window, calls would drop out of it before they could fail.
+    /// With timeouts longer than the window, calls left the window before they could fail.
     #[test]
     fn a_call_that_takes_longer_than_the_window_counts_when_it_ends() {
         let t = Instant::now();

@@ -117,7 +117,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if !self.claimer.is_paging() {
             self.nudge.busy();
         }
-        // The supervisor's first look after the pause starts the lane again.
+        // The supervisor's first poll after the pause starts the lane again.
         if self.shared.stopping.is_cancelled() || self.shared.is_paused(&self.lane.topic) {
             return Event::Stopped;
         }

@@ -1,4 +1,4 @@
-//! `delayd destination …`: how the services stand, and keeping calls off one.
+//! `delayd destination …`: shows, holds and releases destinations.
 
 use clap::Subcommand;
 use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held, HoldRequest};
@@ -8,7 +8,7 @@ use super::client::ServerArgs;
 use super::{Code, table};
 use crate::model::task::Destination;
 
-/// Show how the services stand, hold calls back from one, or let them go again.
+/// Show the state of destinations, hold calls to one, or release it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,12 +22,11 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show every service that is configured, or that tasks wait for
+    /// List each service that is configured or has waiting tasks
     List(ListArgs),
-    /// Keep calls off a service, on every instance: its tasks wait and spend no attempts
+    /// Stop calls to a service on every instance: its tasks wait and use no attempts
     Hold(OneArgs),
-    /// End a hold, on every instance: one that was set by hand, and the one that the service's own
-    /// Retry-After has set
+    /// End a hold on every instance, whether set by hand or by a Retry-After of the service
     Release(OneArgs),
 }
 
@@ -39,7 +38,7 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct OneArgs {
-    /// The service, or the host with its port
+    /// The service, or a host with its port
     sn: Destination,
     #[command(flatten)]
     server: ServerArgs,

@@ -1,4 +1,4 @@
-//! `delayd get`: where a task stands.
+//! `delayd get`: shows a task.
 
 use delayd_wire::{Found, GetRequest, Note, Task};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::client::ServerArgs;
 use super::{Code, table};
 use crate::model::task::{TaskId, Topic};
 
-/// Show a task: its state, its moments, its attempts and its content.
+/// Show a task: its state, times, attempts and content.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// A task, in the order in which people look at it.
+/// The fields of a task, the most important first.
 fn shown(task: &Task<Value>) -> String {
     let pairs = [
         ("task_id", task.task_id.cell()),
@@ -54,7 +54,7 @@ fn shown(task: &Task<Value>) -> String {
     }
 }
 
-/// The attempts that were noted. A line each: line breaks in an answer are shown, not obeyed.
+/// A table of the recorded attempts. Line breaks in answers are escaped.
 fn log(attempts: &[Note]) -> String {
     let row = |note: &Note| {
         let duration = format!("{}ms", note.duration_ms);

@@ -1,4 +1,4 @@
-//! `delayd stats`: all topics at a glance.
+//! `delayd stats`: shows the counts of all topics.
 
 use delayd_wire::{ErrorCode, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -9,13 +9,13 @@ use super::client::ServerArgs;
 use super::topic::shown::counts;
 use super::{Code, out, table};
 
-/// Topics that are asked for at a time.
+/// Topics that are read at the same time.
 const AT_A_TIME: usize = 8;
 
-/// Show the exact counts of every topic by state, and since when something is overdue.
+/// Show the exact counts of all topics by state, and since when tasks are overdue.
 ///
-/// A topic whose OVERDUE stays behind is paused, held back, or has nobody who pulls it. With --json
-/// there is one topic a line.
+/// If OVERDUE SINCE does not advance, the topic is paused or held, or has no consumer. With --json
+/// one topic is printed per line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         async move {
             let body = TopicRequest { topic: Some(listed.topic) };
             let answer = client.post("/delay/topic/get", &body).await?;
-            // One that was deleted meanwhile is left out.
+            // A topic that was deleted meanwhile is omitted.
             if answer.code() == ErrorCode::NotFound {
                 return anyhow::Ok(None);
             }
@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// What is set is not shown.
+/// The settings are not shown.
 type Shown = TopicShown<IgnoredAny>;
 
 fn shown(topics: &[Shown]) -> String {

@@ -119,8 +119,8 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
     .await;
     for (verb, flags, says) in [
         ("replay", &["--reason=410 Gone"][..], "1 task replayed"),
-        ("purge", &["--reason=410 Gone", "--yes"], "1 task thrown away"),
-        ("purge", &["--dry-run"], "1 task would be thrown away"),
+        ("purge", &["--reason=410 Gone", "--yes"], "1 task deleted"),
+        ("purge", &["--dry-run"], "1 task would be deleted"),
     ] {
         let before = service.seen().len();
         let mut client = command(&[]);

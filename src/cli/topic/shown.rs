@@ -1,4 +1,4 @@
-//! Topics as people look at them.
+//! How topics are shown.
 
 use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::cli::cell::Cell;
 use crate::cli::table;
 
-/// How many tasks are in each state, in the order of the road.
+/// The counts, in the order of the life cycle.
 pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
     let Count { scheduled, leased, delivered, dead, cancelled, expired } = *count;
     TaskState::ALL.map(|state| {
@@ -51,8 +51,7 @@ pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
     table::pairs(&pairs)
 }
 
-/// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for
-/// each part.
+/// The settings of a topic by name. The parts of `retry` and `history` have a line each.
 fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {

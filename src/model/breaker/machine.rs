@@ -1,4 +1,4 @@
-//! The three states and the ways between them.
+//! The state machine of the breaker.
 
 use std::time::Duration;
 
@@ -7,18 +7,17 @@ use tokio::time::Instant;
 use super::window::Window;
 use super::{Params, State, Verdict};
 
-/// How long probes may be in hand without having begun. Longer than a claim takes; the bound only
-/// ends a leak.
+/// How long probes may be reserved without starting. Longer than any claim; it only limits leaks.
 const RESERVED: Duration = Duration::from_secs(30);
 
-/// One breaker. Every method first does what the passing of time has brought about.
+/// One breaker. Each method first applies what follows from the passed time.
 #[derive(Debug)]
 pub struct Breaker {
     params: Params,
     phase: Phase,
-    /// Grows with each change of state: what began in another one does not count any more.
+    /// Incremented with each change of state. Calls of an older epoch do not count.
     epoch: u64,
-    /// Openings without a calm time between them.
+    /// How often it has opened without a quiet window in between.
     streak: u32,
 }
 
@@ -32,30 +31,30 @@ enum Phase {
 /// The probes of a half-open breaker.
 #[derive(Debug)]
 struct Probing {
-    /// Taken and not begun.
+    /// Reserved, but not started.
     reserved: u32,
     reserved_until: Instant,
-    /// The deadlines of those that run.
+    /// The deadlines of running probes.
     running: Vec<Instant>,
     successes: u32,
 }
 
-/// A call that was let through. Give it back by [`Breaker::end`].
+/// A permitted call. Return it with [`Breaker::end`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     epoch: u64,
-    /// When it began and has to end; `None` for one that was only reserved.
+    /// Its start and its deadline; `None` if it was only reserved.
     span: Option<(Instant, Instant)>,
 }
 
 impl Breaker {
-    /// A closed one.
+    /// Returns a closed breaker.
     pub fn new(params: Params, now: Instant) -> Self {
         let phase = Phase::closed(&params, now);
         Self { params, phase, epoch: 0, streak: 0 }
     }
 
-    /// Goes by other settings from now on, in the state that it is in. Another window begins empty.
+    /// Changes the parameters without changing the state. A different window starts empty.
     pub fn set_params(&mut self, params: &Params, now: Instant) {
         if self.params.window != params.window
             && let Phase::Closed { window, .. } = &mut self.phase
@@ -66,7 +65,7 @@ impl Breaker {
         self.advance(now);
     }
 
-    /// Where it stands.
+    /// The state.
     pub fn state(&mut self, now: Instant) -> State {
         self.advance(now);
         match self.phase {
@@ -76,7 +75,7 @@ impl Breaker {
         }
     }
 
-    /// How many more calls may go through.
+    /// How many more calls are permitted now.
     pub fn room(&mut self, now: Instant) -> usize {
         self.advance(now);
         match &self.phase {
@@ -88,7 +87,7 @@ impl Breaker {
         }
     }
 
-    /// When there may be room again, if there is none now; sooner if a probe ends.
+    /// When a call may be permitted again, if none is now. Earlier if a probe ends.
     pub fn retry_in(&mut self, now: Instant) -> Option<Duration> {
         if self.room(now) > 0 {
             return None;
@@ -98,11 +97,11 @@ impl Breaker {
             Phase::Open { until } => *until,
             Phase::HalfOpen(probing) => probing.next_deadline().unwrap_or(now),
         };
-        // A deadline counts once it has passed.
+        // A deadline counts only after it has passed.
         Some(until.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// Reserves one call, if there is room.
+    /// Reserves one call, if one is permitted.
     pub fn reserve(&mut self, now: Instant) -> Option<Ticket> {
         if self.room(now) == 0 {
             return None;
@@ -114,7 +113,7 @@ impl Breaker {
         Some(Ticket { epoch: self.epoch, span: None })
     }
 
-    /// The reserved call begins, and has to end within `timeout`.
+    /// Starts the reserved call, which must end within `timeout`.
     pub fn begin(&mut self, ticket: &mut Ticket, now: Instant, timeout: Duration) {
         self.advance(now);
         let deadline = now + timeout;
@@ -132,7 +131,7 @@ impl Breaker {
         }
     }
 
-    /// A call has ended, or was not made after all (then without a verdict).
+    /// Ends a call. Without a verdict, the call was not made.
     pub fn end(&mut self, ticket: Ticket, verdict: Option<Verdict>, now: Instant) {
         self.advance(now);
         if ticket.epoch != self.epoch {
@@ -173,11 +172,12 @@ impl Breaker {
         }
     }
 
-    /// Does what the time has brought about.
+    /// Applies the transitions that are due.
     fn advance(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Closed { window, look_at, .. } => {
-                // Calls become overdue silently; a look per tenth of the window finds them.
+                // Calls become overdue without an event, so the window is checked every tenth of
+                // its length.
                 if now >= *look_at {
                     *look_at = now + self.params.window / 10;
                     if is_failing(window, &self.params, now) {
@@ -224,7 +224,7 @@ impl Breaker {
     }
 }
 
-/// Whether too large a share of the calls of late failed.
+/// Whether the failure ratio of the window is too high.
 fn is_failing(window: &mut Window, params: &Params, now: Instant) -> bool {
     let tally = window.tally(now);
     tally.calls >= params.min_calls

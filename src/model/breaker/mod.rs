@@ -1,4 +1,4 @@
-//! The circuit breaker: whoever keeps failing is left alone for a while, then tried with a few
+//! The circuit breaker: stops calls to a failing target for a while, then probes it with a few
 //! calls.
 //!
 //! ```text
@@ -8,31 +8,30 @@
 //!   └───────────────────────────────┼──── enough probes succeed ────────────┘
 //! ```
 //!
-//! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and
-//! around a Redis server. A [`Breaker`] is pure: every method is told the time, and nothing happens
-//! between two calls of it. [`SharedBreaker`] puts a lock around one and hands out permits.
+//! Used per destination of callbacks ([`crate::limits::DestinationLimits`]) and per Redis server. A
+//! [`Breaker`] is pure: the time is passed to each method, and nothing happens between calls.
+//! [`SharedBreaker`] puts a lock around one and hands out permits.
 //!
 //! # What opens it
 //!
-//! - `consecutive_failures` in a row; or
-//! - of the calls that *began* within the window, at least `min_calls`, the share `failure_ratio`
-//!   failed. A call that is overdue (past its own deadline, and not ended) counts as failed, so
-//!   that a black hole does not look quiet.
+//! - `consecutive_failures` failures in a row; or
+//! - a failure ratio of at least `failure_ratio` among the calls that *began* within the window, if
+//!   there are at least `min_calls`. A call past its own deadline counts as failed, so a target
+//!   that never answers is noticed.
 //!
-//! Each time it opens without having been closed for a window's length, it stays open twice as long
-//! as the time before, from `open` to `open_max`.
+//! Each time it opens again before it was closed for the length of a window, the open time doubles,
+//! from `open` to `open_max`.
 //!
 //! # Invariants
 //!
 //! - A call counts only in the state in which it began: a late failure neither opens a breaker that
-//!   has closed since nor prolongs the time of an open one.
-//! - Half-open, at most `half_open_probes` are out. Each has a deadline, after which it counts as
-//!   failed: a probe that is lost cannot wedge the breaker. One that was taken and not used is
-//!   given back without a verdict.
-//! - A breaker that nobody asks does nothing and needs no timer: time is looked at when somebody
-//!   comes.
+//!   has closed since, nor extends an open one.
+//! - When half-open, at most `half_open_probes` probes run. Each has a deadline, after which it
+//!   counts as failed, so a lost probe cannot block the breaker. An unused probe is returned
+//!   without a verdict.
+//! - A breaker needs no timer: it updates its state when it is asked.
 //!
-//! What is absent on purpose: what a failure is (the callers say), waiting, and logs.
+//! Absent on purpose: what counts as a failure (callers say so), waiting, and logs.
 
 use std::time::Duration;
 

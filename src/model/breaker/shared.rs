@@ -1,4 +1,4 @@
-//! A breaker that several share.
+//! A breaker that several tasks share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,29 +11,29 @@ use super::{Breaker, Params, State, Ticket, Verdict};
 #[derive(Debug)]
 pub struct SharedBreaker(Mutex<Breaker>);
 
-/// The breaker lets nobody through for so long.
+/// The breaker is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the circuit breaker is open")]
 pub struct Refused {
-    /// When there may be room again.
+    /// When a call may be permitted again.
     pub retry_in: Duration,
 }
 
 impl SharedBreaker {
-    /// A closed one.
+    /// Returns a closed breaker.
     pub fn new(params: Params) -> Self {
         Self(Mutex::new(Breaker::new(params, Instant::now())))
     }
 
-    /// Where it stands.
+    /// The state.
     pub fn state(&self) -> State {
         self.lock().state(Instant::now())
     }
 
-    /// Lets one call through that begins now and has to end within `timeout`.
+    /// Permits one call, which starts now and must end within `timeout`.
     ///
     /// # Errors
-    /// [`Refused`] while it is open, and half-open while all probes are out.
+    /// [`Refused`] while it is open, or half-open with all probes running.
     pub fn enter(self: &Arc<Self>, timeout: Duration) -> Result<Pass, Refused> {
         let now = Instant::now();
         let mut breaker = self.lock();
@@ -47,13 +47,13 @@ impl SharedBreaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Breaker> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
-        // still the best there is.
+        // Code under the lock panics only if an invariant is broken. The counts are then still
+        // usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call on its way. Dropped without a verdict it says nothing about the other side.
+/// A permitted call. Dropping it without a verdict has no effect on the breaker.
 #[derive(Debug)]
 pub struct Pass {
     breaker: Arc<SharedBreaker>,
@@ -62,7 +62,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Says how the call ended.
+    /// Reports how the call ended.
     pub fn end(mut self, verdict: Verdict) {
         self.verdict = Some(verdict);
     }

@@ -1,8 +1,8 @@
-//! The calls of late, by the moment at which they began.
+//! The recent calls, by the time at which they began.
 //!
-//! A ring of buckets, each a tenth of the window wide. A bucket counts for the window's length, and
-//! in any case until its last call must have ended: else calls whose timeout is longer than the
-//! window would never count.
+//! A ring of buckets, each a tenth of the window wide. A bucket counts for the length of the
+//! window, and at least until the deadline of its last call: otherwise calls with a timeout longer
+//! than the window would never count.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::Verdict;
 /// Buckets of one window.
 const BUCKETS: u32 = 10;
 
-/// What the calls of late came to.
+/// The totals of the recent calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Ended, or overdue.
     pub(super) calls: u32,
-    /// Of those, failed or overdue.
+    /// Of these, failed or overdue.
     pub(super) failures: u32,
 }
 
-/// The window.
+/// The sliding window.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -36,7 +36,7 @@ struct Bucket {
     running: u32,
     successes: u32,
     failures: u32,
-    /// When the last of its calls has to have ended.
+    /// The latest deadline of its calls.
     overdue_at: Instant,
 }
 
@@ -49,7 +49,7 @@ impl Window {
         self.length / BUCKETS
     }
 
-    /// Counts a call that begins now and has to end by `deadline`.
+    /// Counts a call that starts now, with this deadline.
     pub(super) fn begin(&mut self, now: Instant, deadline: Instant) {
         self.prune(now);
         let width = self.width();
@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Counts the end of a call that began at `began`; without a verdict it is forgotten.
+    /// Counts the end of a call that began at `began`. Without a verdict, the call is removed.
     pub(super) fn end(&mut self, began: Instant, verdict: Option<Verdict>) {
         let after = self.buckets.partition_point(|bucket| bucket.start <= began);
         let Some(bucket) = after.checked_sub(1).and_then(|i| self.buckets.get_mut(i)) else {
@@ -96,8 +96,8 @@ impl Window {
 
     fn prune(&mut self, now: Instant) {
         let (length, width) = (self.length, self.width());
-        // In order of their starts. One that lasts longer than those behind it keeps them a little,
-        // which does no harm. Two widths, for what is overdue is looked for once in a width.
+        // Buckets are in order of their start. A long bucket keeps later ones a little longer,
+        // which is harmless. Two widths, because overdue calls are checked once per width.
         while self
             .buckets
             .front()

@@ -114,8 +114,9 @@ pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(16);
     if is_too_few(wanted, most) {
         tracing::warn!(
-            "callback.concurrency: expected at most half of the open-file limit, {most}, got {wanted}. \
-             At most {most} calls run at a time; raise the limit (ulimit -n), or lower the setting"
+            "callback.concurrency: expected at most half of the open-file limit, {most}, got \
+             {wanted}. At most {most} calls run at a time; raise the limit (ulimit -n), or lower the \
+             setting"
         );
     }
     LimitParams {

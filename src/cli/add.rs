@@ -25,9 +25,9 @@ use delayd_wire::Span;
 #[command(after_help = "\
 Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":7}'
-  delayd add orders --at 1795236367 --max-attempts 3 --timeout 5s '{\"sn\":\"message.call\",\"url\":\"/x\"}'
+  delayd add orders --at 1795236367 --max-attempts 3 '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add alive --key device-7 --in 30s '{\"device\":7}'
-  delayd add orders --in 1h --backoff 5s,5m,30m --on-dead message.call/failed '{\"sn\":\"message.call\",\"url\":\"/x\"}'
+  delayd add orders --in 1h --backoff 5s,5m --on-dead shop/dead '{\"sn\":\"shop\",\"url\":\"/x\"}'
   echo 'any text' | delayd add notes --in 1m --mode pull -")]
 pub(super) struct Args {
     /// The topic
@@ -152,7 +152,10 @@ mod tests {
         );
         check(
             &["t", "--at", "5", "--mode", "pull", "--max-attempts", "3", "--timeout", "2", "x"],
-            json!({"topic": "t", "timing_moment": 5, "content": "x", "mode": "pull", "max_attempts": 3, "timeout": "2000ms"}),
+            json!({
+                "topic": "t", "timing_moment": 5, "content": "x", "mode": "pull",
+                "max_attempts": 3, "timeout": "2000ms",
+            }),
         );
         let wishes =
             ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
@@ -170,7 +173,8 @@ mod tests {
     #[test]
     fn the_answer_is_shown_with_a_readable_moment() {
         let answer = json!({
-            "task_id": 42, "due_ms": 1_795_234_567_042_i64, "due": "2026-11-21T04:16:07.042Z", "mode": "push",
+            "task_id": 42, "due_ms": 1_795_234_567_042_i64, "due": "2026-11-21T04:16:07.042Z",
+            "mode": "push",
             "durability": "fsynced",
         });
         insta::assert_snapshot!(shown(serde_json::from_value(answer).unwrap()), @r#"

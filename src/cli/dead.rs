@@ -289,11 +289,11 @@ mod tests {
         let causes = |answer| causes(serde_json::from_value(answer).unwrap());
         assert_eq!(causes(json!({"causes": [], "more": false})), "no dead tasks");
         let answer = json!({"more": false, "causes": [
-            {"reason": "503 Service Unavailable", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
+            {"reason": "410 Gone", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
         ]});
         insta::assert_snapshot!(causes(answer), @r#"
         COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
-        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            503 Service Unavailable
+        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            410 Gone
         "#);
     }
 }

@@ -122,9 +122,12 @@ mod tests {
     #[test]
     fn a_task_is_added_or_adopted_as_it_waited() {
         let record = json!({
-            "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k", "due_ms": 1_795_234_567_000_i64,
-            "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64, "last_outcome": "nacked",
-            "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
+            "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k",
+            "due_ms": 1_795_234_567_000_i64,
+            "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64,
+            "last_outcome": "nacked",
+            "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3,
+                "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
             "content": "any \"text\"", "unknown_ms": 5,
         });
         let exported: Exported = serde_json::from_value(record.clone()).unwrap();
@@ -138,8 +141,10 @@ mod tests {
         assert_eq!(
             Value::Object(exported.into_task()),
             json!({
-                "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k", "max_attempts": 3,
-                "on_dead": {"sn": "s", "url": "/"}, "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
+                "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k",
+                "max_attempts": 3,
+                "on_dead": {"sn": "s", "url": "/"},
+                "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
                 "content": "any \"text\"",
             })
         );
@@ -149,7 +154,8 @@ mod tests {
     fn what_stands_elsewhere_by_now_is_not_exported() {
         let record = |state: TaskState, cancelling: bool| {
             let record = json!({
-                "topic": "t", "task_id": 1, "state": state, "created_ms": 1, "due_ms": 2, "mode": "push", "content": "{}",
+                "topic": "t", "task_id": 1, "state": state, "created_ms": 1, "due_ms": 2,
+                "mode": "push", "content": "{}",
                 "cancelling": cancelling,
             });
             serde_json::from_value::<Exported>(record).unwrap()
@@ -172,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_is() {
-        let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,"mode":"push","content":"{}"}"#;
+        let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,
+            "mode":"push","content":"{}"}"#;
         assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));

@@ -79,12 +79,17 @@ mod tests {
     #[test]
     fn a_task_is_shown_in_the_order_people_look_at_it() {
         let task = json!({
-            "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
-            "due": "2026-11-21T04:16:17.000Z", "finished_ms": null, "last_outcome": "500", "mode": "push", "sn": "a",
-            "state": "scheduled", "task_id": 7, "webhook_id": "00c0ffee00c0ffee-7", "options": {"max_attempts": 3},
+            "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64,
+            "due_ms": 1_795_234_577_000_i64,
+            "due": "2026-11-21T04:16:17.000Z", "finished_ms": null, "last_outcome": "500",
+            "mode": "push", "sn": "a",
+            "state": "scheduled", "task_id": 7, "webhook_id": "00c0ffee00c0ffee-7",
+            "options": {"max_attempts": 3},
             "log": [
-                {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12, "outcome": "500", "answer": "no\nroom"},
-                {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000, "outcome": "timed out after 15s", "answer": ""},
+                {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12,
+                 "outcome": "500", "answer": "no\nroom"},
+                {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000,
+                 "outcome": "timed out after 15s", "answer": ""},
             ],
         });
         let task: Task<Value> = serde_json::from_value(task).unwrap();

@@ -51,7 +51,12 @@ pub(super) struct Args {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     /// Tasks per request
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u16).range(1..=10_000)
+    )]
     batch: u16,
     /// Keep the ids and attempts of waiting tasks as well
     #[arg(long)]
@@ -308,13 +313,15 @@ mod tests {
         let answer = || {
             let stored = |id: u64, duplicate: bool| {
                 json!({
-                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "", "mode": "push",
+                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "",
+                    "mode": "push",
                     "durability": "fsynced", "duplicate": duplicate,
                 })
             };
             Answer::of(&json!({"dm_error": 0, "failed": 2, "results": [
                 stored(1, false), stored(2, true),
-                {"dm_error": 2003, "error_msg": "not confirmed"}, {"dm_error": 1000, "error_msg": "content: is missing"},
+                {"dm_error": 2003, "error_msg": "not confirmed"},
+                {"dm_error": 1000, "error_msg": "content: is missing"},
             ]}))
         };
         let again = import.note(batch(), answer(), false).unwrap();
@@ -337,7 +344,9 @@ mod tests {
                 .is_err()
         );
         let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
-        let none = json!({"dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad]});
+        let none = json!({
+            "dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad],
+        });
         assert!(import.note(batch(), Answer::of(&none), false).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 7}));
     }

@@ -136,18 +136,22 @@ mod tests {
         assert_eq!(shown(&[]), "no tasks");
         let tasks = json!([
             {
-                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64, "due": "",
-                "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null,
+                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call",
+                "due_ms": 1_795_234_577_000_i64, "due": "",
+                "attempts": 2, "created_ms": 1, "finished_ms": null,
+                "last_outcome": "410 Gone", "key": null,
             },
             {
-                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64, "due": "",
-                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7",
+                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null,
+                "due_ms": 1_795_234_578_000_i64, "due": "",
+                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null,
+                "key": "device-7",
             },
         ]);
         let tasks: Vec<Entry> = serde_json::from_value(tasks).unwrap();
         insta::assert_snapshot!(shown(&tasks), @r#"
         TASK_ID  DUE                       TO            ATTEMPTS  FINISHED  KEY       LAST_OUTCOME
-        7        2026-11-21T04:16:17.000Z  message.call  2         -         -         503 Service Unavailable
+        7        2026-11-21T04:16:17.000Z  message.call  2         -         -         410 Gone
         8        2026-11-21T04:16:18.000Z  pull          0         -         device-7  -
         "#);
     }

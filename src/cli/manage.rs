@@ -32,7 +32,7 @@ pub(super) struct CancelArgs {
 #[command(after_help = "\
 Examples:
   delayd update orders 1795234567000042 --in 2h
-  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"message.call\",\"url\":\"/x\"}'")]
+  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"shop\",\"url\":\"/x\"}'")]
 pub(super) struct UpdateArgs {
     /// The topic
     topic: Topic,

@@ -203,7 +203,8 @@ impl Cli {
             | Command::Token(_)
             | Command::Completions(_)
             | Command::Openapi(_) => Some(
-                "--config and --set are for the service; this command takes its options from the command line",
+                "--config and --set are for the service; this command takes its options from the \
+                 command line",
             ),
             _ => {
                 Some("--config and --set are for the service; a client command takes --server URL")

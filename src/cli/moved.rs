@@ -74,10 +74,12 @@ impl Tallies {
         let topic = |(topic, tally): (&String, &Tally)| {
             let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
             json!({
-                "topic": topic, "moved": moved, "known": known, "superseded": superseded, "withdrawn": withdrawn,
+                "topic": topic, "moved": moved, "known": known, "superseded": superseded,
+                "withdrawn": withdrawn,
                 "dead": dead, "history": ended, "refused": refused, "left": left,
             })
         };
-        json!({"moved": moved, "left": left, "topics": self.0.iter().map(topic).collect::<Vec<_>>()})
+        let topics: Vec<Value> = self.0.iter().map(topic).collect();
+        json!({"moved": moved, "left": left, "topics": topics})
     }
 }

@@ -77,7 +77,8 @@ mod tests {
         let task = |answer| serde_json::from_value::<Pulled>(answer).unwrap();
         assert_eq!(one(task(json!({"task_id": null, "content": null}))), "no task is due");
         assert_eq!(shown(&[]), "no task is due");
-        insta::assert_snapshot!(one(task(json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"}))), @r#"
+        let seven = task(json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"}));
+        insta::assert_snapshot!(one(seven), @r#"
         TASK_ID  ATTEMPT  RECEIPT  CONTENT
         7        1        -        {"a":1}
         "#);
@@ -85,9 +86,10 @@ mod tests {
         assert!(one(task(json!({"task_id": 7, "content": &long}))).ends_with(&long));
         let two = [
             task(json!({"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"})),
-            task(
-                json!({"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"}),
-            ),
+            task(json!({
+                "task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def",
+                "content": "y\nz",
+            })),
         ];
         insta::assert_snapshot!(shown(&two), @r#"
         TASK_ID           ATTEMPT  RECEIPT  CONTENT

@@ -27,7 +27,13 @@ pub(super) struct Args {
     )]
     scope: Vec<String>,
     /// The topics that the token may use; * stands for any characters
-    #[arg(long, value_name = "TOPIC", value_delimiter = ',', default_value = "*", value_parser = plain)]
+    #[arg(
+        long,
+        value_name = "TOPIC",
+        value_delimiter = ',',
+        default_value = "*",
+        value_parser = plain
+    )]
     topic: Vec<String>,
 }
 

@@ -61,15 +61,18 @@ mod tests {
     fn settings_go_as_they_came() {
         let answer = json!({
             "topic": "t", "shards": 4, "paused": true,
-            "counts": {"scheduled": 0, "leased": 0, "delivered": 0, "dead": 0, "cancelled": 0, "expired": 0},
-            "policy": {"retry": {"max_attempts": 3}, "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
+            "counts": {"scheduled": 0, "leased": 0, "delivered": 0,
+                "dead": 0, "cancelled": 0, "expired": 0},
+            "policy": {"retry": {"max_attempts": 3},
+                "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
         });
         let shown: TopicShown<_> = serde_json::from_value(answer).unwrap();
         let settings = TopicSettings::from(shown);
         assert_eq!(
             Value::Object(settings.request()),
             json!({
-                "topic": "t", "shards": 4, "paused": true, "rate": "5/s", "history": {"keep": "1h", "max": 7},
+                "topic": "t", "shards": 4, "paused": true, "rate": "5/s",
+                "history": {"keep": "1h", "max": 7},
                 "retry": {"max_attempts": 3},
             })
         );

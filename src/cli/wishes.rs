@@ -23,7 +23,8 @@ where
 pub(super) fn backoff(text: &str) -> Result<Value, String> {
     const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one \
                          repeats), or an object such as \
-                         {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\"max\":\"1h\",\"jitter\":0.2}";
+                         {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\
+                         \"max\":\"1h\",\"jitter\":0.2}";
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|_| WRONG.into());
     }

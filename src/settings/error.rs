@@ -29,8 +29,9 @@ pub enum Error {
     },
     /// An environment variable with our prefix that no setting reads.
     #[error(
-        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. Settings are written \
-         DELAYD__SECTION__KEY, with two underscores; unset what is not meant for delayd"
+        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. \
+         Settings are written DELAYD__SECTION__KEY, with two underscores; unset \
+         what is not meant for delayd"
     )]
     Variable {
         /// The name of the variable.
@@ -57,7 +58,10 @@ pub enum Error {
         hint: String,
     },
     /// A required key is missing.
-    #[error("{origin}: {key} is missing{}", if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" })]
+    #[error(
+        "{origin}: {key} is missing{}",
+        if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" }
+    )]
     Missing {
         /// The file, variable or option with the section.
         origin: String,
@@ -78,9 +82,9 @@ pub enum Error {
     },
     /// Other machines can reach the port, and the configuration does not say that anyone may call.
     #[error(
-        "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got none. Add a \
-         [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or set http.auth.anonymous = true \
-         to let everyone who reaches the port call"
+        "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got \
+         none. Add a [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or set \
+         http.auth.anonymous = true to let everyone who reaches the port call"
     )]
     Unguarded {
         /// The address.
@@ -88,14 +92,15 @@ pub enum Error {
     },
     /// The current configuration has tokens, and the new one has none.
     #[error(
-        "http.auth.tokens: expected at least one token, as before; got none. If the file was cut off, restore it. If \
-         everyone who reaches the port may call from now on, set http.auth.anonymous = true"
+        "http.auth.tokens: expected at least one token, as before; got none. If the file was cut \
+         off, restore it. If everyone who reaches the port may call from now on, set \
+         http.auth.anonymous = true"
     )]
     LastToken,
     /// A file had settings, and is now empty.
     #[error(
-        "{}: expected settings, as before; got an empty file. If it was cut off, restore it. To do without its \
-         settings, start delayd again",
+        "{}: expected settings, as before; got an empty file. If it was cut off, restore \
+         it. To do without its settings, start delayd again",
         path.display()
     )]
     Emptied {
@@ -104,7 +109,8 @@ pub enum Error {
     },
     /// A file keeps changing.
     #[error(
-        "the configuration files: expected them to stay the same for {calm:?}; they went on changing for {patience:?}. They are read once they do"
+        "the configuration files: expected them to stay the same for {calm:?}; they went on \
+         changing for {patience:?}. They are read once they do"
     )]
     Unsettled {
         /// How long the files must stay the same.

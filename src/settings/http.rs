@@ -59,8 +59,9 @@ impl Http {
         let is_open = self.auth.tokens.is_empty() && !is_loopback(self.bind);
         is_open.then(|| {
             format!(
-                "ATTENTION: http.auth.anonymous is true and {} is not a loopback address: EVERYONE who reaches this port can \
-                 add, read and purge tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1",
+                "ATTENTION: http.auth.anonymous is true and {} is not a loopback address: EVERYONE \
+                 who reaches this port can add, read and purge tasks. Set [http.auth] tokens \
+                 (`delayd token` makes one), or bind to 127.0.0.1",
                 self.bind
             )
         })

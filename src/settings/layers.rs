@@ -86,7 +86,8 @@ impl Layer {
                 format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
             let text = value.into_string().expect("a variable is a text");
             if path[0] == "services" || path.starts_with(&["http", "auth", "tokens"]) {
-                let reason = "cannot come from the environment; services and tokens come from files or --set";
+                let reason = "cannot come from the environment; services and tokens come from \
+                              files or --set";
                 return Err(Error::Invalid {
                     origin: variable,
                     key,

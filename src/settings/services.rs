@@ -107,7 +107,8 @@ impl Service {
         let is_service =
             name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
         if !is_service {
-            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -";
+            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of \
+                          A-Z a-z 0-9 . _ -";
             return Err(wrong(&[], reason.into()));
         }
         if self.endpoints.is_empty() {

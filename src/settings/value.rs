@@ -11,7 +11,10 @@ use delayd_wire::Rate;
 
 /// An enum that is read from names. The error lists all names.
 macro_rules! choice {
-    ($(#[$of_enum:meta])* $name:ident { $($(#[$of_variant:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+    (
+        $(#[$of_enum:meta])*
+        $name:ident { $($(#[$of_variant:meta])* $variant:ident = $text:literal),+ $(,)? }
+    ) => {
         $(#[$of_enum])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $($(#[$of_variant])* $variant),+ }
@@ -27,7 +30,10 @@ macro_rules! choice {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 match String::deserialize(from)?.as_str() {
                     $($text => Ok(Self::$variant),)+
-                    _ => Err(serde::de::Error::custom(format!("must be {}", [$(concat!("\"", $text, "\"")),+].join(" or ")))),
+                    _ => {
+                        let names = [$(concat!("\"", $text, "\"")),+].join(" or ");
+                        Err(serde::de::Error::custom(format!("must be {names}")))
+                    }
                 }
             }
         }

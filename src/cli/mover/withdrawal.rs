@@ -60,7 +60,8 @@ impl Mover {
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
                 Ok(Adopted::Held) => self.say(&format!(
-                    "task {id} of {topic} ended here, but is leased at the new service: no retry there"
+                    "task {id} of {topic} ended here, but is leased at the new service: \
+                     it is not retried there"
                 )),
                 Ok(_) => self.tallies.of(topic).withdrawn += 1,
                 // If both have the same store, the task has ended there as well.

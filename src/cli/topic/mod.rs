@@ -186,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_forecast_begins_with_what_is_overdue() {
-        let answer = json!({"now_ms": 0, "overdue": 3, "steps": [{"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0}]});
+        let answer = json!({"now_ms": 0, "overdue": 3, "steps": [
+            {"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0},
+        ]});
         insta::assert_snapshot!(forecast(serde_json::from_value(answer).unwrap()), @r#"
         UNTIL                     COUNT
         overdue                   3

@@ -143,7 +143,8 @@ mod tests {
                 "rate,quota",
             ],
             json!({
-                "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]}, "history": {"max": 5},
+                "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]},
+                "history": {"max": 5},
                 "reset": ["rate", "quota"],
             }),
         );
@@ -162,7 +163,8 @@ mod tests {
                 "1h",
             ],
             json!({
-                "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip", "paused": true,
+                "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip",
+                "paused": true,
                 "history": {"keep": "3600000ms"},
             }),
         );

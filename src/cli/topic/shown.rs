@@ -71,8 +71,11 @@ mod tests {
     #[test]
     fn a_topic_is_shown_with_its_counts_and_what_it_sets_itself() {
         let answer = json!({
-            "topic": "report", "shards": 1, "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true, "paused_since_ms": 0,
-            "counts": {"scheduled": 5, "leased": 0, "delivered": 0, "dead": 1, "cancelled": 0, "expired": 0},
+            "topic": "report", "shards": 1,
+            "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true,
+            "paused_since_ms": 0,
+            "counts": {"scheduled": 5, "leased": 0, "delivered": 0,
+                "dead": 1, "cancelled": 0, "expired": 0},
             "next_due_ms": null, "oldest_overdue_ms": 1000, "history_since_ms": null,
         });
         insta::assert_snapshot!(one(serde_json::from_value(answer).unwrap()), @r#"
@@ -97,7 +100,8 @@ mod tests {
     fn topics_are_named_one_a_line() {
         let names = |answer| names(serde_json::from_value(answer).unwrap());
         assert_eq!(names(json!({"topics": []})), "no topics");
-        insta::assert_snapshot!(names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]})), @r#"
+        let one = names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]}));
+        insta::assert_snapshot!(one, @r#"
         TOPIC  SHARDS  PAUSED
         a      4       yes
         "#);

@@ -206,7 +206,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_passes_is_one_header(name in ".{0,20}", value in "\\PC{0,20}|[\\x00-\\xff]{0,20}") {
+        fn whatever_passes_is_one_header(
+            name in ".{0,20}",
+            value in "\\PC{0,20}|[\\x00-\\xff]{0,20}",
+        ) {
             if let Ok(headers) = Headers::new([(name, value.clone())]) {
                 let mut head = HeaderMap::new();
                 headers.put_into(&mut head);

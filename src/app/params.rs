@@ -115,8 +115,8 @@ pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     if is_too_few(wanted, most) {
         tracing::warn!(
             "callback.concurrency: expected at most half of the open-file limit, {most}, got \
-             {wanted}. At most {most} calls run at a time; raise the limit (ulimit -n), or lower the \
-             setting"
+             {wanted}. At most {most} calls run at a time; raise the limit (ulimit -n), or \
+             lower the setting"
         );
     }
     LimitParams {

@@ -11,7 +11,7 @@ pub(super) fn connections() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=10_000)
 }
 
-/// Concurrent calls: the maximum of the setting is a million, of which a sixteenth is reserved.
+/// Concurrent calls: the maximum of the setting is a million, and a sixteenth is reserved.
 pub(super) fn calls() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=900_000)
 }

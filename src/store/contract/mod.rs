@@ -1,5 +1,5 @@
-//! The contract in parts, each with the shapes that it speaks of. A caller asks for the parts that
-//! it uses; the page of [`crate::store`] says what must hold across them.
+//! The contract in parts, each with its types. A caller asks for the parts that it uses.
+//! `docs/STORE.md` says what must hold across them.
 
 use std::future::Future;
 
@@ -29,19 +29,18 @@ pub use topics::{
 };
 pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
-/// A whole store: all parts, and what is asked of it as one.
+/// A whole store: all parts, and what concerns it as one.
 pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
-    /// The circuit breaker around the store; of several servers, the worst. Closed where there is
-    /// none.
+    /// The state of the circuit breaker around the store: the worst one if there are several
+    /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {
         breaker::State::Closed
     }
 
-    /// Whether the store answers, and its now. An error after
+    /// The store's now, as a sign that it answers. Fails after
     /// [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
-    /// Ends the store's own threads and connections after everything accepted is on its way to
-    /// disk.
+    /// Ends the store's threads and connections once everything accepted is on its way to disk.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }

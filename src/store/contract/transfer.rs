@@ -1,52 +1,53 @@
-//! The nouns of a task's way to another store: lent by the old one, adopted by the new.
+//! The types of a migration: a task is lent by the source and adopted by the target.
 
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Options, State, TaskId};
 
 use super::topics::TopicEntry;
 
-/// The last outcome of a task that another store keeps, for the moment until it is forgotten.
+/// The outcome of a task that another store has stored, until it is forgotten here.
 pub const MOVED: &str = "moved to another store";
 
-/// A task of another store, to be kept here from now on as it was there.
+/// A task of another store, to be stored here as it was there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adoptee {
     /// Its topic, as registered here.
     pub topic: TopicEntry,
     /// Its id, which leads to its lane.
     pub id: TaskId,
-    /// Who gets it.
+    /// Where it goes.
     pub destination: Destination,
     /// When it was stored.
     pub created: UnixMillis,
-    /// The due moment it was stored with, or was moved to by hand.
+    /// Its stored due moment: from the add, or set since.
     pub due: UnixMillis,
-    /// Where it stood.
+    /// Its state.
     pub standing: Standing,
     /// Attempts begun.
     pub attempts: u32,
     /// The last attempt's outcome.
     pub outcome: String,
-    /// Its own settings. A call for the dead has its id. Without an origin, this store is it.
+    /// Its own settings, including the id of its dead-letter call. Without an origin, this store
+    /// becomes it.
     pub options: Options,
-    /// When an add last set the task by its key, by the other store's clock; `None`: the key is
-    /// another task's there, or that is not known.
+    /// When an add last set the task by its key, by the source's clock. `None` if another task has
+    /// the key there, or if that is not known.
     pub key_set: Option<UnixMillis>,
-    /// Whether the other store lends it. If it is refused here it goes on there.
+    /// Whether the source lends it. A refused task then continues at the source.
     pub lent: bool,
-    /// The body, kept byte for byte.
+    /// The content, kept byte for byte.
     pub content: String,
 }
 
 impl Adoptee {
-    /// The higher of its id and that of the call that is made if it dies.
+    /// The higher of its id and the id of its dead-letter call.
     pub fn highest_id(&self) -> TaskId {
         let call = self.options.on_dead.as_ref().and_then(|call| call.task_id);
         call.map_or(self.id, |call| call.max(self.id))
     }
 }
 
-/// Where an adopted task stands.
+/// The state of an adopted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It waits for this moment: its due moment, or a retry's.
@@ -63,23 +64,23 @@ pub enum Standing {
     },
 }
 
-/// What became of an adoption.
+/// The result of an adoption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// It is kept now.
+    /// It is stored now.
     New,
-    /// It was adopted before, however it has fared since. Nothing changed.
+    /// It was adopted before, whatever became of it since. Nothing changed.
     Known,
-    /// A task of the same key was set later here, whether it waits or has ended. This one is not
-    /// kept.
+    /// A task with the same key was set later here, even if it has ended. The adopted task is not
+    /// stored.
     Superseded,
-    /// It waited here, and has ended now as it did elsewhere.
+    /// It waited here, and has now ended as it did at the source.
     Ended,
-    /// It is leased here, and has ended elsewhere: a cancel is pending now.
+    /// It is leased here, and has ended at the source: a cancel is pending now.
     Cancelling,
-    /// It is this very store that lends it. Nothing changed.
+    /// This very store lends it. Nothing changed.
     Own,
-    /// Another task has its id, or the same one was changed by hand since. Neither is changed. If
-    /// the task is lent, an older task of its key is cancelled all the same.
+    /// Another task has its id, or the same task was changed since. Neither is changed. If the
+    /// adopted task is lent, an older task with its key is cancelled all the same.
     Taken,
 }

@@ -1,9 +1,9 @@
-//! A look into many lanes at once: what is next in each, and what each has to be forgotten.
+//! Polls many lanes at once: what is next in each, and what a purge would find.
 //!
-//! A script answers for many lanes, so that a thousand idle topics cost a few thousandths of a
-//! second each second, and a few dozen packets. In a cluster it answers for one, for each has a
-//! slot of its own. However many lanes there are, no pipeline is so long that claims and settles,
-//! which go the same way, would wait behind it.
+//! One script answers for many lanes, so polling a thousand idle topics costs a few milliseconds
+//! and a few dozen packets per second. In a cluster a script answers for one lane, because each
+//! lane has its own slot. Pipelines are bounded, so that claims and settles on the same connection
+//! do not wait long.
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
@@ -26,17 +26,17 @@ const LANES_A_SCRIPT: usize = 64;
 /// The most lanes of one pipeline.
 const LANES_A_PIPELINE: usize = 512;
 
-/// What a look for what is next is for.
+/// Whose next moments are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     /// Called destinations, and whatever expires.
     Workers,
-    /// The pulled ones.
+    /// Pulled tasks.
     Consumers,
 }
 
 impl For {
-    /// What the script is told.
+    /// The script's argument.
     const fn word(self) -> &'static str {
         match self {
             Self::Workers => "workers",
@@ -45,7 +45,8 @@ impl For {
     }
 }
 
-/// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
+/// The next moments of lanes. Nothing is known of a lane whose server is unreachable; fails only if
+/// that is so for all lanes.
 pub(super) async fn next(session: &Session, whom: For, lanes: &[Lane]) -> Result<NextDue> {
     let told = over(session, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
@@ -55,8 +56,8 @@ fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
     told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
 }
 
-/// What each instance looks for every second: of each server in one pipeline, as far as its length
-/// allows. The registry is read only if its revision is another one.
+/// What each instance polls every second: one pipeline per server, up to its bound. The registry is
+/// read only if its revision has changed.
 pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(session);
     let before = [
@@ -99,20 +100,19 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
     Looked { registry, holds, next, pulls, unknown }
 }
 
-/// The same of what has ended.
+/// What a purge would find in each lane.
 pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
     let told = over(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
     let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
 
-/// The time, of the first server that answers, and what is told of each lane; nothing of those for
-/// which nobody answers.
+/// The time of the first server that answers, and an answer for each lane; `None` if its server did
+/// not answer.
 type Told<T> = (UnixMillis, Vec<Option<T>>);
 
-/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word
-/// of its own, and answered by itself. In the first pipeline, before all others, what `before` is
-/// answered.
+/// Calls a script over groups of lanes, each with an argument of its own, and reads the answers
+/// with `read`. The first pipeline begins with the commands in `before`, whose answers come first.
 async fn over<T>(
     session: &Session,
     before: &[Cmd],
@@ -148,7 +148,7 @@ async fn over<T>(
         told.push(match (now, failed) {
             (Some(now), _) => Ok((now, lanes)),
             (None, Some(error)) => Err(error),
-            // No lane was asked about.
+            // The group has no lanes.
             (None, None) if before.is_empty() => time(session).await.map(|now| (now, lanes)),
             (None, None) => Ok((UnixMillis(0), lanes)),
         });
@@ -156,7 +156,7 @@ async fn over<T>(
     (answered_before, told)
 }
 
-/// What was heard of a group of lanes so far.
+/// What is known of a group of lanes so far.
 struct Heard<T> {
     now: Option<UnixMillis>,
     lanes: Vec<Option<T>>,
@@ -199,7 +199,7 @@ fn read_answer<T>(
     Ok((UnixMillis(now), fields.map(read).collect::<Result<_>>()?))
 }
 
-/// A moment, or an empty text for none.
+/// A moment; an empty text means none.
 fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
     match told {
         Value::Int(moment) => Ok(Some(UnixMillis(moment))),
@@ -220,7 +220,7 @@ fn read_history(told: Value) -> Result<History> {
     })
 }
 
-/// The time of the first of the servers that tells it. All are asked at once.
+/// The time of the first server that answers. All are asked at once.
 async fn time(session: &Session) -> Result<UnixMillis> {
     let map = session.servers.map();
     let asking = map.nodes().iter().map(async |node| {

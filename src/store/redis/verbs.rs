@@ -1,4 +1,4 @@
-//! The verbs of the contract, each handed to the file that makes its commands.
+//! The contract of the store; each method calls the file that has its commands.
 
 use std::time::Duration;
 

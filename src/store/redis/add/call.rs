@@ -1,4 +1,4 @@
-//! One call of `lua/add.lua`, or of `lua/add_with_options.lua`: written, and its reply read.
+//! One call of `lua/add.lua` or `lua/add_with_options.lua`: its arguments and its reply.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::store::redis::session::Session;
 use crate::store::{Added, Error, Idempotency, NewTask, Novelty, Result, TopicEntry};
 use crate::task::{Lane, Options, State, TaskId};
 
-/// A task of a batch: whose request, which of its members, and the ids that were drawn for it.
+/// The position of a task in a batch (its request, and its index there), and its ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) request: usize,
@@ -29,21 +29,20 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) lane: Lane,
-    /// The number of lanes of the topic that its tasks were placed by.
+    /// The number of lanes by which its tasks were placed.
     pub(crate) shards: u16,
-    /// Whether more is asked than that the tasks be delivered.
+    /// Whether the tasks ask for more than their delivery.
     pub(crate) is_unlike: bool,
     pub(crate) places: Vec<Place>,
 }
 
 impl Call {
-    /// What the registry has to confirm.
+    /// The entry that the registry has to confirm.
     pub(crate) fn entry(&self) -> TopicEntry {
         TopicEntry { topic: self.lane.topic.clone(), shards: self.shards }
     }
 
-    /// The call as a command, with the token that opens the lane if there is one. `task` finds a
-    /// task.
+    /// The call as a command, with the token that opens the lane, if any. `task` finds a task.
     pub(crate) fn command<'a>(
         &self,
         session: &Session,
@@ -69,7 +68,7 @@ impl Call {
         command
     }
 
-    /// What became of the tasks, by the script's reply; or why the lane refused them.
+    /// The results of the tasks, or why the lane refused them.
     pub(crate) fn read<'a>(
         &self,
         reply: Result<Value>,
@@ -119,7 +118,7 @@ impl Call {
 fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
-    // Put together where it is sent from. Writing to a command does not fail.
+    // Written directly into the command, which cannot fail.
     let mut tail = command.writer_for_next_arg();
     let options = options(task, drawn);
     for part in [task.destination.as_str(), " ", &options, "\n", &task.content] {
@@ -137,7 +136,7 @@ fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
         .arg(asked(task, drawn));
 }
 
-/// The options as they are stored: with the id of the call for the dead.
+/// The options as they are stored: with the id of the dead-letter call.
 fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     if task.options.on_dead.is_none() {
         return write_options(&task.options);
@@ -149,14 +148,14 @@ fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     write_options(&options)
 }
 
-/// What `lua/add_with_options.lua` has to know of a task.
+/// What `lua/add_with_options.lua` needs to know of a task.
 #[derive(Serialize)]
 struct Asked<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_after: Option<u64>,
-    /// As text: the script's numbers are written with 14 digits.
+    /// As text: Lua writes numbers with 14 digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_dead: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +166,7 @@ struct Asked<'a> {
 
 #[derive(Serialize)]
 struct AskedOnce<'a> {
-    /// The name under which the lane remembers it.
+    /// The name under which the lane remembers the key.
     key: Cow<'a, str>,
     fingerprint: String,
     window: u64,
@@ -185,7 +184,7 @@ impl<'a> AskedOnce<'a> {
     }
 }
 
-/// Whether more is asked than that the task be delivered, apart from a quota.
+/// Whether the task asks for more than its delivery, apart from a quota.
 pub(crate) fn is_unlike(task: &NewTask) -> bool {
     let Options { key, expires_after, .. } = &task.options;
     key.is_some() || expires_after.is_some() || task.idempotency.is_some()
@@ -206,7 +205,7 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
     serde_json::to_string(&asked).expect("texts and numbers are plain data")
 }
 
-/// What add_with_options.lua says of one task.
+/// Reads what add_with_options.lua answers for one task.
 fn read_unlike(drawn: TaskId, answer: Value) -> Result<Kept> {
     let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {

@@ -1,13 +1,13 @@
 //! Task ids, drawn from Redis in blocks (`lua/ids.lua`).
 //!
-//! A block belongs to one run of one server: after a restart or a failover the counter may have
-//! lost its last increments, so a block drawn before is thrown away and the first draw skips ahead
-//! of all that may be in use. It also goes stale within a second, so that ids can be read as a
-//! time. All who need ids wait while a block is drawn. So the next one is drawn ahead, by twice the
-//! time that the last draw took: where Redis is far away nobody waits for it, and where it is near
-//! hardly a draw is made that is not needed.
-//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what
-//! is in hand.
+//! A block belongs to one run of one server. After a restart or a failover the counter may have
+//! lost its last increments, so older blocks are dropped, and the first draw skips ahead of all ids
+//! that may be in use. A block is also dropped after a second, so that ids can be read as a time.
+//!
+//! All requests wait while a block is drawn, so the next block is drawn ahead, by twice the time
+//! that the last draw took. If Redis is far away, no request waits; if it is near, there are few
+//! draws without need. In a cluster, each adder requests ids for the lanes of its own server, and
+//! all adders share the blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) mod blocks;
 pub(crate) mod counter;
 pub(crate) mod hand;
 
-/// New ids as the wishes ask, growing unless they have to lead to certain lanes, and the server run
-/// that they belong to.
+/// New ids as requested, and the server run that they belong to. The ids grow, unless they have to
+/// lead to certain lanes.
 ///
 /// # Errors
-/// [`Error::Unavailable`]; no id was used then.
+/// [`Error::Unavailable`]; then no id was used.
 pub(super) async fn draw(session: &Arc<Session>, wishes: &[Wish]) -> Result<(Vec<Drawn>, Run)> {
     let mut blocks = session.ids.lock().await;
     let run = current_run(session).await?;
@@ -60,12 +60,12 @@ pub(super) async fn draw(session: &Arc<Session>, wishes: &[Wish]) -> Result<(Vec
     }
 }
 
-/// Drops all ids in hand: the counter has been raised past others.
+/// Drops all blocks, because the counter was raised past other ids.
 pub(super) async fn drop_blocks(session: &Session) {
     session.ids.lock().await.hand.empty();
 }
 
-/// Puts a further block in hand, unless something has made its ids unusable meanwhile.
+/// Draws a further block, unless its ids have become unusable meanwhile.
 async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
     let began = Instant::now();
     let ids = draw_block(&session, &run, size, 0).await;
@@ -75,7 +75,7 @@ async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
         return;
     }
     blocks.hand.is_ahead = false;
-    // After an error the next caller draws, and gets the error.
+    // After an error, the next caller draws and gets the error.
     if let Ok(ids) = ids
         && blocks.is_of(&run)
     {

@@ -78,7 +78,7 @@ fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
     let read = |name| String::from_redis_value(name).map_err(corrupt)?.parse().map_err(corrupt);
     let read = names.into_iter().map(read).filter_map(|name: Result<Destination>| {
         name.inspect_err(
-            |error| tracing::error!(%lane, %error, "A destination of lane {lane} is passed over"),
+            |error| tracing::error!(%lane, %error, "A destination of lane {lane} is skipped"),
         )
         .ok()
     });
@@ -96,12 +96,15 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
         let id = match u64::from_redis_value(id) {
             Ok(id) => TaskId(id),
             Err(error) => {
-                tracing::error!(%error, "What stands on a schedule is no task's id");
+                tracing::error!(%error, "A schedule holds a name that is not a task's id");
                 continue;
             }
         };
         if record == Value::Nil {
-            tracing::error!(task.id = %id, "Task {id} was on a schedule without a body; there is nothing to deliver");
+            tracing::error!(
+                task.id = %id,
+                "Task {id} was on a schedule without a body; there is nothing to deliver"
+            );
             continue;
         }
         let attempt = u32::from_redis_value(attempt).map_err(corrupt);

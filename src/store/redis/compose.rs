@@ -241,7 +241,8 @@ mod tests {
     fn a_script_is_its_code_behind_what_it_uses_in_turn() {
         let script = "-- Does it.\n-- uses: lease\nreturn deadline_of(ARGV[2])\n";
         let expected = "local LEASED = KEYS[6]\n\
-            local function deadline_of(id)\n  return tonumber(redis.call('ZSCORE', LEASED, id) or nil)\nend\n\
+            local function deadline_of(id)\n  \
+            return tonumber(redis.call('ZSCORE', LEASED, id) or nil)\nend\n\
             return deadline_of(ARGV[2])\n";
         assert_eq!(compose(script), expected);
     }

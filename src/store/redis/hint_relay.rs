@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, cmd};
+use deadpool_redis::redis::{Cmd, Value, cmd};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
@@ -71,13 +71,14 @@ async fn listen_once(session: &Session) -> Option<()> {
         tokio::select! {
             message = messages.next() => {
                 let told = message?.get_payload::<String>().ok();
-                if let Some(hint) = told.as_deref().and_then(|message| session.hints.read(message)) {
+                if let Some(hint) = told.as_deref().and_then(|text| session.hints.read(text)) {
                     session.hints.tell_here(hint);
                 }
             }
             _ = rounds.tick() => {
-                let is_ours = session.servers.map().nodes().iter().any(|ours| ours.number == node.number);
-                let answer = tokio::time::timeout(session.timeout, asking.ping::<deadpool_redis::redis::Value>()).await;
+                let map = session.servers.map();
+                let is_ours = map.nodes().iter().any(|ours| ours.number == node.number);
+                let answer = tokio::time::timeout(session.timeout, asking.ping::<Value>()).await;
                 if !is_ours || !matches!(answer, Ok(Ok(_))) {
                     return None;
                 }

@@ -146,8 +146,8 @@ impl Fields {
             Some(format) => ensure_known(format, "the store in Redis")?,
             None if self.id.is_some() => {
                 return Err(Error::Misconfigured(
-                    "the store in Redis is of a build of delayd before format 1, which this version cannot read: \
-                     use another store.redis.key_prefix"
+                    "the store in Redis is of a build of delayd before format 1, which this \
+                     version cannot read: use another store.redis.key_prefix"
                         .into(),
                 ));
             }

@@ -47,8 +47,8 @@ impl For {
 
 /// The next moments of lanes. Nothing is known of a lane whose server is unreachable; fails only if
 /// that is so for all lanes.
-pub(super) async fn next(session: &Session, whom: For, lanes: &[Lane]) -> Result<NextDue> {
-    let told = over(session, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
+pub(super) async fn next(session: &Session, asker: For, lanes: &[Lane]) -> Result<NextDue> {
+    let told = over(session, &[], &script::NEXT, &[(asker.word(), lanes)], read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         released,
     ];
     let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
-    let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
+    let asked = asked.map(|(asker, lanes)| (asker.word(), lanes));
     let (answers, told) = over(session, &before, &script::NEXT, &asked, read_moment).await;
     let [revision, id, held, released] =
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
@@ -177,7 +177,7 @@ impl<T> Heard<T> {
                 self.lanes.extend(those.into_iter().map(Some));
             }
             Err(error) => {
-                tracing::debug!(lane = %lanes[0], %error, "Could not look into a lane");
+                tracing::debug!(lane = %lanes[0], %error, "Could not poll a lane");
                 self.lanes.extend(lanes.iter().map(|_| None));
                 self.failed = Some(error);
             }

@@ -37,7 +37,9 @@ const READ: &str = " flags=no-writes,allow-oom";
 macro_rules! scripts {
     ($($name:ident: $flags:expr, $file:literal;)+) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua"))));)+
+            LazyLock::new(|| {
+                Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua")))
+            });)+
 
         /// All scripts, to be loaded.
         pub(super) fn all() -> Vec<&'static Script> {

@@ -270,7 +270,10 @@ mod tests {
         let window = std::time::Duration::from_secs(1);
         let idempotency = Some(Idempotency { key: "i".into(), fingerprint: 0xab, window });
         let task = NewTask { options: options_asked, idempotency, ..plain() };
-        let once = r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","window":1000}"#;
+        let once = concat!(
+            r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","#,
+            r#""window":1000}"#
+        );
         let expected =
             r#"{"key":"k \"\n","expires_after":2000,"on_dead":"1795234567000001","idempotency":"#;
         assert_eq!(asked(&task, drawn), format!("{expected}{once}}}"));

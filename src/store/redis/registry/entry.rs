@@ -73,8 +73,7 @@ pub(crate) fn read_all(session: &Session, entries: &HashMap<String, String>) -> 
 /// An entry. `None` if it cannot be read, which is logged once.
 pub(crate) fn read_known(session: &Session, topic: &str, value: &str) -> Option<TopicEntry> {
     let read = read_entry(topic, value);
-    read.inspect_err(|error| session.log_once.error(&format!("A topic is passed over: {error}")))
-        .ok()
+    read.inspect_err(|error| session.log_once.error(&format!("A topic is skipped: {error}"))).ok()
 }
 
 pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {

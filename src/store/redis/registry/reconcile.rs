@@ -97,7 +97,12 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
         let fields = serde_json::from_str(&text).unwrap_or_default();
         let right = TopicEntry { topic: topic.clone(), shards: first };
         if entry::rewrite(session, &right, text.as_bytes(), fields).await? {
-            tracing::warn!(%topic, "Topic {topic} is registered with {} lanes, and its tasks lie in {first}: it has {first} again", entry.shards);
+            tracing::warn!(
+                %topic,
+                "Topic {topic} is registered with {} lanes, but its tasks are in {first}: \
+                 the registry has {first} again",
+                entry.shards
+            );
             return Ok(Some(right));
         }
         return Ok(None);
@@ -115,7 +120,11 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
     }
     for lane in astray {
         let moved = empty(session, &entry, &lane).await?;
-        tracing::warn!(%lane, moved, "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved");
+        tracing::warn!(
+            %lane,
+            moved,
+            "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved"
+        );
     }
     Ok(None)
 }

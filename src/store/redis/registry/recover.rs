@@ -28,7 +28,10 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
         match known.get(&topic) {
             None => {
                 let shards = entry::shards_of(session, &topic, lanes.into_iter()).await?;
-                tracing::warn!(%topic, "Topic {topic} holds tasks but was not registered; it is again");
+                tracing::warn!(
+                    %topic,
+                    "Topic {topic} holds tasks but was not registered; it is registered again"
+                );
                 entries.push(entry::assert(session, &TopicEntry { topic, shards }).await?);
             }
             Some(entry) => {

@@ -32,7 +32,8 @@ pub(crate) fn of_redis(error: &RedisError) -> Error {
         }
         code if code == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed => {
             Error::Misconfigured(format!(
-                "Redis refuses the login: {text}. Check user and password in store.redis.urls, and percent-encode their special \
+                "Redis refuses the login: {text}. Check user and password in store.redis.urls, \
+                 and percent-encode their special \
                  characters (@ as %40)"
             ))
         }

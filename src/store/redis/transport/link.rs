@@ -221,7 +221,11 @@ impl Link {
         self.keeps(object.server.durability);
         let live = Arc::new(Live(Some(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-            tracing::info!(link = self.params.name, server = %self.params.server, "Redis answers again");
+            tracing::info!(
+                link = self.params.name,
+                server = %self.params.server,
+                "Redis answers again"
+            );
         }
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         live
@@ -239,7 +243,12 @@ impl Link {
         // An error that prevents the start is reported by the caller of the start.
         let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
         if is_news && !ends_the_start {
-            tracing::warn!(link = self.params.name, server = %self.params.server, %error, "Redis is out of reach; trying on");
+            tracing::warn!(
+                link = self.params.name,
+                server = %self.params.server,
+                %error,
+                "Redis is unreachable; retrying"
+            );
         }
     }
 
@@ -277,16 +286,20 @@ impl Link {
             .next()
             .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
         if !info.as_deref().is_some_and(server::is_primary) {
-            tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
+            tracing::warn!(server = %dialed.at, "This Redis is no longer a primary; reconnecting");
             self.discard(live);
         } else if self.leads_elsewhere(dialer, &dialed.at).await {
-            tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
+            tracing::warn!(server = %dialed.at, "The sentinels name another primary; reconnecting");
             self.discard(live);
         } else if thoroughly {
             match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
                 Ok(server) => self.keeps(server.durability),
                 Err(error) => {
-                    tracing::warn!(server = %dialed.at, %error, "Redis is not what it was; connecting anew");
+                    tracing::warn!(
+                        server = %dialed.at,
+                        %error,
+                        "Redis is no longer fit for use; reconnecting"
+                    );
                     self.discard(live);
                 }
             }

@@ -11,7 +11,7 @@ use super::slot::SLOTS;
 use crate::store::{Error, Result};
 
 /// Marks a slot without an owner.
-const NOBODY: u16 = u16::MAX;
+const UNOWNED: u16 = u16::MAX;
 
 /// The primaries and, in a cluster, their slots. Immutable: a change makes another map.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Map {
 
     /// The map of a cluster of which nothing is known yet.
     pub(crate) fn unknown() -> Self {
-        Self { nodes: Vec::new(), owners: Some(vec![NOBODY; SLOTS].into()) }
+        Self { nodes: Vec::new(), owners: Some(vec![UNOWNED; SLOTS].into()) }
     }
 
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
@@ -46,7 +46,7 @@ impl Map {
 
     /// Whether some slots have no owner.
     pub(crate) fn has_holes(&self) -> bool {
-        self.owners.as_ref().is_some_and(|owners| owners.contains(&NOBODY))
+        self.owners.as_ref().is_some_and(|owners| owners.contains(&UNOWNED))
     }
 
     /// The owner of a slot. Without a slot, any node that is up.
@@ -90,7 +90,7 @@ impl Map {
         params: &node::Params,
     ) -> Result<Self> {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
-        let mut owners = vec![NOBODY; SLOTS];
+        let mut owners = vec![UNOWNED; SLOTS];
         for range in read(slots, asked)? {
             let known = nodes.iter().position(|node| node.address.as_ref() == Some(&range.owner));
             let place = known.unwrap_or_else(|| {

@@ -115,7 +115,8 @@ mod tests {
 
     fn info(version: &str, policy: &str, aof: &str) -> String {
         format!(
-            "# Server\r\nredis_version:{version}\r\nrun_id:abc\r\nmaxmemory_policy:{policy}\r\nloading:0\r\naof_enabled:{aof}\r\nrole:master\r\n"
+            "# Server\r\nredis_version:{version}\r\nrun_id:abc\r\nmaxmemory_policy:{policy}\r\n\
+             loading:0\r\naof_enabled:{aof}\r\nrole:master\r\n"
         )
     }
 

@@ -113,7 +113,7 @@ impl Servers {
     /// Fails each further call with this error, and sends nothing.
     pub(crate) fn refuse(&self, error: &Error) {
         if self.refused.set(error.clone()).is_ok() {
-            tracing::error!("Nothing is done in this store any more: {error}");
+            tracing::error!("The store sends no more commands: {error}");
         }
     }
 
@@ -259,7 +259,7 @@ impl Servers {
             };
             let Some(node) = node else {
                 self.params.trouble.notify_one();
-                answers[*i] = Some(Err(self.nobody(&map)));
+                answers[*i] = Some(Err(self.no_owner(&map)));
                 continue;
             };
             let same =
@@ -273,7 +273,7 @@ impl Servers {
     }
 
     /// The error of a command that no node can take.
-    fn nobody(&self, map: &Map) -> Error {
+    fn no_owner(&self, map: &Map) -> Error {
         if map.nodes().is_empty() {
             let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
             return Error::Unavailable(format!(
@@ -318,11 +318,11 @@ impl Servers {
         loop {
             match self.read_map().await {
                 Ok(()) if failed => {
-                    tracing::info!("The cluster's map is read again: {}", self.describe());
+                    tracing::info!("The cluster's map is known again: {}", self.describe());
                     failed = false;
                 }
                 Err(error) if !failed => {
-                    tracing::warn!(%error, "No node of the cluster tells its map; trying on");
+                    tracing::warn!(%error, "No node of the cluster reports its map; retrying");
                     failed = true;
                 }
                 _ => {}
@@ -381,9 +381,12 @@ impl Servers {
         for command in map_commands() {
             let answer: std::result::Result<Value, _> = command.query_async(&mut connection).await;
             answers.push(answer.map_err(|error| match error.detail() {
-                Some(detail) if detail.contains("cluster support disabled") => Error::Misconfigured(format!(
-                    "the Redis at {seed} is no node of a cluster: set store.redis.topology to \"standalone\""
-                )),
+                Some(detail) if detail.contains("cluster support disabled") => {
+                    Error::Misconfigured(format!(
+                        "the Redis at {seed} is no node of a cluster: set store.redis.topology \
+                         to \"standalone\""
+                    ))
+                }
                 _ => of_redis(&error),
             })?);
         }

@@ -1,7 +1,6 @@
-//! `add`: is it the task of an earlier add? If not, a body, and a place on its destination's
-//! schedule.
+//! `add`: checks for duplicates, then stores the content and puts the task on its schedule.
 //!
-//! Each task is answered by itself: one that is refused has changed nothing.
+//! Each task is answered separately; a refused task has changed nothing.
 
 use super::ledger::Ledger;
 use super::receipts::Receipts;
@@ -19,7 +18,7 @@ pub(super) fn add(
     tasks.iter().map(|task| add_one(ledger, task)).collect()
 }
 
-/// Sameness as the page of [`crate::store`] has it, in its order.
+/// Deduplication by docs/STORE.md, in its order.
 fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<Added>> {
     if ledger.is_stale(&task.topic)? {
         return Ok(Err(Error::StaleEntry));
@@ -38,7 +37,7 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<A
     }
 }
 
-/// The task that owns a key, if it is on its way. It counts as leased only while its lease lasts.
+/// The waiting or leased task that owns a key. It counts as leased only until its deadline.
 pub(super) fn find_owner(
     ledger: &mut Ledger<'_>,
     lane: i64,
@@ -50,7 +49,10 @@ pub(super) fn find_owner(
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
         Err(failure) if is_unreadable(&failure) => {
-            tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its key goes to a new one: {failure}");
+            tracing::error!(
+                task.id = %id,
+                "The state of task {id} cannot be read; its key goes to a new task: {failure}"
+            );
             return Ok(None);
         }
         Err(failure) => return Err(failure),
@@ -66,14 +68,14 @@ pub(super) fn find_owner(
     })
 }
 
-/// A task on its way that owns a key.
+/// A waiting or leased task that owns a key.
 pub(super) struct Owner {
     pub(super) record: Pending,
     pub(super) leased: bool,
 }
 
 impl Owner {
-    /// As a cancel leaves it.
+    /// The record after a cancel.
     pub(super) fn cancelled(&self, now: UnixMillis) -> Record {
         match self.leased {
             true => Record::Pending(Pending { cancelling: true, ..self.record.clone() }),
@@ -87,7 +89,8 @@ impl Owner {
     }
 }
 
-/// Moves the task that waits under the same key, and gives it what the new one brought.
+/// Replaces the waiting task with the same key: gives it the new moment, destination, content and
+/// options.
 fn push_back(
     ledger: &mut Ledger<'_>,
     lane: &Lane,
@@ -121,7 +124,7 @@ fn push_back(
     Ok(added)
 }
 
-/// Stores a task that nobody added before. `rival` is leased, and has its key.
+/// Stores a new task. `rival` is the leased task with its key, if any.
 fn add_new(
     ledger: &mut Ledger<'_>,
     task: &NewTask,
@@ -176,8 +179,7 @@ fn is_full(ledger: &mut Ledger<'_>, lane: &Lane, quota: u64) -> rusqlite::Result
     Ok(pending >= quota)
 }
 
-/// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one
-/// of its lane.
+/// The task's options, with an id for its dead-letter call: `drawn`, or a new one of its lane.
 fn with_call(
     ledger: &mut Ledger<'_>,
     task: &NewTask,
@@ -194,13 +196,13 @@ fn with_call(
     Ok(options)
 }
 
-/// What is written of a task once, whatever becomes of it.
+/// The parts of a task that are written only once.
 pub(super) struct Body<'a> {
     pub(super) lane: i64,
     pub(super) destination: i64,
     pub(super) due: UnixMillis,
     pub(super) created: UnixMillis,
-    /// As [`options_text`] has them.
+    /// As [`options_text`] returns them.
     pub(super) options: Option<String>,
     pub(super) content: &'a str,
 }
@@ -221,11 +223,11 @@ pub(super) fn options_text(options: &Options) -> Option<String> {
     Some(serde_json::to_string(options).expect("options are plain data"))
 }
 
-/// About how many bytes a task takes beside its content.
+/// The approximate number of bytes that a task takes beside its content.
 pub(super) fn bytes_beside(task: &NewTask) -> usize {
     let key = task.options.key.as_ref().map_or(0, String::len);
     let idempotency = task.idempotency.as_ref().map_or(0, |idempotency| idempotency.key.len());
-    // A key stands in the options, in its table and in the name of an idempotency key; that name in
+    // A key is in the options, in its table and in the name of an idempotency key; that name is in
     // its table and in an index.
     super::PER_TASK + 3 * key + 2 * idempotency
 }

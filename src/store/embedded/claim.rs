@@ -1,5 +1,5 @@
-//! `claim`: leases that ran out are swept, what is not to be delivered is ended, due tasks are
-//! leased, and what is next is looked up.
+//! `claim`: sweeps expired leases, ends tasks that must not be delivered, leases due tasks, and
+//! looks up what is next.
 
 use rusqlite::Row;
 
@@ -20,7 +20,7 @@ use crate::store::{
 };
 use crate::task::{Destination, Receipt, TaskId};
 
-/// One process has the file, so nobody is refused.
+/// One process has the file, so no claim is refused.
 pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
     let mut grant = Grant {
         now: ledger.now,
@@ -42,8 +42,8 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
     Ok(Claimed::Granted(grant))
 }
 
-/// Ends what the process before held for its callbacks: its workers are gone, and their answers
-/// with them. What receivers keep, and what is on its way to another store, is theirs still.
+/// Ends the callbacks' leases of the previous process: its workers and their answers are gone. The
+/// leases of receivers and movers continue.
 pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
     let held = read_leases(ledger, sql::progress::of_workers::SQL, ())?;
     for (id, pending) in &held {
@@ -128,24 +128,27 @@ fn take(
     Ok(tasks)
 }
 
-/// A task whose moment has come.
+/// A due task.
 struct Due {
     id: TaskId,
     before: Pending,
-    /// `None`: its body is gone, or is no text.
+    /// `None` if its content is missing or cannot be read.
     task: Option<LeasedTask>,
 }
 
-/// Ends a task that cannot be handed out. It would stand in front of the others at every claim.
+/// Ends a task that cannot be handed out. Otherwise every claim would meet it before the others.
 fn bury(ledger: &mut Ledger<'_>, id: TaskId, before: Pending) -> rusqlite::Result<()> {
-    tracing::error!(task.id = %id, "Task {id} cannot be read; it is dead, and nothing of it is deleted");
+    tracing::error!(
+        task.id = %id,
+        "Task {id} cannot be read; it is dead, and nothing of it is deleted"
+    );
     let dead = before.unreadable(ledger.now);
     ledger.replace(id, &Record::Pending(before), &dead)
 }
 
-/// Reads the due tasks of a destination, as many as are wanted and have room, up to what should
-/// have been ended and was left over; says whether the room ran out. The rows are changed only when
-/// all are read, for a change would move them under the reading query.
+/// Reads the due tasks of a destination: as many as are wanted and have room, up to a task that
+/// should have been ended and was left. Returns whether the room ran out. The rows are changed only
+/// after all are read, because a change would move them under the query.
 fn read_due(
     ledger: &Ledger<'_>,
     (lane, destination): (i64, i64),

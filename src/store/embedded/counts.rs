@@ -1,9 +1,9 @@
-//! How many tasks of a lane stand where: kept in the lane's row, so that to know it costs one look
-//! however many there are.
+//! The counts of a lane's tasks by state, kept in the lane's row, so that one lookup returns them
+//! whatever their number.
 //!
-//! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes
-//! the difference with what it moved. So the numbers are committed with the rows they count, or not
-//! at all; `check` counts the rows.
+//! Every function that moves a row of `schedule`, `progress` or `history` counts it here, and each
+//! transaction writes the difference. So the counts are committed together with the rows; `check`
+//! counts the rows again.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -15,7 +15,7 @@ use crate::store::{Counts, Histories, History};
 use crate::task::{Lane, State};
 
 impl Ledger<'_> {
-    /// Stores how the counts changed. Whoever reads them from the tables does this first.
+    /// Writes the changes of the counts. Must run before the counts are read from the tables.
     pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
         for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in
             std::mem::take(&mut self.tally.0)
@@ -56,7 +56,7 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     Ok(found.unwrap_or_default())
 }
 
-/// One look a lane.
+/// One lookup per lane.
 pub(super) fn histories(
     db: &Connection,
     lanes: &[Lane],

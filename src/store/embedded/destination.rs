@@ -1,4 +1,4 @@
-//! Destinations over all lanes: which are held by hand, and how much waits for each.
+//! Destinations over all lanes: manual holds, and how many tasks wait for each.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) fn set_hold(
 }
 
 pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
-    // A name that is none holds nobody back, nor the look that asks for all.
+    // A name that is not valid holds no destination, and must not fail the query.
     db.prepare_cached(sql::hold::ALL)?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
         .filter_map(Result::transpose)

@@ -1,8 +1,8 @@
-//! What a claim ends instead of handing it out: tasks that are not worth delivering any more, and
+//! Ends tasks that a claim must not hand out: those that are not worth delivering any more, and
 //! those that fell due in a pause.
 //!
-//! A claim ends [`MAX_ENDED`] at the most, so that it stays short however much fell due. What is
-//! left over is not handed out either, and the outlook says that there is more to do at once.
+//! A claim ends at most [`MAX_ENDED`] tasks, so that it stays short. The rest is not handed out
+//! either, and the outlook says that there is more to do at once.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -17,14 +17,14 @@ use crate::clock::UnixMillis;
 use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
 use crate::task::TaskId;
 
-/// What one claim may still end.
+/// How many tasks one claim may still end.
 #[derive(Debug)]
 pub(super) struct Budget {
     tasks: usize,
-    /// Bytes of calls for the dead that the transaction had written before, and may have written in
-    /// the end.
+    /// Bytes of dead-letter calls: what the transaction had written before, and the most that it
+    /// may write.
     calls: usize,
-    /// There was more to end.
+    /// Whether there were more tasks to end.
     pub(super) is_exceeded: bool,
 }
 
@@ -33,7 +33,7 @@ impl Budget {
         Self { tasks: MAX_ENDED, calls: ledger.called + MAX_CLAIM_BYTES, is_exceeded: false }
     }
 
-    /// Takes one more task off it, if there is one.
+    /// Takes one task off the budget, if there is one.
     fn spend(&mut self, ledger: &Ledger<'_>) -> bool {
         let has_some = self.tasks > 0 && self.has_calls(ledger);
         if has_some {
@@ -44,13 +44,13 @@ impl Budget {
         has_some
     }
 
-    /// Whether more may die.
+    /// Whether more tasks may die.
     pub(super) fn has_calls(&self, ledger: &Ledger<'_>) -> bool {
         ledger.called < self.calls
     }
 }
 
-/// Ends what waits in a lane and is not worth delivering any more, the earliest first.
+/// Ends waiting tasks of a lane that are not worth delivering any more, the earliest first.
 pub(super) fn expire(
     ledger: &mut Ledger<'_>,
     lane: i64,
@@ -70,7 +70,10 @@ pub(super) fn expire(
         let record = match ledger.load(lane, id) {
             Ok(record) => record,
             Err(failure) if is_unreadable(&failure) => {
-                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; it does not expire: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "The state of task {id} cannot be read; it does not expire: {failure}"
+                );
                 None
             }
             Err(failure) => return Err(failure),
@@ -80,15 +83,15 @@ pub(super) fn expire(
                 let after = before.expired(ledger.now);
                 ledger.replace(id, &Record::Pending(before), &after)?;
             }
-            // The row says what is not so.
+            // The row is wrong.
             _ => ledger.forget_expiry(lane, moment, id)?,
         }
     }
     Ok(())
 }
 
-/// Ends what is due on a schedule and fell due in one of the pauses. Answers the first that is left
-/// over.
+/// Ends due tasks of a schedule that fell due in one of the pauses. Returns the first one that is
+/// left.
 pub(super) fn misfire(
     ledger: &mut Ledger<'_>,
     (lane, destination): (i64, i64),
@@ -126,7 +129,7 @@ fn fell_due_in(
     found.collect()
 }
 
-/// The first moment at which a claim of the lane would end a task that has expired.
+/// The first moment at which a claim of the lane would end an expired task.
 pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Option<UnixMillis>> {
     db.prepare_cached(sql::expiry::EARLIEST)?.query_row([lane], only).optional()
 }

@@ -10,7 +10,7 @@ use crate::clock::UnixMillis;
 use crate::store::{Forecast, MAX_FORECAST};
 use crate::task::Lane;
 
-/// Walks the lane's schedules up to the last step's end.
+/// Walks the lane's schedules up to the end of the last step.
 pub(super) fn forecast(
     db: &Connection,
     lane: &Lane,

@@ -1,5 +1,5 @@
-//! What is forgotten, bodies, keys and notes and all: `purge`, `discard`, `clear`. A purge comes by
-//! every minute, and so it also stores the calls that a full disk left owed.
+//! `purge`, `discard` and `clear`: remove tasks with content, keys and notes. A purge runs every
+//! minute, so it also stores dead-letter calls that a full disk delayed.
 
 use rusqlite::OptionalExtension;
 
@@ -46,15 +46,14 @@ pub(super) fn discard(
     forget_ended(ledger, lane, state, of_state)
 }
 
-/// Forgets tasks that are known to have ended so.
+/// Removes tasks that are known to have ended in this state.
 fn forget_ended(
     ledger: &mut Ledger<'_>,
     lane: i64,
     state: State,
     mut ids: Vec<TaskId>,
 ) -> rusqlite::Result<usize> {
-    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's
-    // whole road.
+    // Content lies in the order of ids; random deletes would be the slowest step in a task's life.
     ids.sort_unstable();
     let mut forget_end = ledger.db.prepare_cached(sql::history::DELETE)?;
     for id in &ids {
@@ -65,7 +64,8 @@ fn forget_ended(
     Ok(ids.len())
 }
 
-/// Forgets what is not leased: what has ended, then what waits, then leases that have run out.
+/// Removes tasks that are not leased: first ended ones, then waiting ones, then those with expired
+/// leases.
 pub(super) fn clear(ledger: &mut Ledger<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
     let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
     let mut ids = select(ledger, sql::history::IDS, (lane, rows(limit)))?;
@@ -87,13 +87,13 @@ pub(super) fn clear(ledger: &mut Ledger<'_>, lane: &Lane, limit: usize) -> rusql
     Ok(count)
 }
 
-/// Forgets a task that is not leased, wherever it stands. Answers whether it was there.
+/// Removes a task that is not leased, whatever its state. Returns whether it existed.
 fn forget(ledger: &mut Ledger<'_>, lane: i64, id: TaskId) -> rusqlite::Result<bool> {
     match ledger.load(lane, id) {
         Ok(Some(record)) if record.state(ledger.now) == State::Leased => return Ok(false),
         Ok(Some(record)) => ledger.forget_place(id, &record)?,
         Ok(None) => return Ok(false),
-        // How it ended is not known, and is not counted.
+        // Its end is not known, and is not counted.
         Err(failure) if is_unreadable(&failure) => ledger.delete_history(id)?,
         Err(failure) => return Err(failure),
     }
@@ -115,7 +115,7 @@ fn select(
 }
 
 impl Ledger<'_> {
-    /// Forgets a body, and what goes with it.
+    /// Removes the content of a task, and what belongs to it.
     fn forget_body(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
         let body = self
             .db

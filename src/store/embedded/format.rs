@@ -15,7 +15,7 @@ pub(super) fn read(db: &Connection, path: &Path) -> Result<u32> {
     Ok(u32::try_from(stored).unwrap_or(u32::MAX))
 }
 
-/// Refuses a file of a format that this program does not know.
+/// Refuses a file whose format this program does not know.
 pub(super) fn check(db: &Connection, path: &Path) -> Result<()> {
     ensure_known(read(db, path)?, &path.display().to_string())
 }

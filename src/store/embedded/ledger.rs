@@ -1,8 +1,9 @@
-//! What a write works with: the open transaction, its moment, and the numbers behind the names.
+//! What a write works with: the open transaction, its now, and the numbers of lanes and
+//! destinations.
 //!
-//! Lanes and destinations are stored once and meant by number. [`Names`] remembers the numbers and
-//! each destination's earliest due moment from batch to batch; the latter are written back once per
-//! transaction rather than once per task.
+//! Names of lanes and destinations are stored once, and other tables have their numbers. [`Names`]
+//! caches the numbers, and each destination's earliest due moment, between batches. The latter are
+//! written once per transaction, not once per task.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -18,33 +19,33 @@ use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId, Topic};
 
-/// What the writer remembers between transactions. Dropped when one fails.
+/// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     lanes: HashMap<Lane, i64>,
-    /// The topics' numbers of lanes, as registered.
+    /// The topics' registered numbers of lanes.
     shards: HashMap<Topic, u16>,
     destinations: HashMap<(i64, Destination), i64>,
     schedules: HashMap<i64, Schedule>,
-    /// Schedules whose earliest moment differs from what is stored.
+    /// Schedules whose earliest moment differs from the table.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
-    /// Up to here ids may be drawn without a word to the table.
+    /// Ids up to this one may be drawn without a write.
     reserved: Option<TaskId>,
-    /// Destinations whose names cannot be read; each is said once.
+    /// Destinations whose names cannot be read; each is logged once.
     nameless: HashSet<i64>,
 }
 
-/// How many ids are reserved at once: a page less in nearly every transaction. Those that are left
-/// when the process ends are never drawn.
+/// How many ids are reserved at once, which saves a page in nearly every transaction. Ids that
+/// remain when the process ends are never drawn.
 const RESERVED: u64 = 4_096;
 
-/// Destinations with this number and above are forgotten with their last task: hosts, of which
-/// callers may name any number. Services have numbers below and stay, so that their tasks need no
-/// entry in the index that finds a destination's last task (`task_by_host`).
+/// Destinations from this number on are removed with their last task: they are hosts, and callers
+/// may name any number. Services have lower numbers and stay, so their tasks need no entry in the
+/// index that finds a destination's last task (`task_by_host`).
 const LEAVING: i64 = 1 << 40;
 
-/// How many services stay; any further ones are numbered as hosts are.
+/// How many services stay; further ones are numbered like hosts.
 const MOST_STAYING: i64 = 65_536;
 
 /// A destination's earliest due moment.
@@ -53,7 +54,7 @@ struct Schedule {
     called: bool,
     earliest: Option<UnixMillis>,
     changed: bool,
-    /// The first task left: the moment must be looked up.
+    /// The first task left, so the moment must be looked up.
     stale: bool,
 }
 
@@ -63,16 +64,16 @@ pub(super) struct Ledger<'a> {
     /// The store's now, the same for all work of the transaction.
     pub(super) now: UnixMillis,
     names: &'a mut Names,
-    /// What runs for each task.
+    /// Prepared statements that run for each task.
     in_hand: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
-    /// By lane, and by whether consumers are meant.
+    /// By lane, and by whether they are for consumers.
     hints: HashMap<(Lane, bool), UnixMillis>,
-    /// More ids are to be reserved.
+    /// Whether more ids are to be reserved.
     reserves: bool,
     pub(super) tally: Tally,
-    /// The bytes of the calls for the dead that were stored.
+    /// The bytes of the dead-letter calls that were stored.
     pub(super) called: usize,
-    /// A write found the disk full: what can wait is left for later.
+    /// Whether a write found the disk full: then work that can wait is left for later.
     pub(super) is_without_room: bool,
 }
 
@@ -91,8 +92,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Runs a statement that is kept in hand until the transaction ends: to find one among the
-    /// connection's, by its text, and to put it back costs a fifth of what a row does.
+    /// Runs a statement that is kept until the transaction ends. Finding one in the connection's
+    /// cache, by its text, and returning it costs a fifth of the work on a row.
     pub(super) fn with<T>(
         &self,
         statement: &'static str,
@@ -107,14 +108,15 @@ impl<'a> Ledger<'a> {
         done
     }
 
-    /// Out of the list while it runs: whatever runs may ask for others, or for the same.
+    /// The statement is out of the list while it runs, because its work may ask for others, or for
+    /// the same one.
     fn take_in_hand(&self, statement: &'static str) -> Option<CachedStatement<'a>> {
         let mut in_hand = self.in_hand.borrow_mut();
         let at = in_hand.iter().position(|(text, _)| std::ptr::eq(*text, statement))?;
         Some(in_hand.swap_remove(at).1)
     }
 
-    /// Writes what was held back. Answers the hints to be given once the transaction is committed.
+    /// Writes what is cached. Returns the hints to be sent after the commit.
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_held_back()?;
         Ok(self
@@ -124,7 +126,7 @@ impl<'a> Ledger<'a> {
             .collect())
     }
 
-    /// The table holds the last id that may have been drawn.
+    /// The table has the last id that may have been drawn.
     fn write_last_id(&mut self) -> rusqlite::Result<()> {
         if std::mem::take(&mut self.reserves)
             && let Some(last) = self.names.last_id
@@ -135,8 +137,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Writes what was held back, and remembers nothing: the tables are about to be read and
-    /// written past this ledger.
+    /// Writes what is cached, and drops the cache, because the tables are about to be read and
+    /// written directly.
     pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
         self.write_held_back()?;
         *self.names = Names::default();
@@ -149,7 +151,7 @@ impl<'a> Ledger<'a> {
         self.write_last_id()
     }
 
-    /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's
+    /// Draws the next id, or the next one of a shard: increasing, and never below the clock's
     /// second.
     pub(super) fn draw_id(
         &mut self,
@@ -160,7 +162,7 @@ impl<'a> Ledger<'a> {
         let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
         let next = last.0.max(seconds * TaskId::PER_SECOND) + 1;
         let shards = u64::from(topic.shards.max(1));
-        // Up to the next id that leaves this rest.
+        // The distance to the next id with this remainder.
         let further = shard.map_or(0, |shard| (u64::from(shard) + shards - next % shards) % shards);
         let id = TaskId(next + further);
         self.names.last_id = Some(id);
@@ -183,11 +185,11 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or
-    /// its consumers, after the commit. The worker has heard of the destination's earliest moment;
-    /// one after that is no news to it. So it hears by this of whatever is put there, but for what
-    /// a claim sweeps (of a lease's end it knows from its own claims and looks) and a check
-    /// repairs.
+    /// Notes that a task was put on the destination's schedule. After the commit, a hint tells the
+    /// lane's worker, or its consumers, its due moment. There is none for a called task behind the
+    /// destination's earliest moment, which the worker knows. So the worker learns of every task
+    /// that is put on a schedule, except by a sweep (it knows the ends of leases from its own
+    /// claims and polls) or by a check's repair.
     pub(super) fn hint(
         &mut self,
         lane: &Lane,
@@ -215,7 +217,7 @@ impl<'a> Ledger<'a> {
         Ok(found)
     }
 
-    /// The lane's number; a new lane gets one, and its topic's entry is made sure of.
+    /// The lane's number. A new lane gets one, and its topic is registered if necessary.
     pub(super) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_lane(lane)? {
             return Ok(number);
@@ -227,12 +229,12 @@ impl<'a> Ledger<'a> {
         Ok(number)
     }
 
-    /// Whether a topic is registered with another number of lanes than its entry says.
+    /// Whether a topic is registered with another number of lanes than its entry has.
     pub(super) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
         if let Some(shards) = self.names.shards.get(&entry.topic) {
             return Ok(*shards != entry.shards);
         }
-        // A number that cannot be read is no other number.
+        // A number that cannot be read is not another number.
         let registered: Option<u16> = self
             .db
             .prepare_cached(sql::topic::SHARDS)?
@@ -245,7 +247,7 @@ impl<'a> Ledger<'a> {
         Ok(registered.is_some_and(|shards| shards != entry.shards))
     }
 
-    /// Registers a topic unless it is there.
+    /// Registers a topic unless it is registered.
     pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
         self.db
             .prepare_cached(sql::topic::INSERT)?
@@ -253,7 +255,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// The number of a destination that the lane has had tasks for.
+    /// The number of a destination for which the lane has had tasks.
     pub(super) fn find_destination(
         &mut self,
         lane: i64,
@@ -272,7 +274,7 @@ impl<'a> Ledger<'a> {
         Ok(found.map(|number| *vacant.insert(number)))
     }
 
-    /// The destination's number; a new one gets one.
+    /// The destination's number; a new destination gets one.
     pub(super) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_destination(lane, name)? {
             return Ok(number);
@@ -301,8 +303,8 @@ impl<'a> Ledger<'a> {
         next(LEAVING, i64::MAX)
     }
 
-    /// A task of the destination has been forgotten or has gone to another destination. Forgets one
-    /// that stays no longer than its tasks, if that was its last.
+    /// Called when a task of the destination was removed, or got another destination. Removes a
+    /// host's destination with its last task.
     pub(super) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
         if number < LEAVING {
             return Ok(());
@@ -321,8 +323,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say
-    /// who gets them.
+    /// A destination's name. If it cannot be read, its tasks wait, because their receiver is
+    /// unknown.
     pub(super) fn readable(
         &mut self,
         number: i64,
@@ -338,7 +340,7 @@ impl<'a> Ledger<'a> {
         name.ok()
     }
 
-    /// A task was put on the destination's schedule.
+    /// Called when a task was put on the destination's schedule.
     pub(super) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due < earliest) {
@@ -348,7 +350,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A task left the destination's schedule.
+    /// Called when a task left the destination's schedule.
     pub(super) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due <= earliest) {
@@ -358,8 +360,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Stores the earliest moments that changed. Whoever reads them from the tables does this
-    /// first.
+    /// Writes the earliest moments that changed. Must run before they are read from the tables.
     pub(super) fn write_earliest(&mut self) -> rusqlite::Result<()> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
@@ -399,8 +400,8 @@ impl<'a> Ledger<'a> {
                         Ok(Schedule { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
-                // A damaged file may have a lease whose body, and with it the destination, is gone.
-                // It holds up no claim.
+                // In a damaged file, a lease may lack its task, and so its destination. It blocks
+                // no claim.
                 let unknown =
                     Schedule { called: true, earliest: None, changed: false, stale: false };
                 Ok(vacant.insert(schedule.unwrap_or(unknown)))
@@ -425,7 +426,7 @@ mod tests {
         ledger.with(statement, |select| select.query_row([number], |row| row.get(0)))
     }
 
-    /// It used to panic, and with it the only thread that writes.
+    /// It panicked, and that ended the only thread that writes.
     #[test]
     fn a_statement_may_run_within_another_and_within_itself() {
         let db = Connection::open_in_memory().unwrap();

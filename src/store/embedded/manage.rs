@@ -1,4 +1,4 @@
-//! What people do to tasks: `cancel`, `reschedule`, `replay`.
+//! `cancel`, `reschedule` and `replay`.
 
 use super::ledger::Ledger;
 use super::record::{Pending, Record, expiry};
@@ -85,7 +85,7 @@ pub(super) fn replay(
                 Ok((row.get(replayed::destination)?, expiry(due, &options)))
             })
             .optional()?;
-        // Without a body it stays dead.
+        // Without content it stays dead.
         let Some((destination, expires)) = body else { continue };
         ledger.forget_place(*id, &dead)?;
         ledger
@@ -98,7 +98,7 @@ pub(super) fn replay(
 }
 
 impl Ledger<'_> {
-    /// The options of a task; none, if it has no body.
+    /// The options of a task; none if the task has no row.
     pub(super) fn options(&self, id: TaskId) -> rusqlite::Result<Options> {
         let read = |row: &rusqlite::Row<'_>| read_options(row, 0, id);
         let found = self.db.prepare_cached(sql::task::OPTIONS)?.query_row([id], read).optional()?;

@@ -1,44 +1,43 @@
 //! The embedded store: SQLite in this process, one file, nothing to install.
 //!
 //! ```text
-//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, next_due, …
+//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, …
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync, a worker's claims
-//! into one without (`writer`, fed by `writes`). Two threads read committed states, and a third
-//! does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the
-//! log into the file beside them (`checkpoint`).
+//! One thread writes (`writer`, fed by `writes`). It gathers waiting jobs into one transaction with
+//! one fsync, and a worker's claims into one without. Two threads read committed states; a third
+//! does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One thread copies
+//! the log into the file meanwhile (`checkpoint`).
 //!
-//! | step | file |
+//! | role | file |
 //! |---|---|
-//! | what becomes of a task, without SQL | `record`, `receipts` |
+//! | transitions of a task, without SQL | `record`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
-//! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
-//! | the verbs, each sent to the thread that does it | `verbs` |
-//! | tasks come and go | `add` (with `sameness`: keys), `claim` (with `ending`: what is not handed out), `settle`, `dying` (the call for the dead) |
-//! | what people do and see | `manage`, `forget`, `query`, `list`, `forecast`, `note`, `destination`, `topics` |
-//! | a task's way to another store, and from one | `transfer` |
-//! | how many there are | `counts` |
-//! | the file and its schema (`migrations/`) | `schema` |
-//! | SQL, in one file for each table | `sql` |
+//! | one write transaction: numbers, ids, earliest moments | `ledger`, `tally`, `counts` |
+//! | the contract; sends each call to its thread | `verbs` |
+//! | tasks come and go | `add`, `sameness`, `claim`, `ending`, `settle`, `dying` |
+//! | calls of operators and producers | `manage`, `forget`, `query`, `list`, `forecast`, `note` |
+//! | destinations, topics, migration | `destination`, `topics`, `transfer` |
+//! | the file and its schema (`migrations/`) | `schema`, `format`, `identity`, `raise` |
+//! | SQL, one file per table | `sql` |
 //! | room on the disk | `space`, `ballast` |
-//! | what failures mean | `fault` |
-//! | `check`, and how a file is opened for it | `fsck`, `inspect` |
+//! | the meaning of failures | `fault` |
+//! | `check`, and opening a file for it | `fsck`, `inspect` |
 //! | what a start would find, for `delayd check` | `probe` |
 //!
 //! # Invariants
 //!
-//! - One process has the file: a lock file beside it keeps others out. So there is no lane lock,
-//!   and every claim is granted.
-//! - A start voids the push leases of the process before (their workers are gone); pull leases go
-//!   on.
-//! - A body is written once; claims, retries and settles touch narrow rows only.
-//! - A task has a row in `task` until it is purged; where it stands is said by the tables that
-//!   `rows` names.
+//! - One process has the file: a lock file keeps others out. So there is no lane lock, and every
+//!   claim is granted.
+//! - A start voids the push leases of the previous process, whose workers are gone; pull leases
+//!   continue.
+//! - Content is written once; claims, retries and settles touch narrow rows only.
+//! - A task has a row in `task` until it is purged. The tables that `rows` names say where it
+//!   stands.
 //! - `destination.earliest` and the counts in `lane` are exact after every transaction.
-//! - A task without key, idempotency key, expiry and call for the dead has no row for any of them,
-//!   and none is looked for.
+//! - A task without key, idempotency key, expiry and dead-letter call has no row for any of them,
+//!   and none is looked up.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -111,24 +110,24 @@ mod writes;
 
 pub use probe::Probe;
 
-/// Threads that read what is answered at once.
+/// Threads for short reads.
 const READERS: usize = 2;
 
-/// What a task takes in the file beside its content, with its places in the tables and their
-/// indexes; on the large side.
+/// The bytes that a task takes in the file beside its content, with its rows and index entries; a
+/// high estimate.
 const PER_TASK: usize = 256;
 
-/// Hints kept for a listener that is behind.
+/// How many hints a slow receiver may fall behind.
 const HINTS: usize = 1_024;
 
 /// The settings of the embedded store.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm`,
+    /// The file (`store.embedded.path`). Its folder is created. Beside it are `-wal`, `-shm`,
     /// `-ballast` and `.lock`.
     pub path: PathBuf,
-    /// The bytes of its disk that adds leave free (`store.embedded.reserve`); at most a quarter of
-    /// the volume is taken for it.
+    /// The bytes of the disk that adds leave free (`store.embedded.reserve`); at most a quarter of
+    /// the volume.
     pub reserve: u64,
     /// The store's clock.
     pub clock: Clock,
@@ -140,10 +139,10 @@ pub struct Params {
 pub struct Embedded {
     id: StoreId,
     writes: Arc<writes::Writes>,
-    /// Claims on behalf of callers, which may have gone.
+    /// Claims on behalf of callers, which may have disconnected.
     claims: TaskTracker,
     reads: reader::Reads,
-    /// For what takes the longer the more is kept: behind one such, nothing else may wait.
+    /// Reads that take longer the more is stored. No other reads may wait behind them.
     scans: reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
@@ -151,11 +150,11 @@ pub struct Embedded {
     threads: Mutex<Threads>,
 }
 
-/// What a start does to the push leases of the process before.
+/// What a start does to the push leases of the previous process.
 enum Leases {
-    /// Its workers are gone, and this process' are about to work.
+    /// They end: its workers are gone, and those of this process are about to work.
     Void,
-    /// They go on: nobody works here.
+    /// They continue: this process does not work.
     Go,
 }
 
@@ -167,10 +166,10 @@ struct Threads {
 }
 
 impl Threads {
-    /// Waits for the threads, whose queues are closed, and lets the file go.
+    /// Waits for the threads, whose queues are closed, and releases the file.
     fn join(&mut self) {
         for handle in self.handles.drain(..) {
-            // A panic has been reported where it happened.
+            // A panic was reported where it happened.
             let _ = handle.join();
         }
         self.lock = None;
@@ -178,12 +177,12 @@ impl Threads {
 }
 
 impl Embedded {
-    /// Opens the file, creating it or bringing its schema up to date, and starts the threads.
-    /// Blocks for a moment.
+    /// Opens the file and starts the threads. Creates the file, or updates its schema. Blocks for a
+    /// moment.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a
-    /// newer version wrote it; otherwise what SQLite says.
+    /// newer version wrote it; otherwise those of SQLite.
     pub fn open(params: Params) -> Result<Self> {
         let disk = space::Params::of(&params.path, params.reserve);
         Self::open_on(disk, params.clock, Leases::Void)
@@ -204,7 +203,10 @@ impl Embedded {
         let names = voided.or_else(|failure| match explain(failure) {
             Error::Full(_) => {
                 space.ran_out();
-                tracing::warn!("No room to put back what the process before was calling: those leases have to run out");
+                tracing::warn!(
+                    "No room to put back the tasks that the process before was calling; they \
+                     return when their leases expire"
+                );
                 Ok(ledger::Names::default())
             }
             error => Err(error),
@@ -254,11 +256,11 @@ impl Embedded {
         })
     }
 
-    /// Gives the store in `path` another id. Answers the one before, and the new one.
+    /// Gives the store in `path` another id. Returns the previous one and the new one.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-    /// SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
+    /// those of SQLite.
     pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
         identity::replace(path)
     }
@@ -273,19 +275,19 @@ impl Embedded {
         raise::formats_of(path)
     }
 
-    /// Gives the store in `path` the newest format that this program knows. Answers its formats
+    /// Gives the store in `path` the newest format that this program knows. Returns its formats
     /// before.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-    /// SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
+    /// those of SQLite.
     pub fn raise_format(path: &Path) -> Result<Formats> {
         raise::raise(path)
     }
 
-    /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every
-    /// call fails from then on, and the process should stop: a fresh start reads what the disk
-    /// really holds.
+    /// Becomes true when an I/O error, such as a failed fsync, leaves the disk's content unknown.
+    /// From then on every call fails, and the process should stop: a fresh start reads what is
+    /// really on disk.
     pub fn fatal(&self) -> watch::Receiver<bool> {
         self.health.watch()
     }

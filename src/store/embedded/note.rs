@@ -1,4 +1,4 @@
-//! `note`, `notes`: what attempts came to. Best effort, beside the road.
+//! `note`, `notes`: notes of attempts. Best effort: no delivery depends on them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) fn note(ledger: &mut Ledger<'_>, notes: &[AttemptNote]) -> rusqlite::
     Ok(())
 }
 
-/// A task that is gone, or of another lane, gets none.
+/// Writes a note, unless the task is gone or in another lane.
 fn write(ledger: &Ledger<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
     let took = i64::try_from(note.took.as_millis()).unwrap_or(i64::MAX);
     let (outcome, answer) =
@@ -62,7 +62,7 @@ pub(super) fn notes(
         .collect()
 }
 
-/// About how many bytes a note takes.
+/// The approximate number of bytes of a note.
 pub(super) fn bytes(note: &AttemptNote) -> usize {
     note.outcome.len().min(MAX_OUTCOME) + note.answer.len().min(MAX_ANSWER) + 64
 }

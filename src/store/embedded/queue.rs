@@ -1,4 +1,4 @@
-//! The way to a thread: a bounded queue that can be closed from this side.
+//! A bounded queue to a thread, which its sender can close.
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 
 use crate::store::{Error, Result};
 
-/// How many jobs may wait. Behind them waits the caller.
+/// How many jobs may wait. Further callers wait for room.
 const LENGTH: usize = 8_192;
 
 /// How long a caller waits for room.
@@ -32,7 +32,7 @@ impl<J> Queue<J> {
             match sender.try_send(job) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => return Err(closed()),
-                // Seldom. To wait for room costs a timer, and may not be done under the lock.
+                // Rare. Waiting for room costs a timer, and must not happen under the lock.
                 Err(TrySendError::Full(job)) => (sender.clone(), job),
             }
         };
@@ -44,7 +44,7 @@ impl<J> Queue<J> {
         })
     }
 
-    /// Lets the thread end once it has done what is queued.
+    /// Lets the thread end once it has done the queued jobs.
     pub(super) fn close(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -56,7 +56,7 @@ impl<J> fmt::Debug for Queue<J> {
     }
 }
 
-/// What a caller is told whose job no thread will do.
+/// The error of a caller whose job no thread will do.
 pub(super) fn closed() -> Error {
     Error::Unavailable("the store is closed".into())
 }

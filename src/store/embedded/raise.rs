@@ -1,4 +1,4 @@
-//! `delayd format`: the formats of a file that no process has open, and raising them.
+//! `delayd format`: the formats of a file, and raising them while no process has it open.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::store::{Error, FORMAT, Formats, Result};
 /// file.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or it is of a format or a schema that this
-/// program does not know.
+/// [`Error::Misconfigured`] if there is no such store, or this program does not know its format or
+/// schema.
 pub(super) fn formats_of(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let db = schema::open_to_look(path)?;
     Ok(Formats::of(read(&db, path)?))
 }
 
-/// Gives the file at `path`, which nothing else may have open, the newest format. Answers its
-/// formats before.
+/// Gives the file at `path` the newest format. No process may have it open. Returns its formats
+/// before.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-/// SQLite says.
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
+/// SQLite.
 pub(super) fn raise(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let _lock = schema::lock(path).map_err(|error| match error {
@@ -37,7 +37,7 @@ pub(super) fn raise(path: &Path) -> Result<Formats> {
     let before = Formats::of(read(&db, path)?);
     let explain = |failure| explain(path, &failure);
     db.execute(sql::meta::SET_FORMAT, [FORMAT]).map_err(explain)?;
-    // `delayd check` looks at the file without its log.
+    // `delayd check` reads the file without its log.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
     Ok(before)
 }

@@ -1,10 +1,10 @@
-//! The threads that read: each query sees one committed state, and never waits for the writer.
+//! The threads that read. Each query sees one committed state, and never waits for the writer.
 //!
 //! # Invariants
 //!
-//! - Nobody waits for a disk that hangs: as soon as a query has got nowhere for a moment
-//!   ([`Pace::is_silent`]), its caller is told so, and so are those who stand behind it where no
-//!   other thread is left. What takes long but gets on is waited for.
+//! - No caller waits for a silent disk. When a query has made no progress for a moment
+//!   ([`Pace::is_silent`]), its caller is refused, and so are those behind it if no other thread is
+//!   left. A query that takes long but makes progress is waited for.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,14 +19,14 @@ use super::queue::{self, Queue};
 use super::writes::Pace;
 use crate::store::{Error, Result};
 
-/// How often it is looked whether a query that is waited for gets on.
+/// How often a caller checks whether its query makes progress.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// After so many of SQLite's steps, each of which reads a few pages at the most, a query has got
-/// on. Few enough for a disk that turns, and enough to cost nothing.
+/// A query has made progress after this many of SQLite's steps, each of which reads a few pages at
+/// most. Few enough for a rotating disk, and enough to cost nothing.
 const STEPS: i32 = 100;
 
-/// Something to be read. It answers its caller itself.
+/// A query, which answers its caller itself.
 type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Pace>) + Send>;
 
 /// The queue to some readers.
@@ -42,7 +42,7 @@ pub(super) struct Reader {
 }
 
 impl Reads {
-    /// With the ends of so many readers.
+    /// The queue, and this number of readers' ends.
     pub(super) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
         let (queue, queries) = Queue::new();
         let queries = Arc::new(Mutex::new(queries));
@@ -68,7 +68,7 @@ impl Reads {
             let result = health
                 .check()
                 .and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
-            // A caller who went away needs no answer.
+            // A caller that has disconnected needs no answer.
             let _ = reply.send(result);
         };
         let is_silent = || match taken.get() {
@@ -89,7 +89,7 @@ impl Reads {
         }
     }
 
-    /// Lets the threads end once they have done what is queued.
+    /// Lets the threads end once they have done the queued reads.
     pub(super) fn close(&self) {
         self.queue.close();
     }
@@ -120,12 +120,11 @@ pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
         false
     };
     if let Err(failure) = db.progress_handler(STEPS, Some(gets_on)) {
-        // Long queries would count as silent, and the others are as good.
+        // Long queries would count as silent; other queries are not affected.
         tracing::warn!("Cannot follow how queries get on: {failure}");
     }
     loop {
-        // The lock is held while waiting and let go before working; the next thread then waits in
-        // its stead.
+        // The lock is held while waiting and released before working; then the next thread waits.
         let query = reader.queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(query) = query else { return };
         reader.pace.step();

@@ -1,4 +1,4 @@
-//! `settle`, `extend`: the end of a lease, and its lengthening.
+//! `settle`, `extend`: end and extend leases.
 
 use std::time::Duration;
 
@@ -20,11 +20,13 @@ pub(super) fn settle(
         });
         answers.push(match answer {
             Ok(answer) => answer.unwrap_or(Settled::Unknown),
-            // Nothing was written yet; the others of the batch, of other lanes even, are not to
-            // suffer for it.
+            // Nothing was written yet. The other settles of the batch must not fail for it.
             Err(failure) if is_unreadable(&failure) => {
                 let id = settle.id;
-                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its settle changed nothing: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "The state of task {id} cannot be read; its settle changed nothing: {failure}"
+                );
                 Settled::Unknown
             }
             Err(failure) => return Err(failure),
@@ -45,7 +47,7 @@ pub(super) fn extend(
     Ok(answer.unwrap_or(Settled::Unknown))
 }
 
-/// Loads a task's record, decides, and writes down what it becomes. `None`: there is no such task.
+/// Loads a task's record, decides, and stores the new record. `None` if there is no such task.
 pub(super) fn apply<A>(
     ledger: &mut Ledger<'_>,
     lane: &Lane,

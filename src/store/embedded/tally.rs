@@ -1,11 +1,11 @@
-//! How a transaction changes the counts of lanes.
+//! The changes of a transaction to the counts of lanes.
 
 use std::collections::HashMap;
 
 use super::values::state_number;
 use crate::task::State;
 
-/// What a transaction has changed so far, per lane, by the numbers of the states.
+/// The changes so far, per lane and state.
 #[derive(Debug, Default)]
 pub(super) struct Tally(pub(super) HashMap<i64, [i64; State::ALL.len()]>);
 
@@ -15,7 +15,7 @@ impl Tally {
         &mut self.0.entry(lane).or_default()[at]
     }
 
-    /// So many more tasks of the lane stand there, or fewer.
+    /// Adds to, or subtracts from, the lane's number of tasks in this state.
     pub(super) fn count(&mut self, lane: i64, state: State, more: i64) {
         *self.of(lane, state) += more;
     }

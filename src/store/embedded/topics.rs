@@ -35,8 +35,8 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
         .optional()
 }
 
-/// What cannot be read of one topic hides none of the others: without an entry it is passed over,
-/// without a policy it follows the configuration.
+/// Data that cannot be read affects only its topic: without an entry the topic is skipped, without
+/// a policy it follows the configuration.
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
@@ -86,14 +86,15 @@ fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             tracing::error!(
-                "The policy of topic {topic} cannot be read, so that it follows the configuration: {error}"
+                "The policy of topic {topic} cannot be read; it follows the configuration: {error}"
             );
         });
         TopicPolicy::default()
     }))
 }
 
-/// Those of a topic, or of all, the newest last. One that becomes nothing known is delivered late.
+/// The past pauses of a topic, or of all topics, the newest last. A pause with an unknown state has
+/// its tasks delivered late.
 fn misfires(
     db: &Connection,
     of: Option<&Topic>,
@@ -193,8 +194,8 @@ pub(super) fn forget_misfire(
     Ok(())
 }
 
-/// Takes the topic's lanes out with it, and what they remember: one that is registered anew may
-/// have another number of them.
+/// Also removes the topic's lanes and what they remember: a topic that is registered anew may have
+/// another number of lanes.
 pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
@@ -218,8 +219,8 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
     Ok(true)
 }
 
-/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the
-/// file.
+/// An add registers its topic in the same transaction, so this finds nothing unless the file was
+/// edited.
 pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
     let lost: Vec<TopicEntry> = ledger
         .db

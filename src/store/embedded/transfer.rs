@@ -1,4 +1,4 @@
-//! `lend` and `adopt`: a task's way to another store, and from one.
+//! `lend` and `adopt`: migration to another store, and from one.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn lend_one(
 }
 
 impl Pending {
-    /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
+    /// Lent until `deadline`, whether it waits or is lent already. `None` if it cannot be lent.
     pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
         let lease = match self.lease {
             Some(mover @ LeaseKind::Mover { .. }) if self.leased => mover,
@@ -72,7 +72,7 @@ impl Pending {
         Some(Self { leased: true, due: deadline, receipts, lease: Some(lease), ..self.clone() })
     }
 
-    /// Held until `deadline`: by its receiver from now on, unless a mover holds it.
+    /// Kept until `deadline` by its receiver from now on, unless a mover holds it.
     pub(super) fn kept(&self, deadline: UnixMillis) -> Self {
         let kept = Self { leased: true, due: deadline, ..self.clone() };
         match self.lease {
@@ -81,7 +81,7 @@ impl Pending {
         }
     }
 
-    /// As it waited before it was lent, if it is.
+    /// As it waited before it was lent, if it is lent.
     pub(super) fn given_back(&self) -> Option<Self> {
         let due = self.lease.filter(|_| self.leased && !self.cancelling)?.returns_to()?;
         Some(Self {
@@ -110,7 +110,7 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     if let Some(known) = find(ledger, &lane, task)? {
         let is_late = known == Adopted::Taken
             && match task.lent {
-                // It goes on at the other store, and has the key there.
+                // It continues at the other store, and has the key there.
                 true => is_superseded(ledger, &lane, task)?,
                 false => owner_is_later(ledger, &lane, task)? == Some(true),
             };
@@ -139,8 +139,8 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
             let expires = expiry(task.due, &task.options);
             let waiting =
                 Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
-            // Without a row of `progress`, it would be one that was never claimed and waits for its
-            // body's moment.
+            // Without a row of `progress`, it would be a task that was never claimed and waits for
+            // its stored due moment.
             if due != task.due || attempts > 0 || !waiting.outcome.is_empty() {
                 ledger.write_progress(task.id, &waiting)?;
             }
@@ -159,7 +159,7 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     Ok(Adopted::New)
 }
 
-/// What has the task's id already. Ids are those of the whole file.
+/// The task with this id, if there is one. Ids are unique in the file.
 fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
     let found: Option<(i64, bool)> = ledger
         .db
@@ -183,7 +183,7 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
     take_end(ledger, task, &record).map(Some)
 }
 
-/// What waits here has ended if it has ended elsewhere for good.
+/// A task that waits here ends if it has ended at the other store.
 fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
     let Standing::Ended {
         state: state @ (State::Delivered | State::Cancelled | State::Expired),
@@ -207,8 +207,8 @@ fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlit
     Ok(adopted)
 }
 
-/// The key that the task competes for, and when it was set. Of another lane, nobody would look for
-/// it here.
+/// The key that the task competes for, and when it was set. A key of another lane would not be
+/// found here.
 fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMillis)> {
     let key = task
         .options
@@ -218,8 +218,8 @@ fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMill
     Some((key, task.key_set?))
 }
 
-/// Whether the owner of its key was set when the task was, or later; `None`: there is none, or it
-/// does not compete.
+/// Whether the owner of its key was set at the same moment as the task, or later. `None` if there
+/// is no owner, or if the task does not compete.
 fn owner_is_later(
     ledger: &mut Ledger<'_>,
     lane: &Lane,
@@ -231,8 +231,8 @@ fn owner_is_later(
     Ok(ledger.owner(number, key)?.map(|(_, owner_set)| owner_set >= set))
 }
 
-/// Whether the owner of its key was set when the task was, or later. If it was set before, it is
-/// cancelled.
+/// Whether the owner of its key was set at the same moment as the task, or later. An owner that was
+/// set earlier is cancelled.
 fn is_superseded(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<bool> {
     match owner_is_later(ledger, lane, task)? {
         None => return Ok(false),

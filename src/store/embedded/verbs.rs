@@ -1,5 +1,6 @@
-//! The verbs of the contract, each sent to the thread that does it: writes to the writer, short
-//! reads to the readers, what takes the longer the more is kept to the one for scans.
+//! The contract of the store; each method sends its work to a thread. Writes go to the writer and
+//! short reads to the readers. Reads that take longer the more is stored go to the thread for
+//! scans.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -21,14 +22,15 @@ use crate::store::{
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
-/// How often tasks that were pulled too late are given back, and the first wait between two tries;
-/// each next is three times as long. Together they last about ten seconds.
+/// How often tasks that were pulled too late are given back, and the first delay between two
+/// attempts. Each next delay is three times as long; all attempts take about ten seconds.
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 impl Embedded {
-    /// A claim that no silent disk holds up. What it takes after its caller has gone is given back
-    /// unspent: its lease may be of hours.
+    /// A claim that a silent disk does not delay. Tasks that it takes after its caller has
+    /// disconnected are given back without counting the attempt, because their lease may last for
+    /// hours.
     async fn claim_for_caller(&self, slots: usize, claim: Claim) -> Result<Claimed> {
         let claiming = async {
             let (reply, claimed) = oneshot::channel();
@@ -62,12 +64,17 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
         let settles = back.clone();
         match writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
             Ok(_) => return,
-            // The disk was silent just now, so the queue may still be full.
+            // The disk was silent a moment ago, so the queue may still be full.
             Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
                 tokio::time::sleep(wait).await
             }
             Err(error) => {
-                tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
+                tracing::warn!(
+                    count,
+                    %error,
+                    "Tasks that were pulled too late could not be given back; they return when \
+                     their leases expire"
+                );
                 return;
             }
         }
@@ -77,7 +84,7 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
 
 impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
-        // It counts no revisions: the registry is read each time.
+        // This store counts no revisions: the registry is read each time.
         let Look { seen: _, workers, consumers } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
@@ -95,8 +102,8 @@ impl Delivery for Embedded {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
-        // A worker's lease may be undone: its process has gone then as well. A consumer's has to
-        // outlast both.
+        // A power cut may undo a worker's lease, because its process is gone then too. A consumer's
+        // lease has to survive both.
         match claim.holder {
             Some(_) => {
                 self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await
@@ -144,7 +151,7 @@ impl Delivery for Embedded {
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        // They need room, and are the first that a disk short of it refuses.
+        // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(note::bytes).sum();
         self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
     }
@@ -210,7 +217,7 @@ impl Topics for Embedded {
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        // Known topics are registered over and over; on a full disk, too, that costs nothing.
+        // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
         if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);

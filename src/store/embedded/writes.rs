@@ -1,13 +1,13 @@
-//! The way to the writer: jobs, and how long their callers wait for it.
+//! The queue to the writer: jobs, and how long their callers wait.
 //!
 //! # Invariants
 //!
-//! - Who asks for the edge is answered within a second ([`PATIENCE`]), whatever the disk does. One
-//!   that hangs costs its callers that second once: from then on they are refused at once, until it
+//! - A call of the API is answered within a second ([`PATIENCE`]), whatever the disk does. A silent
+//!   disk costs its callers that second once: from then on they are refused at once, until it
 //!   answers.
 //! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still
 //!   wait.
-//! - The worker's own work (claims, settles) waits as long as it takes: what was called must be
+//! - A worker's own calls (claims, settles) wait as long as necessary: a call that was made must be
 //!   settled.
 
 use std::future::Future;
@@ -22,33 +22,32 @@ use super::ledger::Ledger;
 use super::queue::{self, Queue};
 use crate::store::{Error, Result};
 
-/// How long a call of the edge waits for the disk: with its way through the edge, less than a
-/// second.
+/// How long a call of the API waits for the disk: less than a second with the rest of its way.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// How long a step of the writer may take until the disk counts as silent. Shorter, so that who
-/// asks once more after he has waited in vain is refused at once.
+/// How long a step of the writer may take before the disk counts as silent. Shorter than
+/// [`PATIENCE`], so that a caller that asks again after waiting in vain is refused at once.
 pub(super) const SILENCE: Duration = Duration::from_millis(800);
 
-/// The bytes of all adds that wait. A larger one goes alone.
+/// The most bytes of all adds that wait. A larger add waits alone.
 const MOST_WAITING: u32 = 64 << 20;
 
-/// What [`MOST_WAITING`] is counted in.
+/// The unit of [`MOST_WAITING`].
 const KIB: u32 = 1 << 10;
 
-/// Something to be written. Its work is done in a transaction, its answer given after the commit.
+/// Work to be written: done in a transaction, answered after the commit.
 pub(super) trait Job: Send {
-    /// About how many tasks it touches.
+    /// The approximate number of tasks that it touches.
     fn weight(&self) -> usize;
-    /// The bytes of new tasks; `None`: it adds nothing, and has to go on while the disk is full.
+    /// The bytes of new tasks. `None` if it adds nothing, and must run even on a full disk.
     fn room(&self) -> Option<u64>;
-    /// Writes. Called once more if the transaction was rolled back on another's account.
+    /// Writes. Called again if the transaction was rolled back because of another job.
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
-    /// Whether it is answered once it is committed, on disk or not: a power cut may undo it.
+    /// Whether it is answered after the commit without fsync: a power cut may undo it.
     fn may_be_undone(&self) -> bool;
-    /// Whether the work was done, rather than left undone since nobody waits for it.
+    /// Whether the work was done, and not skipped because its caller has disconnected.
     fn is_done(&self) -> bool;
-    /// Tells the caller: the result of the work, or why the transaction failed.
+    /// Answers the caller: with the result of the work, or why the transaction failed.
     fn answer(self: Box<Self>, committed: Result<()>);
 }
 
@@ -58,9 +57,9 @@ struct Call<F, T> {
     may_be_undone: bool,
     work: F,
     result: Option<T>,
-    /// Who waits; nobody before it is queued.
+    /// The caller; `None` before it is queued.
     reply: Option<oneshot::Sender<Result<T>>>,
-    /// Of what may wait; given back with the job.
+    /// The job's share of what may wait; returned with the job.
     share: Option<OwnedSemaphorePermit>,
 }
 
@@ -97,7 +96,7 @@ where
 
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
         self.result = None;
-        // A task whose add was refused must not be stored after all.
+        // A task whose add was refused must not be stored.
         let is_pointless =
             self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
         if !is_pointless {
@@ -113,37 +112,37 @@ where
     fn answer(self: Box<Self>, committed: Result<()>) {
         let Self { result, reply, share, .. } = *self;
         drop(share);
-        // What was committed without a result was left undone, for nobody waits for it.
+        // A committed job without a result was skipped, because its caller has disconnected.
         if let (Some(answer), Some(reply)) = (committed.map(|()| result).transpose(), reply) {
-            // A caller who went away needs no answer.
+            // A caller that has disconnected needs no answer.
             let _ = reply.send(answer);
         }
     }
 }
 
-/// Since when the writer, or a reader, has been at what it does now; `None`: it rests.
+/// When the current step of the writer, or of a query, began. `None` while it is idle.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// It begins something that may take long: a transaction, or what follows it, or so many steps
-    /// of a query.
+    /// Begins a step that may take long: a transaction, the work after it, or some steps of a
+    /// query.
     pub(super) fn step(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// It has nothing to do.
+    /// Notes that there is nothing to do.
     pub(super) fn rest(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether it has been at the same for longer than a disk takes.
+    /// Whether the current step takes longer than a working disk needs.
     pub(super) fn is_silent(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| since.elapsed() >= SILENCE)
     }
 
-    /// Answers what `work` does, but for no longer than an edge call may wait.
+    /// The result of `work`, or an error if it takes longer than a call of the API may wait.
     pub(super) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_silent() {
             return Err(self.too_slow());
@@ -165,13 +164,13 @@ impl Pace {
 #[derive(Debug)]
 pub(super) struct Writes {
     queue: Queue<Box<dyn Job>>,
-    /// What may still wait of adds, in KiB.
+    /// How much more of adds may wait, in KiB.
     pub(super) room: Arc<Semaphore>,
     pub(super) pace: Arc<Pace>,
 }
 
 impl Writes {
-    /// With the writer's ends.
+    /// The queue, and the writer's ends.
     pub(super) fn new() -> (Self, mpsc::Receiver<Box<dyn Job>>, Arc<Pace>) {
         let (queue, jobs) = Queue::new();
         let pace = Arc::new(Pace::default());
@@ -179,7 +178,7 @@ impl Writes {
         (Self { queue, room, pace: Arc::clone(&pace) }, jobs, pace)
     }
 
-    /// Runs `work`, which touches about `weight` tasks, in the next transaction; answers after its
+    /// Runs `work`, which touches about `weight` tasks, in the next transaction. Returns after its
     /// commit, however long that takes.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -189,7 +188,7 @@ impl Writes {
         self.queue(Box::new(Call::of(weight, work))).await
     }
 
-    /// As [`Writes::run`], for what a power cut may undo: answered before it is on disk.
+    /// As [`Writes::run`], for work that a power cut may undo: answered before it is on disk.
     pub(super) async fn run_undoable<T: Send + 'static>(
         &self,
         weight: usize,
@@ -198,7 +197,7 @@ impl Writes {
         self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
-    /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may
+    /// As [`Writes::run`], for a call of the API, which a silent disk must not delay. The work may
     /// still be done later.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
@@ -208,8 +207,8 @@ impl Writes {
         self.pace.promptly(pin!(self.run(weight, work))).await
     }
 
-    /// As [`Writes::ask`], for what takes `bytes` of new room: turned away while the disk is short
-    /// of it, and left undone once the caller has given up.
+    /// As [`Writes::ask`], for work that needs `bytes` of room: refused while the disk is short of
+    /// room, and skipped once the caller has disconnected.
     pub(super) async fn add<T: Send + 'static>(
         &self,
         weight: usize,
@@ -217,7 +216,7 @@ impl Writes {
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let mut call = Box::new(Call { room: Some(bytes as u64), ..Call::of(weight, work) });
-        // Pinned here: a future that is handed on by value is copied, whole.
+        // Pinned here: a future that is passed by value is copied as a whole.
         let queued = pin!(async {
             call.share = Some(self.share(bytes).await?);
             self.queue(call).await
@@ -225,14 +224,14 @@ impl Writes {
         self.pace.promptly(queued).await
     }
 
-    /// Waits for room among what waits.
+    /// Waits until there is room among the adds that wait.
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(MOST_WAITING);
         let share = Arc::clone(&self.room).acquire_many_owned(bytes.div_ceil(KIB));
         share.await.map_err(|_| queue::closed())
     }
 
-    /// Lets the writer end once it has done what is queued.
+    /// Lets the writer end once it has done the queued jobs.
     pub(super) fn close(&self) {
         self.queue.close();
     }

@@ -1,4 +1,4 @@
-//! Topics, lanes, destinations, and the counter of ids.
+//! Checks topics, lanes, destinations, and the counter of ids.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()
         };
         let lane = lane.as_ref();
         match name.parse::<Destination>() {
-            // One that is not called any more is out of everybody's way.
+            // A destination that is not called does no harm.
             Err(_) if called != 0 => {
                 page.find(Flaw::UnreadableDestination, lane, &name, set_called(false))
             }

@@ -38,6 +38,7 @@ pub(super) fn ensure_known(stored: u32, store: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::Misconfigured(format!(
-        "{store} has format {stored}, and this version of delayd knows formats up to {FORMAT}: use a newer version"
+        "{store} has format {stored}, and this version of delayd knows formats up to {FORMAT}: \
+         use a newer version"
     )))
 }

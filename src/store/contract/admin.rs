@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
-use super::transfer::{Adopted, Adoptee};
+use super::migration::{Adopted, Adoptee};
 use crate::clock::UnixMillis;
 use crate::store::{Checked, Cursor, Result};
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};

@@ -11,8 +11,8 @@ mod admin;
 mod delivery;
 mod intake;
 mod maintenance;
+mod migration;
 mod topics;
-mod transfer;
 
 pub use admin::{
     Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
@@ -24,10 +24,10 @@ pub use delivery::{
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use maintenance::{Histories, History, Maintenance};
+pub use migration::{Adopted, Adoptee, MOVED, Standing};
 pub use topics::{
     Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
-pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
 /// A whole store: all parts, and what concerns it as one.
 pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {

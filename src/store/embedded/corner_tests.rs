@@ -53,7 +53,7 @@ impl Bench {
     /// Changes the tables directly.
     async fn hand(&self, statements: &str) {
         let statements = statements.to_owned();
-        self.store.writes.run(1, move |ledger| ledger.db.execute_batch(&statements)).await.unwrap();
+        self.store.writes.run(1, move |tx| tx.db.execute_batch(&statements)).await.unwrap();
     }
 
     async fn rows(&self, table: &str) -> i64 {
@@ -312,8 +312,8 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
 async fn counts_are_right_after_a_batch_that_failed() {
     let bench = bench();
     bench.add("a", 0).await;
-    let failed = bench.store.writes.run(1, |ledger| {
-        super::add::add(ledger, &[new_task("a", 0)])?;
+    let failed = bench.store.writes.run(1, |tx| {
+        super::add::add(tx, &[new_task("a", 0)])?;
         Err::<(), _>(rusqlite::Error::InvalidQuery)
     });
     assert!(failed.await.is_err());

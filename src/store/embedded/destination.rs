@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::ledger::{Ledger, lane_number};
 use super::sql;
 use super::sql::destination::waiting;
 use super::values::read_name;
+use super::write_tx::{WriteTx, lane_number};
 use crate::store::Waiting;
 use crate::task::{Destination, Lane};
 
 pub(super) fn set_hold(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     destination: &Destination,
     is_held: bool,
 ) -> rusqlite::Result<()> {
     let name = destination.as_str();
     match is_held {
-        true => ledger.db.prepare_cached(sql::hold::INSERT)?.execute((name, ledger.now)),
-        false => ledger.db.prepare_cached(sql::hold::DELETE)?.execute([name]),
+        true => tx.db.prepare_cached(sql::hold::INSERT)?.execute((name, tx.now)),
+        false => tx.db.prepare_cached(sql::hold::DELETE)?.execute([name]),
     }
     .map(drop)
 }

@@ -254,7 +254,7 @@ async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
     let receipt = bench.claim(&[("a", 1), ("b", 1)]).await.receipt;
     let break_it = "CREATE TRIGGER bad BEFORE UPDATE ON destination WHEN old.name = 'a'
                     BEGIN SELECT RAISE(ABORT, 'the row is damaged'); END";
-    bench.store.writes.run(1, move |ledger| ledger.db.execute_batch(break_it)).await.unwrap();
+    bench.store.writes.run(1, move |tx| tx.db.execute_batch(break_it)).await.unwrap();
 
     let (open, gate) = mpsc::channel::<()>();
     let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));

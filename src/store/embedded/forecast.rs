@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::ledger::lane_number;
 use super::sql::{self, only};
+use super::write_tx::lane_number;
 use crate::clock::UnixMillis;
 use crate::store::{Forecast, MAX_FORECAST};
 use crate::task::Lane;

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 
-use super::{Embedded, Params, Threads, fault, identity, reader, schema, space, spawn, writes};
+use super::disk::{fault, identity, schema, space};
+use super::threads::{reader, write_queue};
+use super::{Embedded, Params, Threads, spawn};
 use crate::store::{Error, Result};
 
 impl Embedded {
@@ -45,7 +47,7 @@ impl Embedded {
         let db = schema::open_to_look(&path)?;
         let id = identity::read(&db).map_err(|failure| fault::explain(&path, &failure))?;
         // Nothing receives the writes: they are refused.
-        let (writes, ..) = writes::Writes::new();
+        let (writes, ..) = write_queue::WriteQueue::new();
         // Only checks are read.
         let (reads, []) = reader::Reads::new();
         let (scans, [reader]) = reader::Reads::new();

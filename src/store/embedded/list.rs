@@ -4,11 +4,11 @@ use std::collections::BinaryHeap;
 
 use rusqlite::{Connection, Params, Row};
 
-use super::ledger::lane_number;
 use super::sql;
 use super::sql::destination::by_earliest;
 use super::values::rows;
 use super::values::state_number;
+use super::write_tx::lane_number;
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed};
 use crate::task::{State, TaskId};

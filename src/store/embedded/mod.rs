@@ -5,26 +5,24 @@
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes (`writer`, fed by `writes`). It gathers waiting jobs into one transaction with
-//! one fsync, and a worker's claims into one without. Two threads read committed states; a third
-//! does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One thread copies
-//! the log into the file meanwhile (`checkpoint`).
+//! One thread writes (`threads/writer`, fed by `write_queue`). It gathers waiting jobs into one
+//! transaction with one fsync, and a worker's claims into one without. Two threads read committed
+//! states; a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`).
+//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
 //! | role | file |
 //! |---|---|
-//! | transitions of a task, without SQL | `record`, `receipts` |
+//! | transitions of a task, without SQL | `record/`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
-//! | one write transaction: numbers, ids, earliest moments | `ledger`, `tally`, `counts` |
+//! | one write transaction: numbers, ids, earliest moments, counts | `write_tx/` |
 //! | the contract; sends each call to its thread | `verbs` |
-//! | tasks come and go | `add`, `sameness`, `claim`, `ending`, `settle`, `dying` |
-//! | calls of operators and producers | `manage`, `forget`, `query`, `list`, `forecast`, `note` |
-//! | destinations, topics, migration | `destination`, `topics`, `transfer` |
-//! | the file and its schema (`migrations/`) | `schema`, `format`, `identity`, `raise` |
-//! | SQL, one file per table | `sql` |
-//! | room on the disk | `space`, `ballast` |
-//! | the meaning of failures | `fault` |
-//! | `check`, and opening a file for it | `fsck`, `inspect` |
-//! | what a start would find, for `delayd check` | `probe` |
+//! | tasks come and go | `add`, `dedup`, `claim`, `expiry`, `settle`, `dead_letter` |
+//! | calls of operators and producers | `admin`, `forget`, `query`, `list`, `forecast`, `note` |
+//! | destinations, topics, migration | `destination`, `topics`, `migration` |
+//! | threads and their queues | `threads/` |
+//! | the file, its schema (`migrations/`), room on the disk, failures | `disk/` |
+//! | SQL, one file per table | `sql/` |
+//! | `check`, and opening a file for it | `fsck/`, `inspect` |
 //!
 //! # Invariants
 //!
@@ -54,61 +52,48 @@ use crate::clock::Clock;
 use crate::task::StoreId;
 
 mod add;
-mod ballast;
-mod checkpoint;
+mod admin;
 mod claim;
 #[cfg(test)]
 mod corner_tests;
-mod counts;
+mod dead_letter;
+mod dedup;
 mod destination;
-mod dying;
-mod ending;
-mod fault;
+mod disk;
+mod expiry;
 #[cfg(test)]
 mod file_tests;
 mod forecast;
 mod forget;
-mod format;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
-mod identity;
 mod inspect;
-mod ledger;
 mod list;
-mod manage;
+mod migration;
 mod note;
-mod probe;
 mod query;
-mod queue;
-mod raise;
-mod reader;
 mod receipts;
 mod record;
 mod rows;
-mod sameness;
-mod schema;
 mod settle;
 #[cfg(test)]
 mod silence_tests;
-mod space;
 #[cfg(test)]
 mod space_tests;
 mod sql;
-mod tally;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod topics;
-mod transfer;
 mod values;
 mod verbs;
-mod writer;
-mod writes;
+mod write_tx;
 
-pub use probe::Probe;
+pub use disk::probe::Probe;
 
 /// Threads for short reads.
 const READERS: usize = 2;
@@ -138,15 +123,15 @@ pub struct Params {
 #[derive(Debug)]
 pub struct Embedded {
     id: StoreId,
-    writes: Arc<writes::Writes>,
+    writes: Arc<threads::write_queue::WriteQueue>,
     /// Claims on behalf of callers, which may have disconnected.
     claims: TaskTracker,
-    reads: reader::Reads,
+    reads: threads::reader::Reads,
     /// Reads that take longer the more is stored. No other reads may wait behind them.
-    scans: reader::Reads,
+    scans: threads::reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
-    health: Arc<fault::Health>,
+    health: Arc<disk::fault::Health>,
     threads: Mutex<Threads>,
 }
 
@@ -184,21 +169,21 @@ impl Embedded {
     /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a
     /// newer version wrote it; otherwise those of SQLite.
     pub fn open(params: Params) -> Result<Self> {
-        let disk = space::Params::of(&params.path, params.reserve);
+        let disk = disk::space::Params::of(&params.path, params.reserve);
         Self::open_on(disk, params.clock, Leases::Void)
     }
 
-    fn open_on(disk: space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
+    fn open_on(disk: disk::space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
         let path = disk.path.clone();
-        let lock = schema::lock(&path)?;
-        let mut space = space::Space::new(disk)?;
-        let mut db = schema::open(&path)?;
+        let lock = disk::schema::lock(&path)?;
+        let mut space = disk::space::Space::new(disk)?;
+        let mut db = disk::schema::open(&path)?;
         space.look_if_due(&db);
-        let health = Arc::new(fault::Health::new());
-        let explain = |failure: rusqlite::Error| fault::explain(&path, &failure);
+        let health = Arc::new(disk::fault::Health::new());
+        let explain = |failure: rusqlite::Error| disk::fault::explain(&path, &failure);
         let voided = match push_leases {
             Leases::Void => void_push_leases(&mut db, &clock),
-            Leases::Go => Ok(ledger::Names::default()),
+            Leases::Go => Ok(write_tx::IdCache::default()),
         };
         let names = voided.or_else(|failure| match explain(failure) {
             Error::Full(_) => {
@@ -207,40 +192,40 @@ impl Embedded {
                     "No room to put back the tasks that the process before was calling; they \
                      return when their leases expire"
                 );
-                Ok(ledger::Names::default())
+                Ok(write_tx::IdCache::default())
             }
             error => Err(error),
         })?;
-        let beside = schema::open_beside(&path).map_err(explain)?;
-        let id = identity::read(&beside).map_err(explain)?;
+        let beside = disk::schema::open_beside(&path).map_err(explain)?;
+        let id = disk::identity::read(&beside).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
-        let (writes, jobs, pace) = writes::Writes::new();
-        let (reads, short) = reader::Reads::new::<READERS>();
-        let (scans, long) = reader::Reads::new::<1>();
+        let (writes, jobs, watchdog) = threads::write_queue::WriteQueue::new();
+        let (reads, short) = threads::reader::Reads::new::<READERS>();
+        let (scans, long) = threads::reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
-        let turn = checkpoint::Turn::default();
-        let writer = writer::Writer {
+        let turn = disk::checkpoint::Turn::default();
+        let writer = threads::writer::Writer {
             db,
             names,
             clock: clock.clone(),
             health: Arc::clone(&health),
-            pace,
+            watchdog,
             jobs,
             hints: hints.clone(),
-            keeper: checkpoint::Keeper::new(checkpoints, turn.clone()),
+            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone()),
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
         for (name, reader) in readers.chain(long.into_iter().map(|reader| ("store-scan", reader))) {
-            let db = schema::open_reader(&path).map_err(explain)?;
+            let db = disk::schema::open_reader(&path).map_err(explain)?;
             let health = Arc::clone(&health);
-            handles.push(spawn(name, move || reader::run(db, &reader, &health))?);
+            handles.push(spawn(name, move || threads::reader::run(db, &reader, &health))?);
         }
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || {
-            checkpoint::run(&beside, &wakes, &turn, &watched)
+            disk::checkpoint::run(&beside, &wakes, &turn, &watched)
         })?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
         Ok(Self {
@@ -262,7 +247,7 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
     /// those of SQLite.
     pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
-        identity::replace(path)
+        disk::identity::replace(path)
     }
 
     /// The formats of the store in `path`. Changes nothing, and may run beside a delayd that has it
@@ -272,7 +257,7 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, or this program does not know its
     /// format.
     pub fn formats(path: &Path) -> Result<Formats> {
-        raise::formats_of(path)
+        disk::raise::formats_of(path)
     }
 
     /// Gives the store in `path` the newest format that this program knows. Returns its formats
@@ -282,7 +267,7 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
     /// those of SQLite.
     pub fn raise_format(path: &Path) -> Result<Formats> {
-        raise::raise(path)
+        disk::raise::raise(path)
     }
 
     /// Becomes true when an I/O error, such as a failed fsync, leaves the disk's content unknown.
@@ -312,12 +297,12 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(|error| Error::Unavailable(format!("cannot start a thread of the store: {error}")))
 }
 
-fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<ledger::Names> {
-    let mut names = ledger::Names::default();
+fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<write_tx::IdCache> {
+    let mut names = write_tx::IdCache::default();
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut ledger = ledger::Ledger::new(&transaction, &mut names, clock.now());
-    let voided = claim::void_push_leases(&mut ledger)?;
-    ledger.finish()?;
+    let mut tx = write_tx::WriteTx::new(&transaction, &mut names, clock.now());
+    let voided = claim::void_push_leases(&mut tx)?;
+    tx.finish()?;
     transaction.commit()?;
     if voided > 0 {
         tracing::info!(voided, "Put back {voided} tasks that the process before was calling");

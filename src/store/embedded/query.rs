@@ -2,7 +2,6 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{is_unreadable, read_lease, read_options, read_state_or};
 use super::sql::lane::{next_due, next_pull};
@@ -10,6 +9,7 @@ use super::sql::progress::deadlines;
 use super::sql::task::{summary, whole};
 use super::sql::{self, only};
 use super::values::read_name;
+use super::write_tx::lane_number;
 use crate::clock::UnixMillis;
 use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
 use crate::task::{Lane, Options, State, TaskId};

@@ -17,7 +17,6 @@ use std::sync::Once;
 use rusqlite::types::{FromSqlError, ValueRef};
 use rusqlite::{OptionalExtension, Row};
 
-use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Ended, Pending, Record, expiry};
 use super::sql;
@@ -25,6 +24,7 @@ use super::sql::history::ended;
 use super::sql::progress::pending;
 use super::sql::task::fresh;
 use super::values::{read_name, state_number};
+use super::write_tx::WriteTx;
 use crate::clock::UnixMillis;
 use crate::store::{LeaseKind, TopicEntry};
 use crate::task::{Options, Receipt, State, TaskId};
@@ -202,7 +202,7 @@ fn none_if_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// The record of the task, if it is in this lane.
     pub(super) fn load(&self, lane: i64, id: TaskId) -> rusqlite::Result<Option<Record>> {
         let record = match self.load_pending(id)? {
@@ -245,7 +245,7 @@ impl Ledger<'_> {
     ) -> rusqlite::Result<()> {
         match before {
             Record::Pending(before) => self.leave(id, before)?,
-            Record::Ended(before) => self.tally.count(before.lane, before.state, -1),
+            Record::Ended(before) => self.deltas.count(before.lane, before.state, -1),
         }
         match (before, after) {
             (Record::Pending(_), Record::Ended(_)) => self.delete_progress(id)?,
@@ -284,7 +284,7 @@ impl Ledger<'_> {
                 self.delete_progress(id)
             }
             Record::Ended(ended) => {
-                self.tally.count(ended.lane, ended.state, -1);
+                self.deltas.count(ended.lane, ended.state, -1);
                 self.delete_history(id)
             }
         }
@@ -293,7 +293,7 @@ impl Ledger<'_> {
     /// Ends a wait or a lease.
     fn leave(&mut self, id: TaskId, before: &Pending) -> rusqlite::Result<()> {
         if before.leased {
-            self.tally.count(before.lane, State::Leased, -1);
+            self.deltas.count(before.lane, State::Leased, -1);
         }
         self.leave_schedule(id, before)
     }
@@ -307,7 +307,7 @@ impl Ledger<'_> {
             insert.execute((after.destination, after.due, id))
         })?;
         if joined == 1 {
-            self.tally.count(after.lane, State::Scheduled, 1);
+            self.deltas.count(after.lane, State::Scheduled, 1);
         }
         if let Some(moment) = after.expires {
             self.remember_expiry(after.lane, moment, id)?;
@@ -326,7 +326,7 @@ impl Ledger<'_> {
             id,
         ))?;
         if left == 1 {
-            self.tally.count(before.lane, State::Scheduled, -1);
+            self.deltas.count(before.lane, State::Scheduled, -1);
         }
         if let Some(moment) = before.expires {
             self.forget_expiry(before.lane, moment, id)?;
@@ -346,14 +346,14 @@ impl Ledger<'_> {
             last.due,
             last_id,
         ))?;
-        self.tally.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
+        self.deltas.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
         self.left(first.destination, first.due)
     }
 
     /// Stores the progress of a task.
     pub(super) fn write_progress(&mut self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
         if after.leased {
-            self.tally.count(after.lane, State::Leased, 1);
+            self.deltas.count(after.lane, State::Leased, 1);
         }
         self.with(sql::progress::PUT, |put| {
             put.execute((
@@ -386,7 +386,7 @@ impl Ledger<'_> {
     }
 
     pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
-        self.tally.count(after.lane, after.state, 1);
+        self.deltas.count(after.lane, after.state, 1);
         self.with(sql::history::PUT, |put| {
             put.execute((
                 id,

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use super::ledger::Ledger;
 use super::record::{Record, Verdict};
 use super::rows::is_unreadable;
+use super::write_tx::WriteTx;
 use crate::store::{Settle, Settled};
 use crate::task::{Lane, Receipt, TaskId};
 
-pub(super) fn settle(
-    ledger: &mut Ledger<'_>,
-    settles: &[Settle],
-) -> rusqlite::Result<Vec<Settled>> {
+pub(super) fn settle(tx: &mut WriteTx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
     let mut answers = Vec::with_capacity(settles.len());
     for settle in settles {
-        let now = ledger.now;
-        let answer = apply(ledger, &settle.lane, settle.id, |record| {
+        let now = tx.now;
+        let answer = apply(tx, &settle.lane, settle.id, |record| {
             record.settle(&settle.receipt, &settle.transition, now)
         });
         answers.push(match answer {
@@ -36,33 +33,33 @@ pub(super) fn settle(
 }
 
 pub(super) fn extend(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     receipt: &Receipt,
     lease: Duration,
 ) -> rusqlite::Result<Settled> {
-    let now = ledger.now;
-    let answer = apply(ledger, lane, id, |record| record.extend(receipt, lease, now))?;
+    let now = tx.now;
+    let answer = apply(tx, lane, id, |record| record.extend(receipt, lease, now))?;
     Ok(answer.unwrap_or(Settled::Unknown))
 }
 
 /// Loads a task's record, decides, and stores the new record. `None` if there is no such task.
 pub(super) fn apply<A>(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     decide: impl FnOnce(&Record) -> Verdict<A>,
 ) -> rusqlite::Result<Option<A>> {
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
-    let Some(record) = ledger.load(number, id)? else { return Ok(None) };
+    let Some(number) = tx.find_lane(lane)? else { return Ok(None) };
+    let Some(record) = tx.load(number, id)? else { return Ok(None) };
     let verdict = decide(&record);
     if let Some(after) = &verdict.becomes {
-        ledger.replace(id, &record, after)?;
+        tx.replace(id, &record, after)?;
         if let Record::Pending(back) = after
             && !back.leased
         {
-            ledger.hint(lane, back.destination, back.due)?;
+            tx.hint(lane, back.destination, back.due)?;
         }
     }
     Ok(Some(verdict.answer))

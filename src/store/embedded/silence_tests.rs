@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
-use super::writes::SILENCE;
+use super::threads::write_queue::SILENCE;
 use crate::store::{
     Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition,
     Want,

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::checkpoint::{Keeper, Turn};
-use super::schema;
-use super::space::{Params, Space, Volume};
+use super::disk::checkpoint::{Keeper, Turn};
+use super::disk::schema;
+use super::disk::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
 use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};

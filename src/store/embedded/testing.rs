@@ -179,8 +179,8 @@ impl Bench {
     /// Limits the file's size, as a full disk would.
     pub(super) async fn limit_pages(&self, pages: Option<u32>) {
         let limit = pages.unwrap_or(u32::MAX - 1);
-        let set = move |ledger: &mut super::ledger::Ledger<'_>| {
-            ledger.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
+        let set = move |tx: &mut super::write_tx::WriteTx<'_>| {
+            tx.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
         };
         self.store.writes.run(1, set).await.unwrap();
     }

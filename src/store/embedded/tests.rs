@@ -8,8 +8,8 @@ use std::time::Duration;
 use rusqlite::ffi;
 
 use super::Embedded;
-use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
+use super::write_tx::WriteTx;
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
     Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered,
@@ -85,8 +85,8 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     let failed = bench
         .store
         .writes
-        .run(1, |ledger| {
-            ledger.db.execute("DELETE FROM schedule", [])?;
+        .run(1, |tx| {
+            tx.db.execute("DELETE FROM schedule", [])?;
             Err::<(), _>(rusqlite::Error::SqliteFailure(
                 ffi::Error::new(ffi::SQLITE_IOERR_FSYNC),
                 None,
@@ -232,7 +232,7 @@ async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destin
 async fn a_lost_registry_entry_is_found_again() {
     let bench = bench();
     bench.add("a", 0).await;
-    bench.store.writes.run(1, |ledger| ledger.db.execute("DELETE FROM topic", [])).await.unwrap();
+    bench.store.writes.run(1, |tx| tx.db.execute("DELETE FROM topic", [])).await.unwrap();
     assert_eq!(bench.store.recover_topics().await.unwrap(), [topic()]);
     assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(topic())]);
 }
@@ -288,8 +288,8 @@ const NORMAL: i64 = 1;
 
 #[tokio::test]
 async fn only_what_may_be_undone_is_committed_without_an_fsync() {
-    fn level(ledger: &mut Ledger<'_>) -> rusqlite::Result<i64> {
-        ledger.db.pragma_query_value(None, "synchronous", |row| row.get(0))
+    fn level(tx: &mut WriteTx<'_>) -> rusqlite::Result<i64> {
+        tx.db.pragma_query_value(None, "synchronous", |row| row.get(0))
     }
     let bench = bench();
     let writes = &bench.store.writes;
@@ -311,15 +311,15 @@ async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsyn
         CREATE TEMP TRIGGER settled AFTER INSERT ON history BEGIN
             INSERT INTO noted SELECT 'settle', synchronous FROM pragma_synchronous; END;";
     let bench = bench();
-    bench.store.writes.run(1, |ledger| ledger.db.execute_batch(NOTES)).await.unwrap();
+    bench.store.writes.run(1, |tx| tx.db.execute_batch(NOTES)).await.unwrap();
     for holder in [Some(Holder("worker".into())), None] {
         let id = bench.add("a", 0).await;
         let grant = bench.claim_by(holder, &[("a", 1)]).await.unwrap();
         assert_eq!(grant.tasks.len(), 1);
         assert_eq!(bench.settle(id, &grant.receipt, delivered()).await, Settled::Done);
     }
-    let noted = bench.store.writes.run(1, |ledger| {
-        let mut select = ledger.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
+    let noted = bench.store.writes.run(1, |tx| {
+        let mut select = tx.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
         select
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<Vec<(String, i64)>>>()

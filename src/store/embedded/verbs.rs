@@ -7,11 +7,25 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, oneshot};
 
-use super::writes::Writes;
-use super::{
-    Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list,
-    manage, note, query, queue, settle, topics, transfer,
-};
+use super::Embedded;
+use super::PER_TASK;
+use super::add;
+use super::admin;
+use super::claim;
+use super::destination;
+use super::forecast;
+use super::forget;
+use super::fsck;
+use super::list;
+use super::migration;
+use super::note;
+use super::query;
+use super::settle;
+use super::threads::queue;
+use super::threads::write_queue::WriteQueue;
+use super::topics;
+use super::write_tx;
+use super::write_tx::counts;
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
@@ -37,7 +51,7 @@ impl Embedded {
             let writes = Arc::clone(&self.writes);
             self.claims.spawn(async move {
                 let lane = claim.lane.clone();
-                let claimed = writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await;
+                let claimed = writes.run(slots, move |tx| claim::claim(tx, &claim)).await;
                 if let Err(Ok(Claimed::Granted(grant))) = reply.send(claimed)
                     && !grant.tasks.is_empty()
                 {
@@ -46,11 +60,11 @@ impl Embedded {
             });
             claimed.await.unwrap_or_else(|_| Err(queue::closed()))
         };
-        self.writes.pace.promptly(claiming).await
+        self.writes.watchdog.promptly(claiming).await
     }
 }
 
-async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
+async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
     let release = |task: &LeasedTask| Settle {
         lane: lane.clone(),
         id: task.id,
@@ -62,7 +76,7 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let settles = back.clone();
-        match writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match writes.run(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(_) => return,
             // The disk was silent a moment ago, so the queue may still be full.
             Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
@@ -105,16 +119,14 @@ impl Delivery for Embedded {
         // A power cut may undo a worker's lease, because its process is gone then too. A consumer's
         // lease has to survive both.
         match claim.holder {
-            Some(_) => {
-                self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await
-            }
+            Some(_) => self.writes.run_undoable(slots, move |tx| claim::claim(tx, &claim)).await,
             None => self.claim_for_caller(slots, claim).await,
         }
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        match self.writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match self.writes.run(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -128,12 +140,12 @@ impl Delivery for Embedded {
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+        self.writes.run(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
     }
 
     async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        match self.writes.ask(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match self.writes.ask(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -147,13 +159,13 @@ impl Delivery for Embedded {
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+        self.writes.ask(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(note::bytes).sum();
-        self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
+        self.writes.add(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -179,7 +191,7 @@ impl Intake for Embedded {
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + add::bytes_beside(task)).sum();
-        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| add::add(tx, &tasks)).await {
             Ok(added) => added,
             Err(error) => vec![Err(error); count],
         }
@@ -193,22 +205,22 @@ impl Topics for Embedded {
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
-        self.writes.ask(1, move |ledger| topics::set_policy(ledger, &topic, &policy)).await
+        self.writes.ask(1, move |tx| topics::set_policy(tx, &topic, &policy)).await
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::pause(ledger, &topic)).await
+        self.writes.ask(1, move |tx| topics::pause(tx, &topic)).await
     }
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
+        self.writes.ask(1, move |tx| topics::resume(tx, &topic, becomes)).await
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let entry = entry.clone();
-        self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
+        self.writes.ask(1, move |tx| topics::unregister(tx, &entry)).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -222,7 +234,7 @@ impl Topics for Embedded {
         if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);
         }
-        self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+        self.writes.add(1, PER_TASK, move |tx| topics::register(tx, &entry)).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
@@ -238,7 +250,7 @@ impl Topics for Embedded {
 impl Admin for Embedded {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
-        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id)).await
     }
 
     async fn reschedule(
@@ -250,8 +262,8 @@ impl Admin for Embedded {
     ) -> Result<Rescheduled> {
         let lane = lane.clone();
         let larger = content.as_ref().map(|new| new.content.len());
-        let work = move |ledger: &mut ledger::Ledger<'_>| {
-            manage::reschedule(ledger, &lane, id, moment, content.as_ref())
+        let work = move |tx: &mut write_tx::WriteTx<'_>| {
+            admin::reschedule(tx, &lane, id, moment, content.as_ref())
         };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
@@ -271,19 +283,17 @@ impl Admin for Embedded {
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids, spread)).await
+        self.writes.ask(ids.len(), move |tx| admin::replay(tx, &lane, &ids, spread)).await
     }
 
     async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
         let lane = lane.clone();
-        self.writes
-            .ask(ids.len(), move |ledger| forget::discard(ledger, &lane, state, ids.clone()))
-            .await
+        self.writes.ask(ids.len(), move |tx| forget::discard(tx, &lane, state, ids.clone())).await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.ask(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
+        self.writes.ask(limit, move |tx| forget::clear(tx, &lane, limit)).await
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
@@ -305,14 +315,14 @@ impl Admin for Embedded {
     ) -> Result<Vec<bool>> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes
-            .ask(ids.len(), move |ledger| transfer::lend(ledger, &lane, &ids, &receipt, lease))
+            .ask(ids.len(), move |tx| migration::lend(tx, &lane, &ids, &receipt, lease))
             .await
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
-        match self.writes.add(count, bytes, move |ledger| transfer::adopt(ledger, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| migration::adopt(tx, &tasks)).await {
             Ok(adopted) => adopted,
             Err(error) => vec![Err(error); count],
         }
@@ -320,7 +330,7 @@ impl Admin for Embedded {
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
-        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+        self.writes.ask(1, move |tx| destination::set_hold(tx, &destination, is_held)).await
     }
 
     async fn holds(&self) -> Result<Holds> {
@@ -340,7 +350,7 @@ impl Admin for Embedded {
 impl Maintenance for Embedded {
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let topic = topic.clone();
-        self.writes.run(1, move |ledger| topics::forget_misfire(ledger, &topic, misfire)).await
+        self.writes.run(1, move |tx| topics::forget_misfire(tx, &topic, misfire)).await
     }
 
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
@@ -356,9 +366,7 @@ impl Maintenance for Embedded {
         limit: usize,
     ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes
-            .run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit))
-            .await
+        self.writes.run(limit, move |tx| forget::purge(tx, &lane, state, before, limit)).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

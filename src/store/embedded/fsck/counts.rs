@@ -3,11 +3,11 @@
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql;
-use super::super::sql::lane::counted;
 use super::remedy::Remedy;
 use super::{Page, Stage, read_lane};
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::lane::counted;
 
 /// The number of counts of a lane.
 const COUNTS: usize = counted::rows_scheduled - counted::scheduled;

@@ -2,16 +2,16 @@
 
 use rusqlite::{Connection, Row};
 
-use super::super::record;
-use super::super::rows::read_options;
-use super::super::sql;
-use super::super::sql::expiry::checked;
-use super::super::sql::task::expiring;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane};
 use crate::clock::UnixMillis;
 use crate::store::Flaw;
+use crate::store::embedded::record;
+use crate::store::embedded::rows::read_options;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::expiry::checked;
+use crate::store::embedded::sql::task::expiring;
+use crate::store::embedded::values::rows;
 use crate::task::TaskId;
 
 /// When a task should expire, by its options. `None` if it should not, or if its due moment is

@@ -4,13 +4,13 @@
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql;
-use super::super::sql::idempotency::checked as answer;
-use super::super::sql::task_key::checked as key;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::idempotency::checked as answer;
+use crate::store::embedded::sql::task_key::checked as key;
+use crate::store::embedded::values::rows;
 use crate::task::Options;
 
 pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<Page> {

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use rusqlite::Connection;
 
 use super::Embedded;
-use super::ledger::Ledger;
+use super::write_tx::WriteTx;
 use crate::clock::UnixMillis;
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
 use crate::task::{Lane, TaskId};
@@ -102,10 +102,10 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
     let mut reported = std::mem::take(&mut place.reported);
     // The file itself cannot be repaired, and checking it takes long.
     let (page, reported) = if repair && !matches!(stage, Stage::File) {
-        let work = move |ledger: &mut Ledger<'_>| {
+        let work = move |tx: &mut WriteTx<'_>| {
             // The work runs again if the disk is full: nothing of the first time may remain.
             let mut reported = reported.clone();
-            Ok((look_and_mend(ledger, &stage, &mut reported)?, reported))
+            Ok((look_and_mend(tx, &stage, &mut reported)?, reported))
         };
         store.writes.run(PAGE, work).await?
     } else {
@@ -143,21 +143,21 @@ fn following(stage: &Stage) -> Option<Stage> {
 }
 
 fn look_and_mend(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     stage: &Stage,
     reported: &mut HashSet<TaskId>,
 ) -> rusqlite::Result<Page> {
-    // The check reads the tables, and the remedies write them, without the ledger's cache.
-    ledger.forget_names()?;
-    let page = look(ledger.db, stage, reported, ledger.now)?;
+    // The check reads the tables, and the remedies write them, without the tx's cache.
+    tx.forget_names()?;
+    let page = look(tx.db, stage, reported, tx.now)?;
     if page.found.is_empty() {
         return Ok(page);
     }
-    counts::follow(ledger.db)?;
+    counts::follow(tx.db)?;
     for remedy in page.found.iter().flat_map(|(_, remedies)| remedies) {
-        remedy.apply(ledger.db)?;
+        remedy.apply(tx.db)?;
     }
-    counts::unfollow(ledger.db)?;
+    counts::unfollow(tx.db)?;
     Ok(page)
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::sql::destination::checked as destination;
-use super::super::sql::topic::checked as topic;
-use super::super::sql::{self, only};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
+use crate::store::embedded::sql::destination::checked as destination;
+use crate::store::embedded::sql::topic::checked as topic;
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Flaw, TopicEntry};
 use crate::task::{Destination, Lane, Topic, TopicPolicy};
 

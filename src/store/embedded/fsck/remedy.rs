@@ -3,7 +3,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::super::sql;
+use crate::store::embedded::sql;
 
 /// A statement, and the destination whose schedule it touches.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use rusqlite::Connection;
 
-use super::super::sql;
-use super::super::sql::schedule::checked;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::schedule::checked;
+use crate::store::embedded::values::rows;
 use crate::task::{Lane, TaskId};
 
 struct Row {

@@ -3,12 +3,12 @@
 
 use rusqlite::Connection;
 
-use super::super::sql::progress::strays;
-use super::super::sql::{self, only};
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
 use crate::store::Flaw;
+use crate::store::embedded::sql::progress::strays;
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::values::rows;
 
 /// The most errors of the file that SQLite reports.
 const MAX_DAMAGES: usize = 20;

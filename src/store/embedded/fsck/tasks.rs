@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql::task::checked;
-use super::super::sql::{self, only};
-use super::super::values::rows;
-use super::super::values::state_number;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::clock::UnixMillis;
+use crate::store::embedded::sql::task::checked;
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::values::rows;
+use crate::store::embedded::values::state_number;
 use crate::store::{FURTHEST_DEADLINE, Flaw};
 use crate::task::{Lane, Receipt, State, TaskId};
 

@@ -19,7 +19,7 @@
 //! are read. Columns that several statements share are declared by `columns!`, and stand last in
 //! each.
 //!
-//! Texts are statics, not constants, so that each has one address: `Ledger::with` finds statements
+//! Texts are statics, not constants, so that each has one address: `WriteTx::with` finds statements
 //! by it.
 
 use rusqlite::Row;

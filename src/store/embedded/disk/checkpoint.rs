@@ -34,7 +34,7 @@ const PATIENCE: i64 = 20;
 /// would cost each commit the wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Log {
+pub(crate) struct Log {
     /// Whether a reader or another connection held the log.
     busy: bool,
     pages: i64,
@@ -44,7 +44,7 @@ pub(super) struct Log {
 /// Held by the connection that copies. SQLite permits one at a time, and refuses another as if a
 /// reader held the log, although the thread is finished in a moment.
 #[derive(Clone, Default)]
-pub(super) struct Turn(Arc<Mutex<()>>);
+pub(crate) struct Turn(Arc<Mutex<()>>);
 
 impl Turn {
     /// Runs `copy` once the turn is free.
@@ -61,7 +61,7 @@ impl Turn {
 }
 
 /// Keeps the log short, on the writer's side.
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     thread: SyncSender<()>,
     turn: Turn,
     held: Option<Instant>,
@@ -69,12 +69,12 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Wakes the thread at the other end, and takes turns with it.
-    pub(super) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
+    pub(crate) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
         Self { thread, turn, held: None }
     }
 
     /// Called by the writer after a commit: wakes the thread, or restarts a log that is too long.
-    pub(super) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
+    pub(crate) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
         let may_end = self.held.is_none_or(|held| held.elapsed() >= PAUSE);
         if may_end && space.log_is_overgrown() {
@@ -105,7 +105,7 @@ impl Keeper {
 }
 
 /// Copies the rest of the log, and frees its room.
-pub(super) fn cut(db: &Connection) -> rusqlite::Result<Log> {
+pub(crate) fn cut(db: &Connection) -> rusqlite::Result<Log> {
     finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE)
 }
 
@@ -122,7 +122,7 @@ fn pages(bytes: u64) -> i64 {
 }
 
 /// The thread: copies whenever it is woken, and once more when the writer has ended.
-pub(super) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
+pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
     let copy = |pragma| {
         match checkpoint(db, pragma).map_err(|failure| health.judge(&failure)) {
@@ -151,9 +151,9 @@ fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use super::super::schema;
-    use super::super::space::Params;
     use super::*;
+    use crate::store::embedded::disk::schema;
+    use crate::store::embedded::disk::space::Params;
 
     /// A refusal by the thread used to count as a reader's hold. The log was left alone for a
     /// second, grew by hundreds of megabytes, and had to be truncated.

@@ -19,7 +19,7 @@ use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
 use super::fault::{explain, translate};
 use super::format;
-use super::sql::{self, only};
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
@@ -28,7 +28,7 @@ static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 const STATEMENTS: usize = 128;
 
 /// Refuses a folder in the place of the file, which SQLite would report as a failed disk.
-pub(super) fn ensure_no_folder(path: &Path) -> Result<()> {
+pub(crate) fn ensure_no_folder(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub(super) fn ensure_no_folder(path: &Path) -> Result<()> {
 }
 
 /// The error of a file in the place of the folder.
-pub(super) fn no_folder(path: &Path) -> Error {
+pub(crate) fn no_folder(path: &Path) -> Error {
     Error::Misconfigured(format!(
         "{}: expected a folder, got a file; name a file in another folder in store.embedded.path",
         path.display()
@@ -49,7 +49,7 @@ pub(super) fn no_folder(path: &Path) -> Error {
 
 /// Takes the lock file beside `path`, creating the folder if necessary. It is held as long as the
 /// file.
-pub(super) fn lock(path: &Path) -> Result<File> {
+pub(crate) fn lock(path: &Path) -> Result<File> {
     ensure_no_folder(path)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         if folder.is_file() {
@@ -89,7 +89,7 @@ pub(super) fn lock(path: &Path) -> Result<File> {
 }
 
 /// Opens the writer's connection, and updates the schema to this version.
-pub(super) fn open(path: &Path) -> Result<Connection> {
+pub(crate) fn open(path: &Path) -> Result<Connection> {
     let explain = |failure: rusqlite::Error| explain(path, &failure);
     ensure_ours(path)?;
     let mut db = Connection::open(path).map_err(explain)?;
@@ -105,14 +105,14 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
 }
 
 /// Opens a connection for checkpoints.
-pub(super) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     set_up(&db, 2_048)?;
     Ok(db)
 }
 
 /// Opens a connection that can only read.
-pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let db = look_into(path)?;
     set_up(&db, 8_192)?;
     Ok(db)
@@ -120,7 +120,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Opens a file of this version for reading. Changes nothing, and may run beside a delayd that has
 /// it.
-pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
+pub(crate) fn open_to_look(path: &Path) -> Result<Connection> {
     let explain = |error: rusqlite::Error| {
         Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()))
     };
@@ -153,7 +153,7 @@ fn look_into(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens the file as immutable: without a lock and without its log, and without creating a file
 /// beside it. What changes only at a start (the schema and its version) can be read in this way
 /// beside a running delayd too.
-pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
+pub(crate) fn look_at_rest(path: &Path) -> Result<Connection> {
     let name = std::path::absolute(path).ok().and_then(|path| url::Url::from_file_path(path).ok());
     let mut name = name
         .ok_or_else(|| Error::Misconfigured(format!("{} is no path of a file", path.display())))?;
@@ -179,7 +179,7 @@ fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
 
 /// Sets whether commits wait for an fsync. After a power cut, a commit without one is either
 /// complete or missing, and never there without those before it.
-pub(super) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
+pub(crate) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
     db.pragma_update(None, "synchronous", if is_on { "full" } else { "normal" })
 }
 
@@ -192,7 +192,7 @@ fn ensure_ours(path: &Path) -> Result<()> {
 }
 
 /// Refuses an open database of another program.
-pub(super) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
+pub(crate) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
     let count = |of: &str| {
         let select = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {of}");
         db.query_row(&select, [], |row| row.get::<_, i64>(0))
@@ -223,7 +223,7 @@ fn rewrite_log(db: &Connection, path: &Path) -> Result<()> {
 }
 
 /// The version of the schema: the number of migrations.
-pub(super) fn version() -> i64 {
+pub(crate) fn version() -> i64 {
     i64::try_from(MIGRATIONS.dirs().count()).unwrap_or(i64::MAX)
 }
 
@@ -242,7 +242,7 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
 }
 
 /// The error of a file whose schema is newer than this program.
-pub(super) fn too_new(path: &Path) -> Error {
+pub(crate) fn too_new(path: &Path) -> Error {
     let path = path.display();
     Error::Misconfigured(format!(
         "{path} was written by a newer version of delayd: use that version, or another file"

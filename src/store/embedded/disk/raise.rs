@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::fault::explain;
 use super::format::read;
-use super::{schema, sql};
+use super::schema;
+use crate::store::embedded::sql;
 use crate::store::{Error, FORMAT, Formats, Result};
 
 /// The formats of the file at `path`. Changes nothing, and may run beside a delayd that has the
@@ -13,7 +14,7 @@ use crate::store::{Error, FORMAT, Formats, Result};
 /// # Errors
 /// [`Error::Misconfigured`] if there is no such store, or this program does not know its format or
 /// schema.
-pub(super) fn formats_of(path: &Path) -> Result<Formats> {
+pub(crate) fn formats_of(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let db = schema::open_to_look(path)?;
     Ok(Formats::of(read(&db, path)?))
@@ -25,7 +26,7 @@ pub(super) fn formats_of(path: &Path) -> Result<Formats> {
 /// # Errors
 /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
 /// SQLite.
-pub(super) fn raise(path: &Path) -> Result<Formats> {
+pub(crate) fn raise(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let _lock = schema::lock(path).map_err(|error| match error {
         Error::Misconfigured(text) => Error::Misconfigured(format!(

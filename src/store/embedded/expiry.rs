@@ -6,13 +6,13 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::ledger::Ledger;
 use super::record::{Pending, Record};
 use super::rows::{is_unreadable, read_waiting};
 use super::sql::expiry::over;
 use super::sql::schedule::due_within;
 use super::sql::{self, only};
 use super::values::rows;
+use super::write_tx::WriteTx;
 use crate::clock::UnixMillis;
 use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
 use crate::task::TaskId;
@@ -29,13 +29,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(ledger: &Ledger<'_>) -> Self {
-        Self { tasks: MAX_ENDED, calls: ledger.called + MAX_CLAIM_BYTES, is_exceeded: false }
+    pub(super) fn new(tx: &WriteTx<'_>) -> Self {
+        Self { tasks: MAX_ENDED, calls: tx.called + MAX_CLAIM_BYTES, is_exceeded: false }
     }
 
     /// Takes one task off the budget, if there is one.
-    fn spend(&mut self, ledger: &Ledger<'_>) -> bool {
-        let has_some = self.tasks > 0 && self.has_calls(ledger);
+    fn spend(&mut self, tx: &WriteTx<'_>) -> bool {
+        let has_some = self.tasks > 0 && self.has_calls(tx);
         if has_some {
             self.tasks -= 1;
         } else {
@@ -45,29 +45,25 @@ impl Budget {
     }
 
     /// Whether more tasks may die.
-    pub(super) fn has_calls(&self, ledger: &Ledger<'_>) -> bool {
-        ledger.called < self.calls
+    pub(super) fn has_calls(&self, tx: &WriteTx<'_>) -> bool {
+        tx.called < self.calls
     }
 }
 
 /// Ends waiting tasks of a lane that are not worth delivering any more, the earliest first.
-pub(super) fn expire(
-    ledger: &mut Ledger<'_>,
-    lane: i64,
-    budget: &mut Budget,
-) -> rusqlite::Result<()> {
-    let expired: Vec<(UnixMillis, TaskId)> = ledger
+pub(super) fn expire(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+    let expired: Vec<(UnixMillis, TaskId)> = tx
         .db
         .prepare_cached(over::SQL)?
-        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| {
+        .query_map((lane, tx.now, rows(budget.tasks + 1)), |row| {
             Ok((row.get(over::moment)?, row.get(over::id)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
     for (moment, id) in expired {
-        if !budget.spend(ledger) {
+        if !budget.spend(tx) {
             break;
         }
-        let record = match ledger.load(lane, id) {
+        let record = match tx.load(lane, id) {
             Ok(record) => record,
             Err(failure) if is_unreadable(&failure) => {
                 tracing::error!(
@@ -80,11 +76,11 @@ pub(super) fn expire(
         };
         match record {
             Some(Record::Pending(before)) if !before.leased && before.expires == Some(moment) => {
-                let after = before.expired(ledger.now);
-                ledger.replace(id, &Record::Pending(before), &after)?;
+                let after = before.expired(tx.now);
+                tx.replace(id, &Record::Pending(before), &after)?;
             }
             // The row is wrong.
-            _ => ledger.forget_expiry(lane, moment, id)?,
+            _ => tx.forget_expiry(lane, moment, id)?,
         }
     }
     Ok(())
@@ -93,33 +89,33 @@ pub(super) fn expire(
 /// Ends due tasks of a schedule that fell due in one of the pauses. Returns the first one that is
 /// left.
 pub(super) fn misfire(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     (lane, destination): (i64, i64),
     misfires: &[Misfire],
     budget: &mut Budget,
 ) -> rusqlite::Result<Option<(UnixMillis, TaskId)>> {
     let mut left_over = None;
     for misfire in misfires {
-        for (id, before) in fell_due_in(ledger, (lane, destination), misfire, budget.tasks + 1)? {
-            if !budget.spend(ledger) {
+        for (id, before) in fell_due_in(tx, (lane, destination), misfire, budget.tasks + 1)? {
+            if !budget.spend(tx) {
                 left_over = left_over.into_iter().chain([(before.due, id)]).min();
                 break;
             }
-            let after = before.misfired(misfire.becomes, ledger.now);
-            ledger.replace(id, &Record::Pending(before), &after)?;
+            let after = before.misfired(misfire.becomes, tx.now);
+            tx.replace(id, &Record::Pending(before), &after)?;
         }
     }
     Ok(left_over)
 }
 
 fn fell_due_in(
-    ledger: &Ledger<'_>,
+    tx: &WriteTx<'_>,
     (lane, destination): (i64, i64),
     misfire: &Misfire,
     limit: usize,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
-    let mut select = ledger.db.prepare_cached(due_within::SQL)?;
-    let last = misfire.to.min(ledger.now);
+    let mut select = tx.db.prepare_cached(due_within::SQL)?;
+    let last = misfire.to.min(tx.now);
     let found = select.query_map((destination, misfire.from, last, rows(limit)), |row| {
         let id = row.get(due_within::id)?;
         let waiting = Pending::fresh(lane, destination, row.get(due_within::due)?);
@@ -134,7 +130,7 @@ pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Op
     db.prepare_cached(sql::expiry::EARLIEST)?.query_row([lane], only).optional()
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     pub(super) fn remember_expiry(
         &self,
         lane: i64,

@@ -19,7 +19,7 @@ const CHUNK: usize = 64 << 10;
 const BLOCK: u64 = 512;
 
 #[derive(Debug)]
-pub(super) struct Ballast {
+pub(crate) struct Ballast {
     path: PathBuf,
     bytes: u64,
     held: bool,
@@ -27,7 +27,7 @@ pub(super) struct Ballast {
 
 impl Ballast {
     /// The ballast of a database, as the previous process left it.
-    pub(super) fn beside(database: &Path, bytes: u64) -> Self {
+    pub(crate) fn beside(database: &Path, bytes: u64) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-ballast");
         let path = PathBuf::from(path);
@@ -36,16 +36,16 @@ impl Ballast {
         Self { path, bytes, held }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held
     }
 
     /// Allocates the file. If that fails, nothing of it remains.
-    pub(super) fn take(&mut self) -> io::Result<()> {
+    pub(crate) fn take(&mut self) -> io::Result<()> {
         let taken = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -60,7 +60,7 @@ impl Ballast {
     }
 
     /// Deletes the file. Returns whether that freed anything.
-    pub(super) fn release(&mut self) -> bool {
+    pub(crate) fn release(&mut self) -> bool {
         let was_held = std::mem::take(&mut self.held);
         self.remove();
         was_held

@@ -14,22 +14,22 @@ use crate::store::{Error, Result};
 
 /// Whether the store may still be used. Shared by all of its threads.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
     fatal: watch::Sender<bool>,
 }
 
 impl Health {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { fatal: watch::Sender::new(false) }
     }
 
     /// Becomes true when the store can no longer be trusted.
-    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.fatal.subscribe()
     }
 
     /// Fails once the store can no longer be trusted.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if *self.fatal.borrow() {
             return Err(Error::Unavailable(
                 "an I/O error ended the work on the file; restart the process".into(),
@@ -39,14 +39,14 @@ impl Health {
     }
 
     /// Stops all work on the file.
-    pub(super) fn condemn(&self, why: &str) {
+    pub(crate) fn condemn(&self, why: &str) {
         if !self.fatal.send_replace(true) {
             tracing::error!("The embedded store has stopped: {why}");
         }
     }
 
     /// Translates a failure. Stops all work if the failure leaves the disk's content unknown.
-    pub(super) fn judge(&self, failure: &rusqlite::Error) -> Error {
+    pub(crate) fn judge(&self, failure: &rusqlite::Error) -> Error {
         let error = translate(failure);
         if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
             && !matches!(error, Error::Full(_))
@@ -59,7 +59,7 @@ impl Health {
 
 /// Stops all work if the thread that holds the guard panics: otherwise its queue would fill up
 /// unnoticed.
-pub(super) struct PanicGuard<'a>(pub(super) &'a Health);
+pub(crate) struct PanicGuard<'a>(pub(crate) &'a Health);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
@@ -71,7 +71,7 @@ impl Drop for PanicGuard<'_> {
 
 /// The meaning of a failure at the start. Only a failure that no restart can fix is an error of the
 /// configuration.
-pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
+pub(crate) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     let path = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         return Error::Misconfigured(format!(
@@ -93,7 +93,7 @@ pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
 
 /// The meaning of a failure for a caller of the store. Must be called on the thread that met it,
 /// before its next system call.
-pub(super) fn translate(failure: &rusqlite::Error) -> Error {
+pub(crate) fn translate(failure: &rusqlite::Error) -> Error {
     match failure.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
         // The log's index (`-shm`) could not grow. It holds nothing that has to be on disk.

@@ -5,7 +5,7 @@
 //! dies again after a replay finds the call.
 //!
 //! A disk that is short of room does not stop it: it may use the reserve, as settles and claims do.
-//! One claim copies at most [`MAX_CLAIM_BYTES`] of content into such calls ([`Ledger::called`]).
+//! One claim copies at most [`MAX_CLAIM_BYTES`] of content into such calls ([`WriteTx::called`]).
 //! But content is large, and a settle is small: once a write has found no room at all, tasks die
 //! without the call, or they would block other settles. The call is then *owed*, which takes a few
 //! bytes. The lane's next claim or purge stores it when there is room.
@@ -14,13 +14,13 @@ use rusqlite::OptionalExtension;
 use serde::Serialize;
 
 use super::add::options_text;
-use super::ledger::Ledger;
 use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::dead as dead_task;
 use super::sql::{self, only};
 use super::values::read_name;
 use super::values::rows;
+use super::write_tx::WriteTx;
 use crate::store::MAX_CLAIM_BYTES;
 use crate::task::{Destination, Lane, Options, State, TaskId};
 
@@ -49,7 +49,7 @@ struct Call {
     body: String,
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Stores the call of a task that has just died, if it asked for one.
     pub(super) fn call_for(&mut self, id: TaskId, dead: &Ended) -> rusqlite::Result<()> {
         let call = match self.read_call(id, dead) {

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::ledger::Ledger;
 use super::queue::{self, Queue};
+use crate::store::embedded::write_tx::WriteTx;
 use crate::store::{Error, Result};
 
 /// How long a call of the API waits for the disk: less than a second with the rest of its way.
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 
 /// How long a step of the writer may take before the disk counts as silent. Shorter than
 /// [`PATIENCE`], so that a caller that asks again after waiting in vain is refused at once.
-pub(super) const SILENCE: Duration = Duration::from_millis(800);
+pub(crate) const SILENCE: Duration = Duration::from_millis(800);
 
 /// The most bytes of all adds that wait. A larger add waits alone.
 const MOST_WAITING: u32 = 64 << 20;
@@ -36,13 +36,13 @@ const MOST_WAITING: u32 = 64 << 20;
 const KIB: u32 = 1 << 10;
 
 /// Work to be written: done in a transaction, answered after the commit.
-pub(super) trait Job: Send {
+pub(crate) trait Job: Send {
     /// The approximate number of tasks that it touches.
     fn weight(&self) -> usize;
     /// The bytes of new tasks. `None` if it adds nothing, and must run even on a full disk.
     fn room(&self) -> Option<u64>;
     /// Writes. Called again if the transaction was rolled back because of another job.
-    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    fn work(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()>;
     /// Whether it is answered after the commit without fsync: a power cut may undo it.
     fn may_be_undone(&self) -> bool;
     /// Whether the work was done, and not skipped because its caller has disconnected.
@@ -79,7 +79,7 @@ impl<F, T> Call<F, T> {
 
 impl<F, T> Job for Call<F, T>
 where
-    F: FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send,
+    F: FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send,
     T: Send,
 {
     fn weight(&self) -> usize {
@@ -94,13 +94,13 @@ where
         self.may_be_undone
     }
 
-    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
+    fn work(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()> {
         self.result = None;
         // A task whose add was refused must not be stored.
         let is_pointless =
             self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
         if !is_pointless {
-            self.result = Some((self.work)(ledger)?);
+            self.result = Some((self.work)(tx)?);
         }
         Ok(())
     }
@@ -122,28 +122,28 @@ where
 
 /// When the current step of the writer, or of a query, began. `None` while it is idle.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<Option<Instant>>);
+pub(crate) struct Watchdog(Mutex<Option<Instant>>);
 
-impl Pace {
+impl Watchdog {
     /// Begins a step that may take long: a transaction, the work after it, or some steps of a
     /// query.
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Notes that there is nothing to do.
-    pub(super) fn rest(&self) {
+    pub(crate) fn rest(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Whether the current step takes longer than a working disk needs.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| since.elapsed() >= SILENCE)
     }
 
     /// The result of `work`, or an error if it takes longer than a call of the API may wait.
-    pub(super) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_silent() {
             return Err(self.too_slow());
         }
@@ -162,58 +162,58 @@ impl Pace {
 
 /// The queue to the writer.
 #[derive(Debug)]
-pub(super) struct Writes {
+pub(crate) struct WriteQueue {
     queue: Queue<Box<dyn Job>>,
     /// How much more of adds may wait, in KiB.
-    pub(super) room: Arc<Semaphore>,
-    pub(super) pace: Arc<Pace>,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) watchdog: Arc<Watchdog>,
 }
 
-impl Writes {
+impl WriteQueue {
     /// The queue, and the writer's ends.
-    pub(super) fn new() -> (Self, mpsc::Receiver<Box<dyn Job>>, Arc<Pace>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Box<dyn Job>>, Arc<Watchdog>) {
         let (queue, jobs) = Queue::new();
-        let pace = Arc::new(Pace::default());
+        let watchdog = Arc::new(Watchdog::default());
         let room = Arc::new(Semaphore::new((MOST_WAITING / KIB) as usize));
-        (Self { queue, room, pace: Arc::clone(&pace) }, jobs, pace)
+        (Self { queue, room, watchdog: Arc::clone(&watchdog) }, jobs, watchdog)
     }
 
     /// Runs `work`, which touches about `weight` tasks, in the next transaction. Returns after its
     /// commit, however long that takes.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         self.queue(Box::new(Call::of(weight, work))).await
     }
 
-    /// As [`Writes::run`], for work that a power cut may undo: answered before it is on disk.
-    pub(super) async fn run_undoable<T: Send + 'static>(
+    /// As [`WriteQueue::run`], for work that a power cut may undo: answered before it is on disk.
+    pub(crate) async fn run_undoable<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
-    /// As [`Writes::run`], for a call of the API, which a silent disk must not delay. The work may
+    /// As [`WriteQueue::run`], for a call of the API, which a silent disk must not delay. The work may
     /// still be done later.
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.pace.promptly(pin!(self.run(weight, work))).await
+        self.watchdog.promptly(pin!(self.run(weight, work))).await
     }
 
-    /// As [`Writes::ask`], for work that needs `bytes` of room: refused while the disk is short of
+    /// As [`WriteQueue::ask`], for work that needs `bytes` of room: refused while the disk is short of
     /// room, and skipped once the caller has disconnected.
-    pub(super) async fn add<T: Send + 'static>(
+    pub(crate) async fn add<T: Send + 'static>(
         &self,
         weight: usize,
         bytes: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let mut call = Box::new(Call { room: Some(bytes as u64), ..Call::of(weight, work) });
         // Pinned here: a future that is passed by value is copied as a whole.
@@ -221,7 +221,7 @@ impl Writes {
             call.share = Some(self.share(bytes).await?);
             self.queue(call).await
         });
-        self.pace.promptly(queued).await
+        self.watchdog.promptly(queued).await
     }
 
     /// Waits until there is room among the adds that wait.
@@ -232,13 +232,15 @@ impl Writes {
     }
 
     /// Lets the writer end once it has done the queued jobs.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.queue.close();
     }
 
     async fn queue<T: Send + 'static>(
         &self,
-        mut call: Box<Call<impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static, T>>,
+        mut call: Box<
+            Call<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
+        >,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         call.reply = Some(reply);

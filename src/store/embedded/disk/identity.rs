@@ -6,11 +6,11 @@ use rusqlite::Connection;
 
 use super::fault;
 use super::schema;
-use super::sql::{self, only};
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
 use crate::task::StoreId;
 
-pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
+pub(crate) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
     let number: i64 = db.query_row(sql::meta::STORE_ID, [], only)?;
     Ok(StoreId(number.cast_unsigned()))
 }
@@ -21,7 +21,7 @@ pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
 /// # Errors
 /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
 /// SQLite.
-pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
+pub(crate) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     schema::ensure_no_folder(path)?;
     if !path.is_file() {
         return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));

@@ -1,7 +1,7 @@
 //! What a write works with: the open transaction, its now, and the numbers of lanes and
 //! destinations.
 //!
-//! Names of lanes and destinations are stored once, and other tables have their numbers. [`Names`]
+//! IdCache of lanes and destinations are stored once, and other tables have their numbers. [`IdCache`]
 //! caches the numbers, and each destination's earliest due moment, between batches. The latter are
 //! written once per transaction, not once per task.
 
@@ -11,17 +11,20 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use self::count_deltas::CountDeltas;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
-use super::tally::Tally;
 use super::values::read_name;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId, Topic};
 
+pub(crate) mod count_deltas;
+pub(crate) mod counts;
+
 /// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct IdCache {
     lanes: HashMap<Lane, i64>,
     /// The topics' registered numbers of lanes.
     shards: HashMap<Topic, u16>,
@@ -59,26 +62,26 @@ struct Schedule {
 }
 
 /// An open transaction.
-pub(super) struct Ledger<'a> {
-    pub(super) db: &'a Connection,
+pub(crate) struct WriteTx<'a> {
+    pub(crate) db: &'a Connection,
     /// The store's now, the same for all work of the transaction.
-    pub(super) now: UnixMillis,
-    names: &'a mut Names,
+    pub(crate) now: UnixMillis,
+    names: &'a mut IdCache,
     /// Prepared statements that run for each task.
     in_hand: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
     /// By lane, and by whether they are for consumers.
     hints: HashMap<(Lane, bool), UnixMillis>,
     /// Whether more ids are to be reserved.
     reserves: bool,
-    pub(super) tally: Tally,
+    pub(crate) deltas: CountDeltas,
     /// The bytes of the dead-letter calls that were stored.
-    pub(super) called: usize,
+    pub(crate) called: usize,
     /// Whether a write found the disk full: then work that can wait is left for later.
-    pub(super) is_without_room: bool,
+    pub(crate) is_without_room: bool,
 }
 
-impl<'a> Ledger<'a> {
-    pub(super) fn new(db: &'a Connection, names: &'a mut Names, now: UnixMillis) -> Self {
+impl<'a> WriteTx<'a> {
+    pub(crate) fn new(db: &'a Connection, names: &'a mut IdCache, now: UnixMillis) -> Self {
         Self {
             db,
             now,
@@ -86,7 +89,7 @@ impl<'a> Ledger<'a> {
             in_hand: RefCell::default(),
             hints: HashMap::new(),
             reserves: false,
-            tally: Tally::default(),
+            deltas: CountDeltas::default(),
             called: 0,
             is_without_room: false,
         }
@@ -94,7 +97,7 @@ impl<'a> Ledger<'a> {
 
     /// Runs a statement that is kept until the transaction ends. Finding one in the connection's
     /// cache, by its text, and returning it costs a fifth of the work on a row.
-    pub(super) fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         statement: &'static str,
         run: impl FnOnce(&mut CachedStatement<'a>) -> rusqlite::Result<T>,
@@ -117,7 +120,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Writes what is cached. Returns the hints to be sent after the commit.
-    pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_held_back()?;
         Ok(self
             .hints
@@ -139,9 +142,9 @@ impl<'a> Ledger<'a> {
 
     /// Writes what is cached, and drops the cache, because the tables are about to be read and
     /// written directly.
-    pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn forget_names(&mut self) -> rusqlite::Result<()> {
         self.write_held_back()?;
-        *self.names = Names::default();
+        *self.names = IdCache::default();
         Ok(())
     }
 
@@ -153,7 +156,7 @@ impl<'a> Ledger<'a> {
 
     /// Draws the next id, or the next one of a shard: increasing, and never below the clock's
     /// second.
-    pub(super) fn draw_id(
+    pub(crate) fn draw_id(
         &mut self,
         topic: &TopicEntry,
         shard: Option<u16>,
@@ -171,7 +174,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Draws no id up to this one any more.
-    pub(super) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
+    pub(crate) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
         let last = self.last_id()?.max(id);
         self.names.last_id = Some(last);
         self.reserves |= Some(last) > self.names.reserved;
@@ -190,7 +193,7 @@ impl<'a> Ledger<'a> {
     /// destination's earliest moment, which the worker knows. So the worker learns of every task
     /// that is put on a schedule, except by a sweep (it knows the ends of leases from its own
     /// claims and polls) or by a check's repair.
-    pub(super) fn hint(
+    pub(crate) fn hint(
         &mut self,
         lane: &Lane,
         destination: i64,
@@ -206,7 +209,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The number of a lane that has held tasks.
-    pub(super) fn find_lane(&mut self, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+    pub(crate) fn find_lane(&mut self, lane: &Lane) -> rusqlite::Result<Option<i64>> {
         if let Some(number) = self.names.lanes.get(lane) {
             return Ok(Some(*number));
         }
@@ -218,7 +221,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The lane's number. A new lane gets one, and its topic is registered if necessary.
-    pub(super) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
+    pub(crate) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_lane(lane)? {
             return Ok(number);
         }
@@ -230,7 +233,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether a topic is registered with another number of lanes than its entry has.
-    pub(super) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
+    pub(crate) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
         if let Some(shards) = self.names.shards.get(&entry.topic) {
             return Ok(*shards != entry.shards);
         }
@@ -248,7 +251,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Registers a topic unless it is registered.
-    pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
+    pub(crate) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
         self.db
             .prepare_cached(sql::topic::INSERT)?
             .execute((entry.topic.as_str(), entry.shards))?;
@@ -256,7 +259,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The number of a destination for which the lane has had tasks.
-    pub(super) fn find_destination(
+    pub(crate) fn find_destination(
         &mut self,
         lane: i64,
         name: &Destination,
@@ -275,7 +278,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The destination's number; a new destination gets one.
-    pub(super) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
+    pub(crate) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_destination(lane, name)? {
             return Ok(number);
         }
@@ -305,7 +308,7 @@ impl<'a> Ledger<'a> {
 
     /// Called when a task of the destination was removed, or got another destination. Removes a
     /// host's destination with its last task.
-    pub(super) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
+    pub(crate) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
         if number < LEAVING {
             return Ok(());
         }
@@ -325,7 +328,7 @@ impl<'a> Ledger<'a> {
 
     /// A destination's name. If it cannot be read, its tasks wait, because their receiver is
     /// unknown.
-    pub(super) fn readable(
+    pub(crate) fn readable(
         &mut self,
         number: i64,
         name: rusqlite::Result<Destination>,
@@ -341,7 +344,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Called when a task was put on the destination's schedule.
-    pub(super) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+    pub(crate) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due < earliest) {
             schedule.earliest = Some(due);
@@ -351,7 +354,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Called when a task left the destination's schedule.
-    pub(super) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+    pub(crate) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due <= earliest) {
             schedule.stale = true;
@@ -361,7 +364,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Writes the earliest moments that changed. Must run before they are read from the tables.
-    pub(super) fn write_earliest(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn write_earliest(&mut self) -> rusqlite::Result<()> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
             if schedule.stale {
@@ -411,7 +414,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// The number of a lane that has held tasks.
-pub(super) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached(sql::lane::ID)?.query_row((lane.topic.as_str(), lane.shard), only).optional()
 }
 
@@ -422,19 +425,19 @@ mod tests {
     const ONE: &str = "SELECT 1 + ?";
     const OTHER: &str = "SELECT 10 + ?";
 
-    fn add(ledger: &Ledger<'_>, statement: &'static str, number: i64) -> rusqlite::Result<i64> {
-        ledger.with(statement, |select| select.query_row([number], |row| row.get(0)))
+    fn add(tx: &WriteTx<'_>, statement: &'static str, number: i64) -> rusqlite::Result<i64> {
+        tx.with(statement, |select| select.query_row([number], |row| row.get(0)))
     }
 
     /// It panicked, and that ended the only thread that writes.
     #[test]
     fn a_statement_may_run_within_another_and_within_itself() {
         let db = Connection::open_in_memory().unwrap();
-        let mut names = Names::default();
-        let ledger = Ledger::new(&db, &mut names, UnixMillis(0));
+        let mut names = IdCache::default();
+        let tx = WriteTx::new(&db, &mut names, UnixMillis(0));
         for inner in [OTHER, ONE] {
-            let sum = ledger.with(ONE, |outer| {
-                let number = add(&ledger, inner, 5)?;
+            let sum = tx.with(ONE, |outer| {
+                let number = add(&tx, inner, 5)?;
                 outer.query_row([number], |row| row.get::<_, i64>(0))
             });
             assert_eq!(sum.unwrap(), if inner == ONE { 7 } else { 16 });
@@ -444,15 +447,15 @@ mod tests {
     #[test]
     fn a_statement_stays_in_hand_whether_or_not_it_succeeds() {
         let db = Connection::open_in_memory().unwrap();
-        let mut names = Names::default();
-        let ledger = Ledger::new(&db, &mut names, UnixMillis(0));
-        let in_hand = || ledger.in_hand.borrow().iter().map(|(text, _)| *text).collect::<Vec<_>>();
-        add(&ledger, ONE, 1).unwrap();
-        add(&ledger, OTHER, 1).unwrap();
-        let failed = ledger.with(ONE, |select| select.query_row([1], |row| row.get::<_, i64>(7)));
+        let mut names = IdCache::default();
+        let tx = WriteTx::new(&db, &mut names, UnixMillis(0));
+        let in_hand = || tx.in_hand.borrow().iter().map(|(text, _)| *text).collect::<Vec<_>>();
+        add(&tx, ONE, 1).unwrap();
+        add(&tx, OTHER, 1).unwrap();
+        let failed = tx.with(ONE, |select| select.query_row([1], |row| row.get::<_, i64>(7)));
         failed.unwrap_err();
         assert_eq!(in_hand(), [OTHER, ONE]);
-        assert_eq!(add(&ledger, ONE, 1).unwrap(), 2);
+        assert_eq!(add(&tx, ONE, 1).unwrap(), 2);
         assert_eq!(in_hand(), [OTHER, ONE]);
     }
 }

@@ -14,25 +14,25 @@
 //!   run outside the transaction.
 //! - A job that fails alone, for example on a row that it cannot read, gets its error, and the rest
 //!   of the batch is carried out again without it. Only a failure of the whole file (a full disk,
-//!   an I/O error) fails all jobs. If no job is at fault (what the ledger caches cannot be
+//!   an I/O error) fails all jobs. If no job is at fault (what the tx caches cannot be
 //!   written), halves of the batch are carried out separately.
 //! - While the disk is short of room, jobs that need room ([`Job::room`]) are refused, and all
 //!   others continue. A full disk in the middle of a batch rolls all of it back; jobs that need no
 //!   room are then carried out again, without the rest.
-//! - The cache of the [`Ledger`] is dropped when a transaction fails.
+//! - The cache of the [`WriteTx`] is dropped when a transaction fails.
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, mpsc};
 
-use super::checkpoint;
-use super::fault::{Health, PanicGuard};
-use super::ledger::{Ledger, Names};
-use super::schema;
-use super::space::Space;
-use super::writes::{Job, Pace};
+use super::write_queue::{Job, Watchdog};
 use crate::clock::Clock;
+use crate::store::embedded::disk::checkpoint;
+use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::schema;
+use crate::store::embedded::disk::space::Space;
+use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
 
 /// The most tasks that one transaction touches before it commits; the last job may exceed it.
@@ -56,31 +56,31 @@ fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
 }
 
 /// The state of the thread.
-pub(super) struct Writer {
-    pub(super) db: Connection,
-    pub(super) names: Names,
-    pub(super) clock: Clock,
-    pub(super) health: Arc<Health>,
-    pub(super) pace: Arc<Pace>,
-    pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
-    pub(super) hints: broadcast::Sender<Hint>,
-    pub(super) keeper: checkpoint::Keeper,
-    pub(super) space: Space,
+pub(crate) struct Writer {
+    pub(crate) db: Connection,
+    pub(crate) names: IdCache,
+    pub(crate) clock: Clock,
+    pub(crate) health: Arc<Health>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) jobs: mpsc::Receiver<Box<dyn Job>>,
+    pub(crate) hints: broadcast::Sender<Hint>,
+    pub(crate) keeper: checkpoint::Keeper,
+    pub(crate) space: Space,
 }
 
 impl Writer {
     /// Works until the queue is closed and empty.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let health = Arc::clone(&self.health);
         let _guard = PanicGuard(&health);
         while let Some(first) = self.jobs.blocking_recv() {
-            self.pace.step();
+            self.watchdog.step();
             let batch = self.gather(first);
             let (undoable, batch) = batch.into_iter().partition(|job| job.may_be_undone());
             self.carry_out_unsynced(undoable);
             let batch = self.turn_away(batch);
             self.carry_out(batch);
-            self.pace.rest();
+            self.watchdog.rest();
         }
     }
 
@@ -188,9 +188,9 @@ impl Writer {
     fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> std::result::Result<(), Failed> {
         self.health.check().map_err(|error| Failed { job: None, error })?;
         let mut job = None;
-        self.pace.step();
+        self.watchdog.step();
         let transacted = self.transact(batch, &mut job);
-        self.pace.step();
+        self.watchdog.step();
         match transacted {
             Ok(hints) => {
                 for hint in hints {
@@ -200,7 +200,7 @@ impl Writer {
                 Ok(())
             }
             Err(failure) => {
-                self.names = Names::default();
+                self.names = IdCache::default();
                 self.ensure_rolled_back();
                 Err(Failed { job, error: self.health.judge(&failure) })
             }
@@ -216,14 +216,14 @@ impl Writer {
         // On an early return, the dropped transaction rolls back, unless SQLite has done so
         // already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
-        ledger.is_without_room = self.space.is_spent();
+        let mut tx = WriteTx::new(&transaction, &mut self.names, self.clock.now());
+        tx.is_without_room = self.space.is_spent();
         for (number, job) in batch.iter_mut().enumerate() {
             *at = Some(number);
-            job.work(&mut ledger)?;
+            job.work(&mut tx)?;
         }
         *at = None;
-        let hints = ledger.finish()?;
+        let hints = tx.finish()?;
         transaction.commit()?;
         Ok(hints)
     }

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - No caller waits for a silent disk. When a query has made no progress for a moment
-//!   ([`Pace::is_silent`]), its caller is refused, and so are those behind it if no other thread is
+//!   ([`Watchdog::is_silent`]), its caller is refused, and so are those behind it if no other thread is
 //!   left. A query that takes long but makes progress is waited for.
 
 use std::fmt;
@@ -14,9 +14,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::fault::{Health, PanicGuard};
 use super::queue::{self, Queue};
-use super::writes::Pace;
+use super::write_queue::Watchdog;
+use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::{Error, Result};
 
 /// How often a caller checks whether its query makes progress.
@@ -27,44 +27,46 @@ const LOOK: Duration = Duration::from_millis(300);
 const STEPS: i32 = 100;
 
 /// A query, which answers its caller itself.
-type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Pace>) + Send>;
+type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Watchdog>) + Send>;
 
 /// The queue to some readers.
-pub(super) struct Reads {
+pub(crate) struct Reads {
     queue: Queue<Query>,
-    threads: Vec<Arc<Pace>>,
+    threads: Vec<Arc<Watchdog>>,
 }
 
 /// A reader's end of the queue.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     queries: Arc<Mutex<mpsc::Receiver<Query>>>,
-    pace: Arc<Pace>,
+    watchdog: Arc<Watchdog>,
 }
 
 impl Reads {
     /// The queue, and this number of readers' ends.
-    pub(super) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
+    pub(crate) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
         let (queue, queries) = Queue::new();
         let queries = Arc::new(Mutex::new(queries));
-        let readers: [Reader; READERS] =
-            std::array::from_fn(|_| Reader { queries: Arc::clone(&queries), pace: Arc::default() });
-        let threads = readers.iter().map(|reader| Arc::clone(&reader.pace)).collect();
+        let readers: [Reader; READERS] = std::array::from_fn(|_| Reader {
+            queries: Arc::clone(&queries),
+            watchdog: Arc::default(),
+        });
+        let threads = readers.iter().map(|reader| Arc::clone(&reader.watchdog)).collect();
         (Self { queue, threads }, readers)
     }
 
     /// Runs `read` on one committed state.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(OnceLock::new());
         let reader = Arc::clone(&taken);
-        let query = move |db: &mut Connection, health: &Health, pace: &Arc<Pace>| {
+        let query = move |db: &mut Connection, health: &Health, watchdog: &Arc<Watchdog>| {
             if reply.is_closed() {
                 return;
             }
-            let _ = reader.set(Arc::clone(pace));
+            let _ = reader.set(Arc::clone(watchdog));
             let result = health
                 .check()
                 .and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
@@ -72,8 +74,10 @@ impl Reads {
             let _ = reply.send(result);
         };
         let is_silent = || match taken.get() {
-            Some(pace) => pace.is_silent(),
-            None => !self.threads.is_empty() && self.threads.iter().all(|pace| pace.is_silent()),
+            Some(watchdog) => watchdog.is_silent(),
+            None => {
+                !self.threads.is_empty() && self.threads.iter().all(|watchdog| watchdog.is_silent())
+            }
         };
         let silent = || Error::Unavailable("the disk is silent: a read gets nowhere".into());
         if is_silent() {
@@ -90,7 +94,7 @@ impl Reads {
     }
 
     /// Lets the threads end once they have done the queued reads.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.queue.close();
     }
 }
@@ -112,11 +116,11 @@ fn snapshot<T>(
 }
 
 /// A thread: works until the queue is closed and empty.
-pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
+pub(crate) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
-    let pace = Arc::clone(&reader.pace);
+    let watchdog = Arc::clone(&reader.watchdog);
     let gets_on = move || {
-        pace.step();
+        watchdog.step();
         false
     };
     if let Err(failure) = db.progress_handler(STEPS, Some(gets_on)) {
@@ -127,8 +131,8 @@ pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
         // The lock is held while waiting and released before working; then the next thread waits.
         let query = reader.queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(query) = query else { return };
-        reader.pace.step();
-        query(&mut db, health, &reader.pace);
-        reader.pace.rest();
+        reader.watchdog.step();
+        query(&mut db, health, &reader.watchdog);
+        reader.watchdog.rest();
     }
 }

@@ -16,16 +16,16 @@ const LENGTH: usize = 8_192;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sending end.
-pub(super) struct Queue<J>(RwLock<Option<mpsc::Sender<J>>>);
+pub(crate) struct Queue<J>(RwLock<Option<mpsc::Sender<J>>>);
 
 impl<J> Queue<J> {
-    pub(super) fn new() -> (Self, mpsc::Receiver<J>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<J>) {
         let (sender, receiver) = mpsc::channel(LENGTH);
         (Self(RwLock::new(Some(sender))), receiver)
     }
 
     /// Queues a job.
-    pub(super) async fn send(&self, job: J) -> Result<()> {
+    pub(crate) async fn send(&self, job: J) -> Result<()> {
         let (sender, job) = {
             let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
             let sender = sender.as_ref().ok_or_else(closed)?;
@@ -45,7 +45,7 @@ impl<J> Queue<J> {
     }
 
     /// Lets the thread end once it has done the queued jobs.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
@@ -57,6 +57,6 @@ impl<J> fmt::Debug for Queue<J> {
 }
 
 /// The error of a caller whose job no thread will do.
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::Unavailable("the store is closed".into())
 }

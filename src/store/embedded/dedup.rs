@@ -2,17 +2,17 @@
 
 use rusqlite::{OptionalExtension, Row};
 
-use super::ledger::Ledger;
 use super::rows::is_unreadable;
 use super::sql;
 use super::sql::idempotency::answer;
 use super::sql::task_key::owner;
 use super::values::rows;
+use super::write_tx::WriteTx;
 use crate::clock::UnixMillis;
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 use crate::task::{State, TaskId};
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// The answer to an add whose idempotency key was used within its window. `None` if it was not,
     /// or if the add has none.
     pub(super) fn answered(

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::fault::explain;
-use super::{Embedded, Params, format, schema, space};
+use super::format;
+use super::schema;
+use super::space;
+use crate::store::embedded::Embedded;
+use crate::store::embedded::Params;
 use crate::store::{Error, Result};
 
 /// The suffixes of the files: the database first, then those beside it.

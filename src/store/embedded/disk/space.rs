@@ -34,7 +34,7 @@ use super::ballast::Ballast;
 use crate::store::{Error, Result};
 
 /// The interval between two looks at the disk.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The shortest time that adds stay refused after a write found no room, whatever the file system
 /// reports.
@@ -52,10 +52,10 @@ const MOST_LOG: u64 = 256 << 20;
 
 /// The size and the free space of a file system, for an ordinary user.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Volume {
-    pub(super) free: u64,
+pub(crate) struct Volume {
+    pub(crate) free: u64,
     /// 0 if it reports nothing (some FUSE file systems).
-    pub(super) total: u64,
+    pub(crate) total: u64,
 }
 
 impl Volume {
@@ -66,10 +66,10 @@ impl Volume {
 }
 
 /// Returns the volume of a path. Tests have a disk of their own.
-pub(super) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sync>;
+pub(crate) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sync>;
 
 /// The gauge of real disks.
-pub(super) fn statvfs() -> Gauge {
+pub(crate) fn statvfs() -> Gauge {
     Arc::new(|path| {
         let volume = rustix::fs::statvfs(path)?;
         Ok(Volume {
@@ -81,18 +81,18 @@ pub(super) fn statvfs() -> Gauge {
 
 /// The settings of a [`Space`].
 #[derive(Clone)]
-pub(super) struct Params {
+pub(crate) struct Params {
     /// The database.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Room that adds leave to claims and settles, on a volume that is large enough.
-    pub(super) reserve: u64,
-    pub(super) gauge: Gauge,
-    pub(super) look_every: Duration,
-    pub(super) hold: Duration,
+    pub(crate) reserve: u64,
+    pub(crate) gauge: Gauge,
+    pub(crate) look_every: Duration,
+    pub(crate) hold: Duration,
 }
 
 impl Params {
-    pub(super) fn of(path: &Path, reserve: u64) -> Self {
+    pub(crate) fn of(path: &Path, reserve: u64) -> Self {
         Self {
             path: path.to_owned(),
             reserve,
@@ -125,7 +125,7 @@ impl Params {
     ///
     /// # Errors
     /// Those of a start.
-    pub(super) fn warning(&self, folder: &Path) -> Result<Option<String>> {
+    pub(crate) fn warning(&self, folder: &Path) -> Result<Option<String>> {
         let (volume, reserve) = self.survey(folder)?;
         Ok((volume.free < reserve).then(|| short(&self.path, volume.free, reserve)))
     }
@@ -143,7 +143,7 @@ enum State {
 }
 
 /// The writer's view of the disk.
-pub(super) struct Space {
+pub(crate) struct Space {
     params: Params,
     folder: PathBuf,
     log: PathBuf,
@@ -184,7 +184,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Misconfigured`] for a volume that is too small for a reserve.
-    pub(super) fn new(params: Params) -> Result<Self> {
+    pub(crate) fn new(params: Params) -> Result<Self> {
         let path = std::path::absolute(&params.path).unwrap_or_else(|_| params.path.clone());
         let folder = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
         let (volume, reserve) = params.survey(&folder)?;
@@ -219,7 +219,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Full`] if there is not.
-    pub(super) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
+    pub(crate) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
         self.look_if_due(db);
         if self.takes_adds() && !self.seen.holds(self.reserve, self.taken.saturating_add(bytes)) {
             self.look(db);
@@ -241,7 +241,7 @@ impl Space {
 
     /// Called when a write found no room: adds are refused, and the ballast is released. Returns
     /// whether that made room.
-    pub(super) fn ran_out(&mut self) -> bool {
+    pub(crate) fn ran_out(&mut self) -> bool {
         if !matches!(self.state, State::Spent { .. } | State::Trying) {
             tracing::warn!(
                 "The disk of {} is full: adds are refused, and the ballast is released so that \
@@ -256,14 +256,14 @@ impl Space {
     }
 
     /// Called when adds were committed.
-    pub(super) fn found_room(&mut self) {
+    pub(crate) fn found_room(&mut self) {
         if self.state == State::Trying {
             self.recover();
         }
     }
 
     /// Whether a write found no room, and no sign of room has followed.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         matches!(self.state, State::Spent { .. })
     }
 
@@ -273,7 +273,7 @@ impl Space {
 
     /// How large the log may grow before it is restarted, in bytes: at most a quarter of the free
     /// space.
-    pub(super) fn log_cap(&self) -> u64 {
+    pub(crate) fn log_cap(&self) -> u64 {
         match self.state {
             State::Spent { .. } | State::Trying => LEAST_LOG,
             State::Ample if self.looked.is_none() => MOST_LOG,
@@ -283,17 +283,17 @@ impl Space {
 
     /// Whether the log takes clearly more of the disk than allowed, because the disk has become
     /// fuller. Only truncating it gives that room back.
-    pub(super) fn log_is_overgrown(&self) -> bool {
+    pub(crate) fn log_is_overgrown(&self) -> bool {
         self.seen.log > self.log_cap() / 4 * 5
     }
 
     /// Called when the log was truncated: what was seen of the disk is out of date.
-    pub(super) fn log_was_cut(&mut self) {
+    pub(crate) fn log_was_cut(&mut self) {
         (self.looked, self.seen.log) = (None, 0);
     }
 
     /// Looks at the disk, unless it did so a moment ago.
-    pub(super) fn look_if_due(&mut self, db: &Connection) {
+    pub(crate) fn look_if_due(&mut self, db: &Connection) {
         if self.looked.is_none_or(|looked| looked.elapsed() >= self.params.look_every) {
             self.look(db);
         }

@@ -7,18 +7,18 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::ledger::{Ledger, lane_number};
-use super::sql::lane::{counts, history};
-use super::sql::{self, only};
 use crate::clock::UnixMillis;
+use crate::store::embedded::sql::lane::{counts, history};
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::write_tx::{WriteTx, lane_number};
 use crate::store::{Counts, Histories, History};
 use crate::task::{Lane, State};
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Writes the changes of the counts. Must run before the counts are read from the tables.
-    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn write_counts(&mut self) -> rusqlite::Result<()> {
         for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in
-            std::mem::take(&mut self.tally.0)
+            std::mem::take(&mut self.deltas.0)
         {
             self.db
                 .prepare_cached(sql::lane::COUNT)?
@@ -28,14 +28,15 @@ impl Ledger<'_> {
     }
 
     /// How many tasks of the lane wait or are leased.
-    pub(super) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
+    pub(crate) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
         let stored: i64 = self.db.prepare_cached(sql::lane::PENDING)?.query_row([lane], only)?;
-        let changed = *self.tally.of(lane, State::Scheduled) + *self.tally.of(lane, State::Leased);
+        let changed =
+            *self.deltas.of(lane, State::Scheduled) + *self.deltas.of(lane, State::Leased);
         Ok(u64::try_from(stored + changed).unwrap_or(0))
     }
 }
 
-pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
+pub(crate) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     let Some(number) = lane_number(db, lane)? else { return Ok(Counts::default()) };
     let found = db
         .prepare_cached(counts::SQL)?
@@ -57,7 +58,7 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
 }
 
 /// One lookup per lane.
-pub(super) fn histories(
+pub(crate) fn histories(
     db: &Connection,
     lanes: &[Lane],
     now: UnixMillis,

@@ -4,8 +4,8 @@
 use super::{Error, Result};
 
 /// The newest format that this program knows, and the format of a new store. A change that programs
-/// of an older format would damage is used only once the store has the new format (`delayd format
-/// --raise`).
+/// of an older format would damage is used only once the store has the new format
+/// (`delayd format --raise`).
 pub const FORMAT: u32 = 1;
 
 /// A store's format, and the newest that this program knows.

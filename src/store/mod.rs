@@ -6,12 +6,10 @@
 //! both.
 //!
 //! `docs/STORE.md` says what holds across the methods: receipts, settles, deduplication, expiry,
-//! migration, deadlines. The constants below are its numbers.
+//! migration, deadlines. Its numbers are in `contract/bounds.rs`.
 //!
 //! Absent on purpose: HTTP, retry policy and the endpoints of services. The caller decides what a
 //! failed attempt means, and says it with a [`Transition`].
-
-use std::time::Duration;
 
 mod any;
 mod check;
@@ -25,76 +23,14 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use contract::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery,
-    Durability, Forecast, Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake,
-    LeaseKind, LeasedTask, ListQuery, Listed, Look, Looked, MOVED, Maintenance, Misfire, Misfired,
-    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Revision,
-    Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition,
-    Waiting, Want, warning_of,
+    Durability, EXPIRED, FURTHEST_DEADLINE, Forecast, Grant, Hint, Histories, History, Holder,
+    Holds, Idempotency, Intake, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask, ListQuery, Listed,
+    Look, Looked, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE,
+    MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_RECEIPTS, MAX_SWEEP, MISFIRED, MOVED,
+    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
+    PING_TIMEOUT, RELEASES_KEPT, Registered, Rescheduled, Revision, Settle, Settled, Spread,
+    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, UNREADABLE, Waiting, Want,
+    warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};
-
-/// The longest time that a [`Store::ping`] takes.
-pub const PING_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The longest lease; a longer one is shortened to it.
-pub const MAX_LEASE: Duration = Duration::from_secs(12 * 3600);
-
-/// A deadline further away than this counts as expired: the clock must have been set back. It
-/// exceeds the longest lease by an hour, so that a smaller correction of the clock ends no lease.
-pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(13 * 3600);
-
-/// How many leases may expire in a row before the task dies: the end of a crash loop. Attempts do
-/// not count here, because an expiry alone makes no task dead.
-pub const MAX_EXPIRIES: u32 = 16;
-
-/// The outcome of a task whose lease expired.
-pub const LEASE_RAN_OUT: &str = "lease ran out";
-
-/// The outcome of a task whose receiver acknowledges later.
-pub const KEPT: &str = "202 Accepted, to be acknowledged";
-
-/// The outcome of a task that died because its record cannot be read. Nothing of it is deleted.
-pub const UNREADABLE: &str = "record cannot be read";
-
-/// The most bytes of content that one claim hands out, including what the caller holds already. A
-/// single larger content still goes.
-pub const MAX_CLAIM_BYTES: usize = 4 << 20;
-
-/// The most expired leases that one claim sweeps.
-pub const MAX_SWEEP: usize = 256;
-
-/// The most due destinations that one [`Outlook`] names.
-pub const MAX_OUTLOOK: usize = 1024;
-
-/// The most receipts of one revision that are remembered. Older holders are refused even a late
-/// success.
-pub const MAX_RECEIPTS: usize = 4;
-
-/// The longest outcome text that is kept, in bytes.
-pub const MAX_OUTCOME: usize = 200;
-
-/// The outcome of a task that expired.
-pub const EXPIRED: &str = "not delivered in time";
-
-/// The outcome of a task that fell due while its topic was paused and was not to be delivered late.
-pub const MISFIRED: &str = "fell due while the topic was paused";
-
-/// The most pauses of a topic that are remembered. Tasks of older ones are delivered late.
-pub const MAX_MISFIRES: usize = 16;
-
-/// The most tasks that one claim ends because they expired or fell due in a pause. While more are
-/// left, the outlook's next moment is now.
-pub const MAX_ENDED: usize = 512;
-
-/// How long a manual release is remembered: longer than any `Retry-After` hold that it could lift.
-pub const RELEASES_KEPT: Duration = Duration::from_secs(25 * 3600);
-
-/// The most notes of attempts that are kept per task; the oldest are removed first.
-pub const MAX_NOTES: usize = 16;
-
-/// The most of a response's body that a note keeps, in bytes.
-pub const MAX_ANSWER: usize = 2048;
-
-/// The most steps of a forecast.
-pub const MAX_FORECAST: usize = 1000;

@@ -8,6 +8,7 @@ use crate::clock::UnixMillis;
 use crate::store::Result;
 
 mod admin;
+mod bounds;
 mod delivery;
 mod intake;
 mod maintenance;
@@ -16,6 +17,11 @@ mod topics;
 
 pub use admin::{
     Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+};
+pub use bounds::{
+    EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED,
+    MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
+    MAX_RECEIPTS, MAX_SWEEP, MISFIRED, PING_TIMEOUT, RELEASES_KEPT, UNREADABLE,
 };
 pub use delayd_wire::Durability;
 pub use delivery::{

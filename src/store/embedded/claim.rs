@@ -10,8 +10,7 @@ use super::rows::{read_options, read_pending, read_waiting};
 use super::sql;
 use super::sql::progress::passed;
 use super::sql::schedule::due;
-use super::values::read_name;
-use super::values::rows;
+use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use crate::clock::UnixMillis;
 use crate::store::{

@@ -6,8 +6,7 @@ use rusqlite::{Connection, Params, Row};
 
 use super::sql;
 use super::sql::destination::by_earliest;
-use super::values::rows;
-use super::values::state_number;
+use super::values::{rows, state_number};
 use super::write_tx::lane_number;
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed};

@@ -7,25 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, oneshot};
 
-use super::Embedded;
-use super::PER_TASK;
-use super::add;
-use super::admin;
-use super::claim;
-use super::destination;
-use super::forecast;
-use super::forget;
-use super::fsck;
-use super::list;
-use super::migration;
-use super::note;
-use super::query;
-use super::settle;
 use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
-use super::topics;
-use super::write_tx;
 use super::write_tx::counts;
+use super::{
+    Embedded, PER_TASK, add, admin, claim, destination, forecast, forget, fsck, list, migration,
+    note, query, settle, topics, write_tx,
+};
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,

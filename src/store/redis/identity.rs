@@ -19,7 +19,7 @@ use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
 use crate::task::{StoreId, TaskId};
 
-/// How old a returned id may be: older than the interval of polls, which read the id too.
+/// How old a returned id may be: longer than the interval of polls, which read the id too.
 const FRESH: Duration = Duration::from_secs(2);
 /// How far before the clock the first task id may lie: servers' clocks differ, and may be set back.
 const SLACK: Duration = Duration::from_secs(3_600);

@@ -2,8 +2,8 @@
 //! cluster.
 //!
 //! Every transition is one Lua script over one lane (`lua/`): atomic, idempotent and bounded.
-//! `keys` lists the keys. Time is the server's `TIME`. The claim script takes a lock per lane (`SET
-//! NX EX`), so that one instance claims it for a while; correctness does not depend on the lock.
+//! `keys` lists the keys. Time is the server's `TIME`. The claim script takes a lock per lane
+//! (`SET NX EX`), so that one instance claims it for a while; correctness does not depend on it.
 //!
 //! | folder | role |
 //! |---|---|

@@ -66,11 +66,11 @@ impl Delivery for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        poll::next(&self.session, poll::For::Workers, &lanes).await
+        poll::next(&self.session, poll::Audience::Workers, &lanes).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        poll::next(&self.session, poll::For::Consumers, &lanes).await
+        poll::next(&self.session, poll::Audience::Consumers, &lanes).await
     }
 
     async fn look(&self, look: Look) -> Looked {

@@ -3,8 +3,8 @@
 //! The automatic checkpoint would run inside the writer's commits. Instead the writer checks the
 //! log after each commit and wakes a thread, which copies on its own connection while the writer
 //! continues. Under constant load the thread never quite catches up. When it nearly has, the writer
-//! copies the rest itself and restarts the log: overwriting the log costs half of an fsync of
-//! growing it.
+//! copies the rest itself and restarts the log: an fsync of an overwritten log takes half as long
+//! as one of a growing log.
 //!
 //! At the log's cap (256 MiB; less on a nearly full disk, see `space`) the writer does so whatever
 //! is left. A log that is longer than the disk allows now is truncated. That takes some tenths of a

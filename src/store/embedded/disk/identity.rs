@@ -4,8 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::fault;
-use super::schema;
+use super::{fault, schema};
 use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
 use crate::task::StoreId;

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::fault::explain;
-use super::format;
-use super::schema;
-use super::space;
+use super::{format, schema, space};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::Params;
 use crate::store::{Error, Result};

@@ -6,12 +6,11 @@ use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane};
 use crate::clock::UnixMillis;
 use crate::store::Flaw;
-use crate::store::embedded::record;
 use crate::store::embedded::rows::read_options;
-use crate::store::embedded::sql;
 use crate::store::embedded::sql::expiry::checked;
 use crate::store::embedded::sql::task::expiring;
 use crate::store::embedded::values::rows;
+use crate::store::embedded::{record, sql};
 use crate::task::TaskId;
 
 /// When a task should expire, by its options. `None` if it should not, or if its due moment is

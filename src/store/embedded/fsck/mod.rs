@@ -147,7 +147,7 @@ fn look_and_mend(
     stage: &Stage,
     reported: &mut HashSet<TaskId>,
 ) -> rusqlite::Result<Page> {
-    // The check reads the tables, and the remedies write them, without the tx's cache.
+    // The check reads the tables, and the remedies write them, without the transaction's cache.
     tx.forget_names()?;
     let page = look(tx.db, stage, reported, tx.now)?;
     if page.found.is_empty() {

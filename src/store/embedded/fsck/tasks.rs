@@ -10,8 +10,7 @@ use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::clock::UnixMillis;
 use crate::store::embedded::sql::task::checked;
 use crate::store::embedded::sql::{self, only};
-use crate::store::embedded::values::rows;
-use crate::store::embedded::values::state_number;
+use crate::store::embedded::values::{rows, state_number};
 use crate::store::{FURTHEST_DEADLINE, Flaw};
 use crate::task::{Lane, Receipt, State, TaskId};
 

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! - No caller waits for a silent disk. When a query has made no progress for a moment
-//!   ([`Watchdog::is_silent`]), its caller is refused, and so are those behind it if no other thread is
-//!   left. A query that takes long but makes progress is waited for.
+//!   ([`Watchdog::is_silent`]), its caller is refused, and so are those behind it if no other
+//!   thread is left. A query that takes long but makes progress is waited for.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

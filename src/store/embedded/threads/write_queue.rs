@@ -197,8 +197,8 @@ impl WriteQueue {
         self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
-    /// As [`WriteQueue::run`], for a call of the API, which a silent disk must not delay. The work may
-    /// still be done later.
+    /// As [`WriteQueue::run`], for a call of the API, which a silent disk must not delay. The work
+    /// may still be done later.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         weight: usize,
@@ -207,8 +207,8 @@ impl WriteQueue {
         self.watchdog.promptly(pin!(self.run(weight, work))).await
     }
 
-    /// As [`WriteQueue::ask`], for work that needs `bytes` of room: refused while the disk is short of
-    /// room, and skipped once the caller has disconnected.
+    /// As [`WriteQueue::ask`], for work that needs `bytes` of room: refused while the disk is short
+    /// of room, and skipped once the caller has disconnected.
     pub(crate) async fn add<T: Send + 'static>(
         &self,
         weight: usize,

@@ -14,7 +14,7 @@
 //!   run outside the transaction.
 //! - A job that fails alone, for example on a row that it cannot read, gets its error, and the rest
 //!   of the batch is carried out again without it. Only a failure of the whole file (a full disk,
-//!   an I/O error) fails all jobs. If no job is at fault (what the tx caches cannot be
+//!   an I/O error) fails all jobs. If no job is at fault (what the transaction caches cannot be
 //!   written), halves of the batch are carried out separately.
 //! - While the disk is short of room, jobs that need room ([`Job::room`]) are refused, and all
 //!   others continue. A full disk in the middle of a batch rolls all of it back; jobs that need no
@@ -28,10 +28,9 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::write_queue::{Job, Watchdog};
 use crate::clock::Clock;
-use crate::store::embedded::disk::checkpoint;
 use crate::store::embedded::disk::fault::{Health, PanicGuard};
-use crate::store::embedded::disk::schema;
 use crate::store::embedded::disk::space::Space;
+use crate::store::embedded::disk::{checkpoint, schema};
 use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
 

@@ -1,9 +1,9 @@
 //! What a write works with: the open transaction, its now, and the numbers of lanes and
 //! destinations.
 //!
-//! IdCache of lanes and destinations are stored once, and other tables have their numbers. [`IdCache`]
-//! caches the numbers, and each destination's earliest due moment, between batches. The latter are
-//! written once per transaction, not once per task.
+//! Names of lanes and destinations are stored once, and other tables have their numbers.
+//! [`IdCache`] keeps the numbers, and each destination's earliest due moment, between batches. The
+//! latter are written once per transaction, not once per task.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Cmd;
 
-use super::call::{Call, Place, is_unlike};
+use super::call::{Call, Place, asks_more};
 use super::request::{Kept, Request};
 use crate::clock::UnixMillis;
 use crate::store::redis::arguments::chunks;
 use crate::store::redis::ids;
 use crate::store::redis::ids::blocks::Run;
-use crate::store::redis::ids::hand::{Drawn, Wish};
+use crate::store::redis::ids::pool::{Drawn, IdRequest};
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::registry::reconcile;
 use crate::store::redis::session::Session;
@@ -44,10 +44,10 @@ impl Batch {
     }
 
     /// What each task asks of its ids, in order.
-    fn wishes(&self) -> Vec<Wish> {
+    fn id_requests(&self) -> Vec<IdRequest> {
         let requests = self.requests.iter().flatten();
         requests
-            .flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place)))
+            .flat_map(|request| (0..request.tasks.len()).map(|place| request.id_request(place)))
             .collect()
     }
 
@@ -119,15 +119,15 @@ impl Batch {
         let mut calls = Vec::with_capacity(lanes.len());
         for ((lane, shards), places) in lanes {
             let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
-            let (unlike, mut plain): (Vec<_>, Vec<_>) =
-                places.into_iter().partition(|&place| is_limited || is_unlike(self.task(place)));
+            let (special, mut plain): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|&place| is_limited || asks_more(self.task(place)));
             plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
-            for (is_unlike, places) in [(false, plain), (true, unlike)] {
+            for (asks_more, places) in [(false, plain), (true, special)] {
                 let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
                 calls.extend(chunks.map(|places| Call {
                     lane: lane.clone(),
                     shards,
-                    is_unlike,
+                    asks_more,
                     places,
                 }));
             }
@@ -139,7 +139,7 @@ impl Batch {
 /// Sends the requests. [`Batch::answer`] returns the results to the callers.
 pub(crate) async fn add(session: &Arc<Session>, requests: Vec<Request>) -> Batch {
     let mut batch = Batch::of(requests);
-    let (drawn, run) = match ids::draw(session, &batch.wishes()).await {
+    let (drawn, run) = match ids::draw(session, &batch.id_requests()).await {
         Ok(drawn) => drawn,
         Err(error) => {
             batch.note_all(&error);

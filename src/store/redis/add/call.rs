@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::request::Kept;
 use crate::clock::UnixMillis;
 use crate::store::redis::arguments::write_moment;
-use crate::store::redis::ids::hand::Drawn;
+use crate::store::redis::ids::pool::Drawn;
 use crate::store::redis::record::write_options;
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::script;
@@ -32,7 +32,7 @@ pub(crate) struct Call {
     /// The number of lanes by which its tasks were placed.
     pub(crate) shards: u16,
     /// Whether the tasks ask for more than their delivery.
-    pub(crate) is_unlike: bool,
+    pub(crate) asks_more: bool,
     pub(crate) places: Vec<Place>,
 }
 
@@ -49,16 +49,16 @@ impl Call {
         token: Option<&str>,
         task: impl Fn(Place) -> &'a NewTask,
     ) -> Cmd {
-        let mut command = if self.is_unlike {
+        let mut command = if self.asks_more {
             session.lane_call(&script::ADD_WITH_OPTIONS, &self.lane)
         } else {
             session.call(&script::ADD, &session.keys.of_add(&self.lane))
         };
         command.arg(opening::argument(self.shards, token));
-        if self.is_unlike {
+        if self.asks_more {
             self.places
                 .iter()
-                .for_each(|&place| write_unlike(&mut command, task(place), place.drawn));
+                .for_each(|&place| write_with_options(&mut command, task(place), place.drawn));
         } else {
             for same in self.places.chunk_by(|&a, &b| task(a).destination == task(b).destination) {
                 command.arg(task(same[0]).destination.as_str()).arg(same.len());
@@ -86,11 +86,11 @@ impl Call {
             let due = task(place).moment.due(now);
             Added { id: place.drawn.own, due, novelty: Novelty::New }
         };
-        let kept = match self.is_unlike {
+        let kept = match self.asks_more {
             true if fields.len() != self.places.len() => return Err(corrupt("too little")),
             true => places
                 .zip(fields)
-                .map(|(place, answer)| read_unlike(place.drawn.own, answer))
+                .map(|(place, answer)| read_with_options(place.drawn.own, answer))
                 .collect(),
             false => {
                 let mut kept: Vec<Result<Kept>> =
@@ -126,7 +126,7 @@ fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     }
 }
 
-fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
+fn write_with_options(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
     command
@@ -185,7 +185,7 @@ impl<'a> AskedOnce<'a> {
 }
 
 /// Whether the task asks for more than its delivery, apart from a quota.
-pub(crate) fn is_unlike(task: &NewTask) -> bool {
+pub(crate) fn asks_more(task: &NewTask) -> bool {
     let Options { key, expires_after, .. } = &task.options;
     key.is_some() || expires_after.is_some() || task.idempotency.is_some()
 }
@@ -206,7 +206,7 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
 }
 
 /// Reads what add_with_options.lua answers for one task.
-fn read_unlike(drawn: TaskId, answer: Value) -> Result<Kept> {
+fn read_with_options(drawn: TaskId, answer: Value) -> Result<Kept> {
     let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {
         Value::Int(-1) => Ok(Kept::Taken),
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_of_a_task_that_is_only_to_be_delivered() {
         let drawn = Drawn { own: TaskId(7), call: None };
-        assert!(!is_unlike(&plain()));
+        assert!(!asks_more(&plain()));
         assert_eq!(asked(&NewTask { quota: Some(9), ..plain() }, drawn), r#"{"quota":9}"#);
         assert_eq!(asked(&plain(), drawn), "{}");
     }

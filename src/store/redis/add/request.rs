@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::store::redis::ids::hand::Wish;
+use crate::store::redis::ids::pool::IdRequest;
 use crate::store::{Added, NewTask, Result};
 
 /// The tasks of one caller for one server.
@@ -34,10 +34,10 @@ impl Request {
     }
 
     /// What a task asks of its ids.
-    pub(crate) fn wish(&self, place: usize) -> Wish {
+    pub(crate) fn id_request(&self, place: usize) -> IdRequest {
         let task = &self.tasks[place];
         let shard = self.picked.get(place).copied().or_else(|| task.pinned_shard());
-        Wish { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
+        IdRequest { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
     }
 
     /// Whether the caller was refused meanwhile: then its tasks must not be stored.

@@ -118,7 +118,7 @@ pub(crate) async fn survey(
         }
     }
     findings.extend(check_counter(session, repair).await?);
-    findings.extend(check_wishes(session).await?);
+    findings.extend(check_policies_and_pauses(session).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead {
@@ -200,7 +200,7 @@ async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<
 }
 
 /// Finds policies and pauses that cannot be read. There is no repair: their content is unknown.
-async fn check_wishes(session: &Session) -> Result<Vec<Finding>> {
+async fn check_policies_and_pauses(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     type Reads = fn(&str) -> bool;
     let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::hand::Hand;
+use super::pool::IdPool;
 use crate::store::redis::transport::node::Node;
 use crate::task::TaskId;
 
@@ -13,7 +13,7 @@ const SKIP: u64 = 2 * TaskId::PER_SECOND;
 /// The allocated ids.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    pub(crate) hand: Hand,
+    pub(crate) pool: IdPool,
     /// The run of the last draw.
     pub(crate) run: Option<Run>,
 }

@@ -16,7 +16,7 @@ use deadpool_redis::redis::FromRedisValue;
 use tokio::time::Instant;
 
 use self::blocks::Run;
-use self::hand::{Drawn, Wish};
+use self::pool::{Drawn, IdRequest};
 use super::script;
 use super::session::Session;
 use super::transport::link::Repeat;
@@ -28,41 +28,44 @@ use crate::task::TaskId;
 
 pub(crate) mod blocks;
 pub(crate) mod counter;
-pub(crate) mod hand;
+pub(crate) mod pool;
 
 /// New ids as requested, and the server run that they belong to. The ids grow, unless they have to
 /// lead to certain lanes.
 ///
 /// # Errors
 /// [`Error::Unavailable`]; then no id was used.
-pub(super) async fn draw(session: &Arc<Session>, wishes: &[Wish]) -> Result<(Vec<Drawn>, Run)> {
+pub(super) async fn draw(
+    session: &Arc<Session>,
+    requests: &[IdRequest],
+) -> Result<(Vec<Drawn>, Run)> {
     let mut blocks = session.ids.lock().await;
     let run = current_run(session).await?;
     let is_same_run = blocks.is_of(&run);
-    blocks.hand.keep_fresh(is_same_run);
-    let mut drawn = Vec::with_capacity(wishes.len());
+    blocks.pool.keep_fresh(is_same_run);
+    let mut drawn = Vec::with_capacity(requests.len());
     loop {
-        blocks.hand.take_for(wishes, &mut drawn);
-        let open = &wishes[drawn.len()..];
+        blocks.pool.take_for(requests, &mut drawn);
+        let open = &requests[drawn.len()..];
         if open.is_empty() {
-            if blocks.hand.is_soon_over() {
-                blocks.hand.is_ahead = true;
-                let size = blocks.hand.size_for(&[]);
-                let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.hand.emptied);
+            if blocks.pool.is_soon_over() {
+                blocks.pool.is_ahead = true;
+                let size = blocks.pool.size_for(&[]);
+                let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.pool.emptied);
                 tokio::spawn(ahead);
             }
             return Ok((drawn, run));
         }
         let began = Instant::now();
-        let ids = draw_block(session, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
-        blocks.hand.put(ids, began, Instant::now());
+        let ids = draw_block(session, &run, blocks.pool.size_for(open), blocks.skip(&run)).await?;
+        blocks.pool.put(ids, began, Instant::now());
         blocks.run = Some(run.clone());
     }
 }
 
 /// Drops all blocks, because the counter was raised past other ids.
 pub(super) async fn drop_blocks(session: &Session) {
-    session.ids.lock().await.hand.empty();
+    session.ids.lock().await.pool.empty();
 }
 
 /// Draws a further block, unless its ids have become unusable meanwhile.
@@ -71,15 +74,15 @@ async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
     let ids = draw_block(&session, &run, size, 0).await;
     let drawn = Instant::now();
     let mut blocks = session.ids.lock().await;
-    if blocks.hand.emptied != emptied {
+    if blocks.pool.emptied != emptied {
         return;
     }
-    blocks.hand.is_ahead = false;
+    blocks.pool.is_ahead = false;
     // After an error, the next caller draws and gets the error.
     if let Ok(ids) = ids
         && blocks.is_of(&run)
     {
-        blocks.hand.put(ids, began, drawn);
+        blocks.pool.put(ids, began, drawn);
     }
 }
 

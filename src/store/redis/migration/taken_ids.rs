@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use deadpool_redis::redis::{Cmd, FromRedisValue};
 
 use crate::store::redis::answer::corrupt;
-use crate::store::redis::identity;
 use crate::store::redis::registry::entry;
-use crate::store::redis::script;
 use crate::store::redis::session::Session;
+use crate::store::redis::{identity, script};
 use crate::store::{Adoptee, Result};
 use crate::task::{Lane, StoreId, TaskId};
 

@@ -14,12 +14,9 @@ use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use super::entry;
 use super::opening::{self, Confirmed, Refusal};
 use crate::store::redis::answer::corrupt;
-use crate::store::redis::forget;
 use crate::store::redis::migration::{self, Adoption};
-use crate::store::redis::query;
-use crate::store::redis::script;
 use crate::store::redis::session::Session;
-use crate::store::redis::settle;
+use crate::store::redis::{forget, query, script, settle};
 use crate::store::{
     Adopted, Adoptee, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
 };

@@ -124,6 +124,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "claim",
             "call",
             "lane",
+            "poll",
             "supervisor",
         ],
     ),

@@ -5,13 +5,16 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
+COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/wire/Cargo.toml crates/wire/
 # The dependencies are a layer of their own, so a change of the sources does not rebuild them.
-RUN mkdir src benches crates/wire/src && touch src/lib.rs crates/wire/src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
+RUN mkdir src benches crates/bench/src crates/wire/src \
+ && touch src/lib.rs crates/bench/src/lib.rs crates/wire/src/lib.rs benches/parts.rs \
+ && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY crates crates
 COPY src src
-RUN touch crates/wire/src/lib.rs src/lib.rs src/main.rs && scripts/dist /dist
+RUN touch crates/bench/src/lib.rs crates/wire/src/lib.rs src/lib.rs src/main.rs && scripts/dist /dist
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="delayd" \

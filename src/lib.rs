@@ -6,19 +6,16 @@
 
 pub mod api;
 pub mod app;
-pub mod bench;
 pub mod callback;
 pub mod cli;
 pub mod limits;
 pub mod maintenance;
 pub mod metrics;
 pub mod model;
-pub mod open_files;
 pub mod outcome;
 pub mod settings;
 pub mod store;
 pub mod telemetry;
-pub mod temporary;
 #[cfg(test)]
 mod testing;
 pub mod topic;

@@ -65,8 +65,8 @@ pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
         }),
         ("adopt", &|| {
             drop(
-                json::read::<adopt::RecordRequest<'_>>(bytes)
-                    .map(|record| record.check_parts(&services)),
+                json::read::<adopt::Record<'_>>(bytes)
+                    .map(|record| adopt::check_parts(&record, &services)),
             )
         }),
         ("replay", &|| drop(json::read::<dead::ReplayRequest>(bytes))),

@@ -58,7 +58,7 @@ use tower::Service;
 
 use middleware::admission::Admission;
 use middleware::body::Bodies;
-use middleware::concurrency_limit::Line;
+use middleware::concurrency_limit::ConcurrencyLimit;
 use middleware::memory_budget::Budget;
 use middleware::pipeline::Pipeline;
 use middleware::route::OTHER;
@@ -69,7 +69,7 @@ use crate::metrics::Rejection;
 pub use auth::{TokenParams, Tokens};
 pub use params::Params;
 pub use state::{Api, Parts};
-pub use transport::listener::{Patience, ServerParams, listen, serve};
+pub use transport::listener::{IoTimeouts, ServerParams, listen, serve};
 
 /// Everything that is served, as one service.
 pub fn edge(
@@ -79,7 +79,7 @@ pub fn edge(
 + Send
 + Sync
 + 'static {
-    let slots = Line::before(api.params.concurrency);
+    let slots = ConcurrencyLimit::of(api.params.concurrency);
     let budget =
         Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
     let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots);

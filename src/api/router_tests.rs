@@ -17,7 +17,7 @@ use crate::api::middleware::response_budget::take_room;
 use crate::api::testing::{
     Ask, edge_before_a_silent_store, edge_with_store, edge_without_store, json_of,
 };
-use crate::api::transport::delivery_confirmation::{Fate, watched};
+use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 
 const ADD: &str = "/delay/task/add";
 const ADD_BATCH: &str = "/delay/task/add_batch";
@@ -422,7 +422,9 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
             get(move || {
                 let tell = tell.clone();
                 async move {
-                    watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap())
+                    watched(vec![b'x'; 3000].into(), far(), move |confirmation| {
+                        tell.send(confirmation).unwrap()
+                    })
                 }
             }),
         )
@@ -431,10 +433,10 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
     // Taken from the body, but not let go of by the server that writes it.
     let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();
     drop(unread);
-    assert_eq!(told.try_recv(), Ok(Fate::GivenBack));
+    assert_eq!(told.try_recv(), Ok(Confirmation::NotWritten));
     let refused = answers.clone().answer(get_of("/")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(told.try_recv(), Ok(Fate::GivenBack));
+    assert_eq!(told.try_recv(), Ok(Confirmation::NotWritten));
     drop(frame);
     assert_eq!(answers.answer(get_of("/")).await.status(), StatusCode::OK);
 }

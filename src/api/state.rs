@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
 use crate::api::long_poll::claim::Pulls;
-use crate::api::long_poll::delivery::GivingBack;
+use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
 use crate::callback::Services;
@@ -68,9 +68,9 @@ impl Api {
     pub fn new(parts: Parts, params: Params) -> Self {
         let Parts { store, topics, services, limits, tokens, clock, metrics, draining } = parts;
         let pending = TaskTracker::new();
-        let giving_back = GivingBack { store: store.clone(), pending: pending.clone() };
+        let lease_return = LeaseReturn { store: store.clone(), pending: pending.clone() };
         let pulls =
-            Arc::new(Pulls::new(giving_back, topics.clone(), draining.clone(), params.waiters));
+            Arc::new(Pulls::new(lease_return, topics.clone(), draining.clone(), params.waiters));
         let bounds = RwLock::new(params.bounds());
         let (body_limit, batch_body_limit) =
             (Limit::of(params.body_limit), Limit::of(params.batch_body_limit));
@@ -172,8 +172,8 @@ impl Api {
 impl Api {
     /// Room for so many waiting pulls.
     pub(crate) fn set_places(&mut self, places: usize) {
-        let giving_back = GivingBack { store: self.store.clone(), pending: self.pending.clone() };
+        let lease_return = LeaseReturn { store: self.store.clone(), pending: self.pending.clone() };
         self.pulls =
-            Arc::new(Pulls::new(giving_back, self.topics.clone(), self.draining.clone(), places));
+            Arc::new(Pulls::new(lease_return, self.topics.clone(), self.draining.clone(), places));
     }
 }

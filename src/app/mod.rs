@@ -27,7 +27,6 @@ use crate::maintenance::Janitor;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
-use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
@@ -116,7 +115,7 @@ impl App {
         services.allow(params::unlisted(&settings));
         let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         let client = Client::new(params::client(&settings, &clock))?;
-        let open_files = open_files::raise_limit();
+        let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let limits = DestinationLimits::new(limits);
@@ -238,6 +237,14 @@ impl App {
         tracing::info!("Drained");
         Ok(())
     }
+}
+
+/// Raises the limit of open files of this process to the maximum allowed, and returns it; `u64::MAX`
+/// if there is no limit.
+fn raise_open_file_limit() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX)
+        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
+        .unwrap_or(u64::MAX)
 }
 
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {

@@ -109,11 +109,9 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
 
 /// `open_files` is how many files this process may have open: each call needs one, and the edge and
 /// the store some.
-pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParams {
+pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     let wanted = settings.callback.concurrency;
-    let most = open_files
-        .and_then(|files| usize::try_from(files).ok())
-        .map_or(usize::MAX, |files| (files / 2).max(16));
+    let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(16);
     if is_too_few(wanted, most) {
         tracing::warn!(
             "callback.concurrency: expected at most half of the open-file limit, {most}, got {wanted}. At most {most} calls run at a \
@@ -139,9 +137,9 @@ fn is_too_few(wanted: usize, most: usize) -> bool {
 
 /// Connections share with the store, and with callback connections kept for reuse, what `calls`
 /// leave of the open files.
-pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> api::ServerParams {
+pub(super) fn server(calls: usize, open_files: u64, drain: Duration) -> api::ServerParams {
     let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
-    let files = open_files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    let files = usize::try_from(open_files).unwrap_or(usize::MAX);
     let most = (files.saturating_sub(calls) / 2).max(16);
     if most < AMPLE {
         tracing::warn!(
@@ -198,12 +196,12 @@ mod tests {
     fn calls_are_capped_by_the_open_file_limit() {
         let settings =
             Settings::load(&[], &["callback.concurrency=1000".into()], std::iter::empty()).unwrap();
-        let check = |open_files: Option<u64>, calls: usize| {
+        let check = |open_files: u64, calls: usize| {
             assert_eq!(limits(&settings, open_files).concurrency, calls)
         };
-        check(None, 1_000);
-        check(Some(1_048_576), 1_000);
-        check(Some(1_024), 512);
+        check(u64::MAX, 1_000);
+        check(1_048_576, 1_000);
+        check(1_024, 512);
     }
 
     /// A limit of 20000 was told in two lines at each start, with nothing to be done.
@@ -221,17 +219,17 @@ mod tests {
 
     #[test]
     fn connections_are_capped_by_what_the_calls_leave_of_the_open_files() {
-        let check = |calls: usize, open_files: Option<u64>, connections: usize| {
+        let check = |calls: usize, open_files: u64, connections: usize| {
             assert_eq!(
                 server(calls, open_files, Duration::ZERO).max_connections,
                 connections,
-                "{calls} {open_files:?}"
+                "{calls} {open_files}"
             );
         };
-        check(16_384, None, 10_000);
-        check(16_384, Some(65_536), 10_000);
-        check(512, Some(1_024), 256);
-        check(128, Some(256), 64);
-        check(16, Some(20), 16);
+        check(16_384, u64::MAX, 10_000);
+        check(16_384, 65_536, 10_000);
+        check(512, 1_024, 256);
+        check(128, 256, 64);
+        check(16, 20, 16);
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct Parts {
     pub(super) api: Arc<Api>,
     pub(super) metrics: Arc<Metrics>,
     /// The limit of open files, by which calls are capped.
-    pub(super) open_files: Option<u64>,
+    pub(super) open_files: u64,
     /// The most connections.
     pub(super) connections: usize,
     /// The settings of the start, which hold for all that cannot change.

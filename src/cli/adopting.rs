@@ -2,10 +2,8 @@
 //! is refused is told.
 
 use anyhow::{anyhow, bail};
-use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, ErrorCode};
-use serde_json::json;
+use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode};
 
-use super::client::fields;
 use super::exported::Exported;
 use super::patient::Patient;
 
@@ -60,7 +58,7 @@ pub(super) async fn adopt(
     let mut waits = to.waits();
     loop {
         let some: Vec<&Exported> = open.iter().map(|i| &records[*i]).collect();
-        let body = fields([("records", Some(json!(some)))]);
+        let body = AdoptRequest { records: Some(some) };
         let answer: AdoptAnswer = to.call_and("/delay/task/adopt", &body, &between).await?;
         let answers = answer.results;
         if answers.len() != open.len() {

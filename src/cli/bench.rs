@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::error::ErrorKind;
+use delayd_bench::{self as bench, Figures, Progress, Running, Scenario, Store, Target};
 use reqwest::Url;
 use serde_json::json;
 
 use super::hidden::Hidden;
 use super::signals::Signals;
 use super::{Code, Configuration, command, out, progress, table};
-use crate::bench::{self, Figures, Progress, Running, Scenario, Store, Target};
 
 /// How often the bar is brought up to date.
 const TICK: Duration = Duration::from_millis(200);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use delayd_wire::Stored;
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::client::{self, ServerUrl};
@@ -20,7 +21,6 @@ use super::{Code, out, start_logs, time};
 use crate::app::App;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::settings::{Settings, StoreKind};
-use crate::temporary;
 
 const SERVICE: &str = "demo.receiver";
 /// How long after the last due moment tasks are waited for.
@@ -48,8 +48,10 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     // The log of a healthy start would only stand between the callbacks.
     start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let folder =
-        temporary::Folder::create("delayd-demo").context("cannot make a temporary folder")?;
+    let folder = tempfile::Builder::new()
+        .prefix("delayd-demo-")
+        .tempdir()
+        .context("cannot make a temporary folder")?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let params = Params::default();
     let (receiver, arrivals) =
@@ -89,7 +91,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
 /// Points the settings at this process and nothing else.
 fn adapt(
     settings: &mut Settings,
-    folder: &temporary::Folder,
+    folder: &TempDir,
     receiver: SocketAddr,
     bind: SocketAddr,
 ) -> anyhow::Result<()> {

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::{BatchItem, ErrorCode};
+use delayd_wire::{BatchItem, BatchRequest, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::adopting::{Adopted, adopt};
-use super::client::{Answer, Client, Refused, Server, fields};
+use super::client::{Answer, Client, Refused, Server};
 use super::exported::{Exported, Line};
 use super::patient::Patient;
 use super::topic_settings::TopicSettings;
@@ -234,7 +234,7 @@ impl Import {
             let tasks: Vec<&Map<String, Value>> = batch.iter().map(|(_, task)| task).collect();
             let answer = self
                 .client
-                .post("/delay/task/add_batch", &fields([("tasks", Some(json!(tasks)))]))
+                .post("/delay/task/add_batch", &BatchRequest { tasks: Some(tasks) })
                 .await;
             match answer {
                 // Nobody there at the very beginning is a wrong address rather than a restart.

@@ -1,7 +1,7 @@
 //! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and
 //! searched.
 
-use unicode_width::UnicodeWidthStr;
+use comfy_table::{Table, presets};
 
 /// A table with a head.
 pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -20,22 +20,12 @@ pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
 }
 
 fn padded(rows: &[Vec<String>]) -> String {
-    // Two columns of a terminal for a Chinese character, none for a combining accent.
-    let width_of = |text: &String| text.width();
-    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<_> = (0..most)
-        .map(|column| {
-            rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0)
-        })
-        .collect();
-    let lines = rows.iter().map(|row| {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - width_of(cell))));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
 }
 
 #[cfg(test)]

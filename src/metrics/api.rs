@@ -100,8 +100,8 @@ impl ApiMetrics {
         );
         registry.register(
             "http_requests",
-            "Requests that were answered, by route and HTTP status; a status other than 200 appears \
-             with its first answer, and paths without a route are the route \"other\"",
+            "Requests that were answered, by route and HTTP status; a status other than 200 \
+             appears with its first answer, and paths without a route are the route \"other\"",
             metrics.requests.clone(),
         );
         registry.register(

@@ -3,7 +3,11 @@
 /// An enum without data whose variants have the names that a label shows. All of them are known in
 /// advance, so that each series can exist from the start.
 macro_rules! label_value {
-    ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
+    (
+        $(#[$meta:meta])* $vis:vis $name:ident {
+            $($(#[$doc:meta])* $variant:ident = $text:literal,)+
+        }
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         $vis enum $name {

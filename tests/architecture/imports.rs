@@ -1,12 +1,14 @@
-//! The imports between the files of `src`, read from their `use` lines and from paths in the code.
+//! The imports between the files of `src` and of `crates/*/src`, read from their `use` lines and
+//! from paths in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::{code, files, source};
+use crate::{MEMBERS, code, files, member, source};
 
-/// The files of `src`, each named by its module path (`api::wire::json`), with what each imports.
+/// All files, each named by its module path (`api::wire::json`), with what each imports. The module
+/// paths of a crate in `crates/` begin with the crate's name.
 pub(crate) struct Graph(BTreeMap<String, BTreeSet<String>>);
 
 impl Graph {
@@ -14,6 +16,7 @@ impl Graph {
     pub(crate) fn read() -> Self {
         let mut paths = Vec::new();
         files(&source(""), &mut paths);
+        MEMBERS.iter().for_each(|(name, _)| files(&member(name), &mut paths));
         let modules: Modules = paths
             .into_iter()
             .filter(|path| !is_test(path))
@@ -81,12 +84,18 @@ fn is_test(path: &Path) -> bool {
     name == "tests" || name == "testing" || name.ends_with("_tests")
 }
 
-/// `src/api/wire/json.rs` is `api::wire::json`, `src/api/mod.rs` is `api`.
+/// `src/api/wire/json.rs` is `api::wire::json`, `src/api/mod.rs` is `api`, and
+/// `crates/bench/src/load.rs` is `bench::load`.
 fn module_of(path: &Path) -> String {
-    let relative = path.strip_prefix(source("")).unwrap().with_extension("");
+    let of_member = MEMBERS
+        .iter()
+        .find_map(|(name, _)| path.strip_prefix(member(name)).ok().map(|path| (Some(*name), path)));
+    let (member, path) =
+        of_member.unwrap_or_else(|| (None, path.strip_prefix(source("")).unwrap()));
+    let relative = path.with_extension("");
     let mut names: Vec<&str> = relative.iter().map(|name| name.to_str().unwrap()).collect();
-    names.pop_if(|name| *name == "mod");
-    names.join("::")
+    names.pop_if(|name| matches!(*name, "mod" | "lib"));
+    member.into_iter().chain(names).collect::<Vec<_>>().join("::")
 }
 
 type Modules = BTreeMap<String, Module>;
@@ -178,7 +187,8 @@ fn file_of(path: &str, module: &str, modules: &Modules) -> Option<String> {
     let mut rest: Vec<&str> = path.split("::").map(str::trim).collect();
     match rest[0] {
         "crate" => {
-            names.clear();
+            let is_member = MEMBERS.iter().any(|(name, _)| *name == first(module));
+            names.truncate(usize::from(is_member));
             rest.remove(0);
         }
         "self" => drop(rest.remove(0)),
@@ -208,9 +218,10 @@ fn join(names: &[&str], name: &str) -> String {
     names.iter().copied().chain([name]).collect::<Vec<_>>().join("::")
 }
 
-/// Which first-level modules are folders.
+/// The first-level modules that are folders, and the crates beside this one.
 pub(crate) fn folders() -> BTreeSet<String> {
     let entries = fs::read_dir(source("")).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
-    folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    let folders = folders.map(|entry| entry.file_name().into_string().unwrap());
+    folders.chain(MEMBERS.iter().map(|(name, _)| (*name).to_owned())).collect()
 }

@@ -1,9 +1,11 @@
-//! The layout's rules, checked on the sources: who may import whom, and how long a file may be.
+//! The rules of the layout, checked on the sources: which module may import which, and how long a
+//! file may be.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "the imports are printed for readers")]
 
 mod imports;
+mod prose;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,10 +28,6 @@ const RULES: &[(&str, &[&str])] = &[
     ("api", &["callback", "limits", "metrics", "model", "outcome", "store", "topic"]),
     ("metrics", &[]),
     ("telemetry", &["metrics"]),
-    ("temporary", &[]),
-    ("open_files", &[]),
-    // It knows the service by its wire and its command line alone.
-    ("bench", &["model", "open_files", "temporary"]),
     ("settings", &["callback", "model", "store", "telemetry"]),
     (
         "app",
@@ -40,7 +38,6 @@ const RULES: &[(&str, &[&str])] = &[
             "maintenance",
             "metrics",
             "model",
-            "open_files",
             "outcome",
             "settings",
             "store",
@@ -49,20 +46,7 @@ const RULES: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    (
-        "cli",
-        &[
-            "api",
-            "app",
-            "bench",
-            "callback",
-            "model",
-            "settings",
-            "store",
-            "telemetry",
-            "temporary",
-        ],
-    ),
+    ("cli", &["api", "app", "callback", "model", "settings", "store", "telemetry"]),
 ];
 
 /// Crates that stay out of a module, and why.
@@ -130,14 +114,22 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// First-level modules in which files still import each other in a circle.
-const CIRCULAR: &[&str] = &["bench"];
+/// The crates beside this one, and which of the project's crates each may depend on.
+const MEMBERS: &[(&str, &[&str])] = &[("bench", &["delayd-wire"]), ("wire", &[])];
+
+/// First-level modules, and crates, in which files still import each other in a circle.
+const CIRCULAR: &[&str] = &[];
 
 /// A file longer than this, tests and all, is asked to be two.
 const LONGEST_FILE: usize = 500;
 
 fn source(below: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(below)
+}
+
+/// The sources of a crate beside this one.
+fn member(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src")
 }
 
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
@@ -227,7 +219,19 @@ fn imports_run_one_way() {
     }
 }
 
-/// Printed with `--no-capture`: for each folder, its imports and its circles.
+#[test]
+fn a_crate_depends_on_no_other_than_its_rule_allows() {
+    for (name, allowed) in MEMBERS {
+        let manifest = fs::read_to_string(member(name).with_file_name("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+        for line in dependencies.lines().filter(|line| line.starts_with("delayd")) {
+            let dependency = line.split([' ', '.', '=']).next().unwrap();
+            assert!(allowed.contains(&dependency), "{name} may not depend on {dependency}");
+        }
+    }
+}
+
+/// Printed with `--no-capture`: for each folder and crate, its imports and its circles.
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let graph = Graph::read();
@@ -283,6 +287,7 @@ fn crates_stay_where_they_belong() {
 fn no_file_is_two() {
     let mut all = Vec::new();
     files(&source(""), &mut all);
+    MEMBERS.iter().for_each(|(name, _)| files(&member(name), &mut all));
     for file in all {
         let lines = fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= LONGEST_FILE, "{} has {lines} lines; is it two?", file.display());

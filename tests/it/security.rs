@@ -1,4 +1,4 @@
-//! Who may call delayd, whom delayd may call and how it signs its calls, and which secrets are
+//! Who may call delayd, which hosts delayd may call, how it signs its calls, and which secrets are
 //! never shown.
 
 use serde_json::{Value, json};

@@ -15,6 +15,7 @@ mod backoff;
 mod code;
 mod dead;
 mod destination;
+mod failure;
 mod one_of;
 mod rate;
 mod record;
@@ -28,18 +29,20 @@ mod topic_policy;
 mod value;
 mod word;
 
-pub use answer::{Answer, Failure, Nothing};
+pub use answer::{Answer, Nothing};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
+pub use failure::Failure;
 pub use one_of::OneOf;
 pub use rate::{InvalidRate, Rate};
 pub use record::{
     AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,
 };
 pub use request::{
-    AckRequest, AddRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
+    AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
+    AdoptedRecord, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
     DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest,
     MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest, ResumeRequest,
     TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
@@ -49,6 +52,9 @@ pub use task::{
     Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
-pub use topic_policy::{TopicHistory, TopicPolicy, TopicRetry};
+pub use topic_policy::{
+    TopicHistory, TopicHistoryGiven, TopicPolicy, TopicRetry, TopicRetryGiven, TopicSetRequest,
+    TopicSetting,
+};
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
 pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Answer, ErrorCode, Note, TaskId, TaskState, TopicName, UnixMillis, Way};
 
-/// By this name the derive need not look into generics.
+/// The derive takes no generic arguments in a `value_type`.
 #[cfg(feature = "schema")]
 type AnyRecord = self::Record<()>;
 
@@ -98,7 +98,7 @@ pub struct AdoptAnswer {
     pub results: Vec<AdoptItem>,
 }
 
-/// By this name the derive need not look into generics.
+/// The derive takes no generic arguments in a `value_type`.
 type AdoptedAnswer = Answer<AdoptedTask>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -41,7 +41,7 @@ pub struct Batch {
     pub results: Vec<BatchItem>,
 }
 
-/// By this name the derive need not look into generics.
+/// The derive takes no generic arguments in a `value_type`.
 type StoredAnswer = Answer<Stored>;
 
 /// One task of a batch, answered in its place.
@@ -96,7 +96,7 @@ pub struct Moved {
     pub due: Rfc3339,
 }
 
-/// By this name the derive need not look into generics.
+/// The derive takes no generic arguments in a `value_type`.
 #[cfg(feature = "schema")]
 type AnyTask = Task<()>;
 

@@ -1,8 +1,13 @@
 //! What a topic asks for instead of the configuration.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+#[cfg(feature = "schema")]
+use crate::TopicName;
+#[cfg(feature = "schema")]
+use crate::schema::{RateText, SpanText, string};
 use crate::{Backoff, MisfirePolicy, Mode, Rate, Span};
 
 // This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
@@ -70,6 +75,143 @@ pub struct TopicHistory {
     pub max: Option<u64>,
 }
 
+/// The request that sets them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicSetRequest<Topic, Number, Time, Frequency, ModeWord, Misfire, Retry, History, Reset>
+{
+    /// The topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
+    pub topic: Option<Topic>,
+    /// Lanes, on creation only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 256))]
+    pub shards: Option<Number>,
+    /// How failed tasks are tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<AnyRetry>))]
+    pub retry: Option<Retry>,
+    /// Of one call: 100 ms to 10 min.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
+    pub timeout: Option<Time>,
+    /// What `auto` means here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Mode>))]
+    pub mode: Option<ModeWord>,
+    /// The most calls in a time, per instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<RateText>))]
+    pub rate: Option<Frequency>,
+    /// The most calls at a time, per instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)
+    )]
+    pub concurrency: Option<Number>,
+    /// The most waiting and leased tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)
+    )]
+    pub quota: Option<Number>,
+    /// How long, and how many, ended tasks can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<AnyHistory>))]
+    pub history: Option<History>,
+    /// What becomes of tasks that fell due in a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
+    pub misfire: Option<Misfire>,
+    /// As /pause and /resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// What follows the configuration again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<TopicSetting>>))]
+    pub reset: Option<Reset>,
+}
+
+/// The derive takes no generic arguments in a `value_type`.
+#[cfg(feature = "schema")]
+type AnyRetry = TopicRetryGiven<(), (), ()>;
+#[cfg(feature = "schema")]
+type AnyHistory = TopicHistoryGiven<(), ()>;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Retry, bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicRetryGiven<Number, Wait, Statuses> {
+    /// Calls before a task is dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
+    pub max_attempts: Option<Number>,
+    /// The wait between attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Backoff>))]
+    pub backoff: Option<Wait>,
+    /// Answers that end a task at once: 300 to 599.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<u32>>))]
+    pub final_statuses: Option<Statuses>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = History, bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicHistoryGiven<Time, Number> {
+    /// 1 minute to 3650 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
+    pub keep: Option<Time>,
+    /// How many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)
+    )]
+    pub max: Option<Number>,
+}
+
+impl<Number, Wait, Statuses> TopicRetryGiven<Number, Wait, Statuses> {
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.max_attempts.is_none() && self.backoff.is_none() && self.final_statuses.is_none()
+    }
+}
+
+impl<Time, Number> TopicHistoryGiven<Time, Number> {
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.keep.is_none() && self.max.is_none()
+    }
+}
+
+/// The name of a setting: one of [`TopicPolicy::SETTINGS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TopicSetting(pub &'static str);
+
+impl<'de> Deserialize<'de> for TopicSetting {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = TopicPolicy::SETTINGS.iter().find(|known| **known == name);
+        known
+            .map(|known| Self(known))
+            .ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
+    }
+}
+
+#[cfg(feature = "schema")]
+crate::schemas! {
+    TopicSetting, "Setting" => string("What can follow the configuration again.")
+        .enum_values(Some(TopicPolicy::SETTINGS));
+}
+
 impl TopicRetry {
     fn is_unset(&self) -> bool {
         *self == Self::default()
@@ -126,19 +268,28 @@ fn merge(settings: &mut Map<String, Value>, given: Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use utoipa::PartialSchema;
     use utoipa::openapi::{RefOr, Schema};
 
     use super::*;
 
+    type AnySet = TopicSetRequest<(), (), (), (), (), (), (), (), ()>;
+
+    fn fields(schema: RefOr<Schema>) -> BTreeSet<String> {
+        let RefOr::T(Schema::Object(object)) = schema else { panic!("a struct is an object") };
+        object.properties.into_keys().collect()
+    }
+
     #[test]
-    fn each_setting_has_its_name() {
-        let RefOr::T(Schema::Object(policy)) = TopicPolicy::schema() else { panic!("an object") };
-        let mut named: Vec<&str> = TopicPolicy::SETTINGS.to_vec();
-        let mut declared: Vec<&str> = policy.properties.keys().map(String::as_str).collect();
-        named.sort_unstable();
-        declared.sort_unstable();
-        assert_eq!(named, declared);
+    fn each_setting_has_its_name_and_can_be_set() {
+        let mut settings = fields(TopicPolicy::schema());
+        assert_eq!(settings, TopicPolicy::SETTINGS.map(str::to_owned).into());
+        settings.extend(["topic", "shards", "paused", "reset"].map(str::to_owned));
+        assert_eq!(settings, fields(AnySet::schema()));
+        assert_eq!(fields(TopicRetry::schema()), fields(AnyRetry::schema()));
+        assert_eq!(fields(TopicHistory::schema()), fields(AnyHistory::schema()));
     }
 
     #[test]

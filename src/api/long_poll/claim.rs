@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use crate::api::long_poll::delivery::{GivingBack, Taken, WRITING, Wish};
+use crate::api::long_poll::delivery::{LeaseReturn, PullParams, PulledTasks, WRITING};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Lane};
@@ -15,7 +15,7 @@ use crate::topic::Registry;
 /// What all pulls share, those that wait and those that do not.
 #[derive(Debug)]
 pub(crate) struct Pulls {
-    pub(crate) giving_back: GivingBack,
+    pub(crate) lease_return: LeaseReturn,
     pub(crate) topics: Arc<Registry>,
     pub(crate) draining: watch::Receiver<bool>,
     /// Those who wait for a task to pull.
@@ -27,18 +27,18 @@ pub(crate) struct Pulls {
 impl Pulls {
     /// Room for `waiters` pulls that wait. To be called within a runtime.
     pub(crate) fn new(
-        giving_back: GivingBack,
+        lease_return: LeaseReturn,
         topics: Arc<Registry>,
         draining: watch::Receiver<bool>,
         waiters: usize,
     ) -> Self {
-        let waiters = Waiters::new(waiters, giving_back.store.hints());
-        Self { giving_back, topics, draining, waiters, turn: AtomicUsize::new(0) }
+        let waiters = Waiters::new(waiters, lease_return.store.hints());
+        Self { lease_return, topics, draining, waiters, turn: AtomicUsize::new(0) }
     }
 
     /// The answer when nothing is due.
-    pub(crate) fn nothing(&self, wish: Wish) -> Taken {
-        Taken::nothing(self.giving_back.clone(), wish)
+    pub(crate) fn nothing(&self, params: PullParams) -> PulledTasks {
+        PulledTasks::nothing(self.lease_return.clone(), params)
     }
 }
 
@@ -62,25 +62,26 @@ pub(crate) async fn take(
     pulls: &Pulls,
     topic: &Registered,
     lanes: Vec<Lane>,
-    wish: Wish,
-) -> Result<Taken, Error> {
-    let mut taken = pulls.nothing(wish);
+    params: PullParams,
+) -> Result<PulledTasks, Error> {
+    let mut taken = pulls.nothing(params);
     if is_held(topic) {
         return Ok(taken);
     }
     for lane in lanes {
-        let want = Want { destination: Destination::pull(), slots: wish.slots - taken.tasks.len() };
+        let want =
+            Want { destination: Destination::pull(), slots: params.slots - taken.tasks.len() };
         let claim = Claim {
             lane: lane.clone(),
             wants: vec![want],
-            lease: wish.lease.unwrap_or(WRITING),
+            lease: params.lease.unwrap_or(WRITING),
             holder: None,
             more: false,
             skip: 0,
             in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };
-        let grant = match pulls.giving_back.store.claim(claim).await {
+        let grant = match pulls.lease_return.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,
             // Only a claim under the lane's lock is refused, and consumers go past it.
             Ok(Claimed::Refused { .. }) => continue,
@@ -94,7 +95,7 @@ pub(crate) async fn take(
         for task in grant.tasks {
             taken.add(&lane, &grant.receipt, task);
         }
-        if taken.tasks.len() >= wish.slots || taken.bytes >= MAX_CLAIM_BYTES {
+        if taken.tasks.len() >= params.slots || taken.bytes >= MAX_CLAIM_BYTES {
             break;
         }
     }

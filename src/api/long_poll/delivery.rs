@@ -1,6 +1,6 @@
 //! Claimed tasks on their way to a consumer: from the claim until the answer is written.
 //!
-//! A claimed task is in the hands of a [`Held`] until its consumer has it, so that whatever goes
+//! A claimed task is in the hands of a [`ClaimedLeases`] until its consumer has it, so that whatever goes
 //! wrong before (the caller hangs up, a timeout, a panic) gives it back unspent.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 /// What a consumer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct PullParams {
     /// At most so many tasks.
     pub(crate) slots: usize,
     /// For how long; without, they are consumed by the answer.
@@ -33,20 +33,25 @@ pub(crate) struct Wish {
 
 /// What a claim gave. Dropped, it is given back.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct PulledTasks {
     pub(crate) tasks: Vec<Pulled>,
     /// The bytes of their contents.
     pub(crate) bytes: usize,
-    pub(crate) held: Held,
+    pub(crate) held: ClaimedLeases,
     /// When the consumer has to have it: before another may.
     pub(crate) deadline: Instant,
 }
 
-impl Taken {
-    pub(crate) fn nothing(to: GivingBack, wish: Wish) -> Self {
+impl PulledTasks {
+    pub(crate) fn nothing(to: LeaseReturn, params: PullParams) -> Self {
         // Counted from before the claim, and over before the lease is.
-        let deadline = Instant::now() + wish.lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
-        Self { tasks: Vec::new(), bytes: 0, held: Held::new(to, wish.lease.is_none()), deadline }
+        let deadline = Instant::now() + params.lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
+        Self {
+            tasks: Vec::new(),
+            bytes: 0,
+            held: ClaimedLeases::new(to, params.lease.is_none()),
+            deadline,
+        }
     }
 
     pub(crate) fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
@@ -63,7 +68,7 @@ impl Taken {
 
 /// Where tasks that do not reach their consumer go back to.
 #[derive(Clone, Debug)]
-pub(crate) struct GivingBack {
+pub(crate) struct LeaseReturn {
     pub(crate) store: Arc<AnyStore>,
     /// Claims and settles that outlive their request.
     pub(crate) pending: TaskTracker,
@@ -71,15 +76,15 @@ pub(crate) struct GivingBack {
 
 /// Claimed tasks that their consumer does not have yet. Dropped, it gives them back.
 #[derive(Debug)]
-pub(crate) struct Held {
-    to: GivingBack,
+pub(crate) struct ClaimedLeases {
+    to: LeaseReturn,
     /// The consumer asked for no lease: the written answer ends the tasks.
     consumes: bool,
     leases: Vec<(Lane, TaskId, Receipt)>,
 }
 
-impl Held {
-    pub(crate) fn new(to: GivingBack, consumes: bool) -> Self {
+impl ClaimedLeases {
+    pub(crate) fn new(to: LeaseReturn, consumes: bool) -> Self {
         Self { to, consumes, leases: Vec::new() }
     }
 
@@ -109,7 +114,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ClaimedLeases {
     fn drop(&mut self) {
         self.end(&Transition::Release);
     }

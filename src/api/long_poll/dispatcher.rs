@@ -1,4 +1,4 @@
-//! One topic's line at work: claims for those who stand in it, and in between knows when to claim
+//! One topic's queue at work: claims for those who stand in it, and in between knows when to claim
 //! next.
 //!
 //! ```text
@@ -22,8 +22,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::api::long_poll::claim::{Pulls, lanes_in_turn, take};
-use crate::api::long_poll::delivery::{Taken, Wish};
-use crate::api::long_poll::queue::{Line, Waiter};
+use crate::api::long_poll::delivery::{PullParams, PulledTasks};
+use crate::api::long_poll::queue::{WaitQueue, Waiter};
 use crate::api::wire::error::Error;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Topic};
@@ -47,9 +47,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) async fn wait(
     pulls: &Arc<Pulls>,
     topic: &Topic,
-    wish: Wish,
+    params: PullParams,
     wait: Duration,
-) -> Result<Option<Taken>, Error> {
+) -> Result<Option<PulledTasks>, Error> {
     let until = Instant::now() + wait;
     let full = Error::Unavailable(
         "too many callers wait for tasks, so this one cannot: repeat it, or leave wait out",
@@ -57,8 +57,8 @@ pub(crate) async fn wait(
     let _place = pulls.waiters.place().ok_or(full)?;
     let (answer, mut answered) = oneshot::channel();
     let serve =
-        |line| drop(pulls.giving_back.pending.spawn(run(pulls.clone(), topic.clone(), line)));
-    let _standing = pulls.waiters.join(topic, Waiter { wish, answer }, serve);
+        |queue| drop(pulls.lease_return.pending.spawn(run(pulls.clone(), topic.clone(), queue)));
+    let _in_queue = pulls.waiters.join(topic, Waiter { params, answer }, serve);
     let mut draining = pulls.draining.clone();
     let ended = tokio::select! {
         biased;
@@ -76,25 +76,25 @@ pub(crate) async fn wait(
     }
 }
 
-/// Serves the line until nobody stands in it.
-async fn run(pulls: Arc<Pulls>, topic: Topic, line: Arc<Line>) {
+/// Serves the queue until nobody stands in it.
+async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<WaitQueue>) {
     let looks = pulls.topics.awaited().follow(&topic);
     let mut serving = Serving {
         pulls,
         topic,
-        line,
+        queue,
         looks,
         looked: Instant::now(),
         width: 1,
         pause: FIRST_PAUSE,
-        was_in_vain: false,
+        found_nothing: false,
         is_new: true,
     };
-    while !serving.pulls.waiters.is_over(&serving.topic, &serving.line) {
+    while !serving.pulls.waiters.is_over(&serving.topic, &serving.queue) {
         if let Err(error) = serving.round().await {
             // Said to each at once: to those who would wait in vain as to those who would not know
             // why nothing comes.
-            serving.line.fail(&error);
+            serving.queue.fail(&error);
         }
     }
 }
@@ -102,26 +102,26 @@ async fn run(pulls: Arc<Pulls>, topic: Topic, line: Arc<Line>) {
 struct Serving {
     pulls: Arc<Pulls>,
     topic: Topic,
-    line: Arc<Line>,
+    queue: Arc<WaitQueue>,
     /// What the look of each second finds.
     looks: watch::Receiver<Option<Outlook>>,
-    /// When this line has looked by itself.
+    /// When this queue has looked by itself.
     looked: Instant,
     width: usize,
     pause: Duration,
     /// Whether the last claims brought nothing.
-    was_in_vain: bool,
+    found_nothing: bool,
     /// The topic was not asked for yet.
     is_new: bool,
 }
 
 impl Drop for Serving {
     /// After a panic nobody would be served any more: their answers are dropped, which tells them,
-    /// and the next one begins a new line.
+    /// and the next one begins a new queue.
     fn drop(&mut self) {
-        if !self.line.is_empty() {
-            self.line.fail(&Error::Internal);
-            self.pulls.waiters.is_over(&self.topic, &self.line);
+        if !self.queue.is_empty() {
+            self.queue.fail(&Error::Internal);
+            self.pulls.waiters.is_over(&self.topic, &self.queue);
         }
     }
 }
@@ -141,26 +141,26 @@ impl Serving {
             return Ok(());
         };
         let mut lanes = lanes_in_turn(&self.pulls, &known);
-        if self.line.due(&mut lanes, Instant::now()) {
+        if self.queue.due(&mut lanes, Instant::now()) {
             self.serve(&known, lanes).await?;
-            if self.line.is_empty() {
+            if self.queue.is_empty() {
                 return Ok(());
             }
             self.looked = Instant::now();
             let next =
-                self.pulls.giving_back.store.next_pull(known.entry.lanes().collect()).await?;
-            if self.was_in_vain {
+                self.pulls.lease_return.store.next_pull(known.entry.lanes().collect()).await?;
+            if self.found_nothing {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
             self.take_in(Instant::now(), next);
         } else if self.looks.has_changed().unwrap_or(false) {
             let found = self.looks.borrow_and_update().clone();
-            // What this line has found by itself since is newer.
+            // What this queue has found by itself since is newer.
             if let Some(Outlook { at, next }) = found.filter(|found| found.at > self.looked) {
                 self.take_in(at, next?);
             }
         }
-        self.sleep(self.line.next()).await;
+        self.sleep(self.queue.next()).await;
         Ok(())
     }
 
@@ -168,49 +168,53 @@ impl Serving {
     async fn sleep(&mut self, until: Option<Instant>) {
         tokio::select! {
             biased;
-            () = self.line.news.notified() => {}
+            () = self.queue.news.notified() => {}
             Ok(()) = self.looks.changed() => self.looks.mark_changed(),
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
         }
     }
 
-    /// Claims for the first in the line, all at the same time, each beginning with another lane.
+    /// Claims for the first in the queue, all at the same time, each beginning with another lane.
     async fn serve(&mut self, topic: &Registered, lanes: Vec<Lane>) -> Result<(), Error> {
-        let heads = self.line.heads(self.width);
+        let heads = self.queue.heads(self.width);
         let count = heads.len();
-        let claims = heads.iter().enumerate().map(async |(i, (_, wish))| {
+        let claims = heads.iter().enumerate().map(async |(i, (_, params))| {
             let _claim = self.pulls.waiters.claim().await;
             let mut lanes = lanes.clone();
             let first = i % lanes.len().max(1);
             lanes.rotate_left(first);
-            take(&self.pulls, topic, lanes, *wish).await
+            take(&self.pulls, topic, lanes, *params).await
         });
-        let (mut fruit, mut failed) = (VecDeque::new(), Ok(()));
-        for ((_, wish), taken) in heads.iter().zip(join_all(claims).await) {
+        let (mut results, mut failed) = (VecDeque::new(), Ok(()));
+        for ((_, params), taken) in heads.iter().zip(join_all(claims).await) {
             match taken {
                 Ok(taken) if taken.tasks.is_empty() => {}
-                Ok(taken) => fruit.push_back((*wish, taken)),
+                Ok(taken) => results.push_back((*params, taken)),
                 Err(error) => failed = Err(error),
             }
         }
-        let served = fruit.len();
-        self.hand_out(heads, fruit);
+        let served = results.len();
+        self.hand_out(heads, results);
         self.width = if served == count { (self.width * 2).min(WIDEST) } else { 1 };
-        self.was_in_vain = served == 0;
-        if !self.was_in_vain {
+        self.found_nothing = served == 0;
+        if !self.found_nothing {
             self.pause = FIRST_PAUSE;
         }
         failed
     }
 
     /// Whoever came first is served first, whichever of the claims it was that found something for
-    /// such a wish.
-    fn hand_out(&self, heads: Vec<(u64, Wish)>, mut fruit: VecDeque<(Wish, Taken)>) {
-        for (ticket, wish) in heads {
-            if let Some(place) = fruit.iter().position(|(whose, _)| *whose == wish)
-                && let Some((_, taken)) = fruit.remove(place)
+    /// such a params.
+    fn hand_out(
+        &self,
+        heads: Vec<(u64, PullParams)>,
+        mut results: VecDeque<(PullParams, PulledTasks)>,
+    ) {
+        for (ticket, params) in heads {
+            if let Some(place) = results.iter().position(|(whose, _)| *whose == params)
+                && let Some((_, taken)) = results.remove(place)
             {
-                self.line.serve(ticket, taken);
+                self.queue.serve(ticket, taken);
             }
         }
     }
@@ -221,10 +225,10 @@ impl Serving {
         let is_due = |due: UnixMillis| due <= next.now;
         // What is due and was not given is not asked for at once again.
         let wait = |due: UnixMillis| {
-            if self.was_in_vain && is_due(due) { self.pause } else { due.since(next.now) }
+            if self.found_nothing && is_due(due) { self.pause } else { due.since(next.now) }
         };
         let known =
             (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, at + wait(due?))));
-        self.line.knows(known.collect());
+        self.queue.knows(known.collect());
     }
 }

@@ -1,12 +1,12 @@
-//! Those who wait for a task to pull: a line per topic, served in order of arrival.
+//! Those who wait for a task to pull: a queue per topic, served in order of arrival.
 //!
 //! ```text
-//! pull with `wait` ─▶ a place in the topic's line ─▶ claimed for (`dispatcher`) ─▶ answer
+//! pull with `wait` ─▶ a place in the topic's queue ─▶ claimed for (`dispatcher`) ─▶ answer
 //!                          │ hangs up                     ▲
 //!                          └─▶ leaves                     │ a hint, the next due moment, a look each second
 //! ```
 //!
-//! However many wait, the store is asked by the line alone, and only when there is reason:
+//! However many wait, the store is asked by the queue alone, and only when there is reason:
 //! [`crate::api::long_poll::dispatcher`] has the times. What is added or put back, by this process
 //! or another instance, comes as a hint.
 //!
@@ -14,10 +14,10 @@
 //!
 //! - A waiter has a place, of which there are so many, and no request slot: those who wait cost the
 //!   others nothing but their connections.
-//! - A caller that leaves, whatever way, is out of the line at once. A task that was claimed for it
+//! - A caller that leaves, whatever way, is out of the queue at once. A task that was claimed for it
 //!   meanwhile is given back unspent.
-//! - A line lives while somebody stands in it. It ends, and another begins, under the lock of all
-//!   lines.
+//! - A queue lives while somebody stands in it. It ends, and another begins, under the lock of all
+//!   queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,13 +26,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, oneshot};
 use tokio::time::Instant;
 
-use crate::api::long_poll::delivery::{Taken, Wish};
+use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::wire::error::Error;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Topic};
 use crate::store::Hint;
 
-/// The most claims for waiters at a time, over all lines.
+/// The most claims for waiters at a time, over all queues.
 const CLAIMS: usize = 128;
 
 /// Everyone who waits.
@@ -40,14 +40,14 @@ const CLAIMS: usize = 128;
 pub(crate) struct Waiters {
     places: Semaphore,
     claims: Semaphore,
-    lines: Mutex<HashMap<Topic, Arc<Line>>>,
+    queues: Mutex<HashMap<Topic, Arc<WaitQueue>>>,
     /// The store's time, and when it was that.
     store_time: Mutex<Option<(UnixMillis, Instant)>>,
 }
 
 /// Those who wait for one topic, and from when on there may be something for them.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     state: Mutex<State>,
     /// Somebody came or the last one left, or there was a hint.
     pub(crate) news: Notify,
@@ -55,20 +55,20 @@ pub(crate) struct Line {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    queue: BTreeMap<u64, Waiter>,
+    waiting: BTreeMap<u64, Waiter>,
     last_ticket: u64,
     /// From when on a claim has something to do, by shard, as the last look found it.
     known: BTreeMap<u16, Instant>,
     /// The same, as hints said since the last claim.
-    pub(crate) heard: BTreeMap<u16, Instant>,
+    pub(crate) hinted: BTreeMap<u16, Instant>,
     /// Nobody looked yet, or hints were lost: any lane may have something.
     may_be_anywhere: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    pub(crate) wish: Wish,
-    pub(crate) answer: oneshot::Sender<Result<Taken, Error>>,
+    pub(crate) params: PullParams,
+    pub(crate) answer: oneshot::Sender<Result<PulledTasks, Error>>,
 }
 
 impl Waiters {
@@ -77,7 +77,7 @@ impl Waiters {
         let waiters = Arc::new(Self {
             places: Semaphore::new(places),
             claims: Semaphore::new(CLAIMS),
-            lines: Mutex::default(),
+            queues: Mutex::default(),
             store_time: Mutex::default(),
         });
         tokio::spawn(listen(waiters.clone(), hints));
@@ -94,12 +94,12 @@ impl Waiters {
         *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, at));
     }
 
-    /// Whether nobody stands in the line; then it is no more.
-    pub(crate) fn is_over(&self, topic: &Topic, line: &Line) -> bool {
-        let mut lines = self.lines();
-        let is_empty = line.state().queue.is_empty();
+    /// Whether nobody stands in the queue; then it is no more.
+    pub(crate) fn is_over(&self, topic: &Topic, queue: &WaitQueue) -> bool {
+        let mut queues = self.queues();
+        let is_empty = queue.state().waiting.is_empty();
         if is_empty {
-            lines.remove(topic);
+            queues.remove(topic);
         }
         is_empty
     }
@@ -109,72 +109,72 @@ impl Waiters {
         self.places.try_acquire().ok()
     }
 
-    /// Joins the topic's line. A line that is made for it is given to `serve`.
+    /// Joins the topic's queue. A queue that is made for it is given to `serve`.
     pub(crate) fn join(
         &self,
         topic: &Topic,
         waiter: Waiter,
-        serve: impl FnOnce(Arc<Line>),
-    ) -> Standing {
-        let mut lines = self.lines();
-        let line = lines.entry(topic.clone()).or_insert_with(|| {
-            let line = Arc::new(Line::default());
-            line.state().may_be_anywhere = true;
-            serve(line.clone());
-            line
+        serve: impl FnOnce(Arc<WaitQueue>),
+    ) -> Queued {
+        let mut queues = self.queues();
+        let queue = queues.entry(topic.clone()).or_insert_with(|| {
+            let queue = Arc::new(WaitQueue::default());
+            queue.state().may_be_anywhere = true;
+            serve(queue.clone());
+            queue
         });
-        let mut state = line.state();
+        let mut state = queue.state();
         state.last_ticket += 1;
         let ticket = state.last_ticket;
-        state.queue.insert(ticket, waiter);
+        state.waiting.insert(ticket, waiter);
         drop(state);
-        Standing { line: line.clone(), ticket }
+        Queued { queue: queue.clone(), ticket }
     }
 
     fn hear(&self, hint: &Hint) {
         if !hint.is_pull {
             return;
         }
-        let Some(line) = self.line_of(&hint.lane.topic) else { return };
+        let Some(queue) = self.queue_of(&hint.lane.topic) else { return };
         let store_time = *self.store_time.lock().unwrap_or_else(PoisonError::into_inner);
         let at = store_time.map_or_else(Instant::now, |(now, at)| at + hint.due.since(now));
-        line.hears(hint.lane.shard, at);
+        queue.add_hint(hint.lane.shard, at);
     }
 
-    pub(crate) fn line_of(&self, topic: &Topic) -> Option<Arc<Line>> {
-        self.lines().get(topic).cloned()
+    pub(crate) fn queue_of(&self, topic: &Topic) -> Option<Arc<WaitQueue>> {
+        self.queues().get(topic).cloned()
     }
 
-    pub(crate) fn lines(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Line>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn queues(&self) -> MutexGuard<'_, HashMap<Topic, Arc<WaitQueue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A waiter's place in the line, left by dropping.
-pub(crate) struct Standing {
-    line: Arc<Line>,
+/// A waiter's place in the queue, left by dropping.
+pub(crate) struct Queued {
+    queue: Arc<WaitQueue>,
     ticket: u64,
 }
 
-impl Drop for Standing {
+impl Drop for Queued {
     fn drop(&mut self) {
-        let mut state = self.line.state();
-        let left = state.queue.remove(&self.ticket).is_some();
-        if left && state.queue.is_empty() {
-            self.line.news.notify_one();
+        let mut state = self.queue.state();
+        let left = state.waiting.remove(&self.ticket).is_some();
+        if left && state.waiting.is_empty() {
+            self.queue.news.notify_one();
         }
     }
 }
 
-impl Line {
+impl WaitQueue {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A claim of the lane has something to do from then on.
-    fn hears(&self, shard: u16, at: Instant) {
+    fn add_hint(&self, shard: u16, at: Instant) {
         let mut state = self.state();
-        let first = state.heard.entry(shard).or_insert(at);
+        let first = state.hinted.entry(shard).or_insert(at);
         *first = at.min(*first);
         self.news.notify_one();
     }
@@ -185,16 +185,16 @@ impl Line {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.state().queue.is_empty()
+        self.state().waiting.is_empty()
     }
 
-    /// The first in the line, and what they wish for.
-    pub(crate) fn heads(&self, most: usize) -> Vec<(u64, Wish)> {
+    /// The first in the queue, and what they params for.
+    pub(crate) fn heads(&self, most: usize) -> Vec<(u64, PullParams)> {
         self.state()
-            .queue
+            .waiting
             .iter()
             .take(most)
-            .map(|(ticket, waiter)| (*ticket, waiter.wish))
+            .map(|(ticket, waiter)| (*ticket, waiter.params))
             .collect()
     }
 
@@ -202,17 +202,17 @@ impl Line {
     pub(crate) fn due(&self, lanes: &mut Vec<Lane>, now: Instant) -> bool {
         let mut state = self.state();
         if std::mem::take(&mut state.may_be_anywhere) {
-            state.heard.clear();
+            state.hinted.clear();
             return true;
         }
-        let State { known, heard, .. } = &mut *state;
+        let State { known, hinted, .. } = &mut *state;
         lanes.retain(|lane| {
             let is_due = |moments: &BTreeMap<u16, Instant>| {
                 moments.get(&lane.shard).is_some_and(|at| *at <= now)
             };
-            let (is_known, is_heard) = (is_due(known), is_due(heard));
+            let (is_known, is_heard) = (is_due(known), is_due(hinted));
             if is_heard {
-                heard.remove(&lane.shard);
+                hinted.remove(&lane.shard);
             }
             is_known || is_heard
         });
@@ -225,7 +225,7 @@ impl Line {
         let anywhere = state.may_be_anywhere.then(Instant::now);
         anywhere
             .into_iter()
-            .chain(state.known.values().chain(state.heard.values()).copied().min())
+            .chain(state.known.values().chain(state.hinted.values()).copied().min())
             .min()
     }
 
@@ -236,8 +236,8 @@ impl Line {
     }
 
     /// Gives a waiter what was claimed for it. If the waiter has left, it goes back.
-    pub(crate) fn serve(&self, ticket: u64, taken: Taken) {
-        let waiter = self.state().queue.remove(&ticket);
+    pub(crate) fn serve(&self, ticket: u64, taken: PulledTasks) {
+        let waiter = self.state().waiting.remove(&ticket);
         if let Some(waiter) = waiter {
             // Given back, if the waiter left just now.
             let _ = waiter.answer.send(Ok(taken));
@@ -246,8 +246,8 @@ impl Line {
 
     /// Tells everyone that it cannot be said what is due.
     pub(crate) fn fail(&self, error: &Error) {
-        let queue = std::mem::take(&mut self.state().queue);
-        for waiter in queue.into_values() {
+        let waiting = std::mem::take(&mut self.state().waiting);
+        for waiter in waiting.into_values() {
             let _ = waiter.answer.send(Err(error.clone()));
         }
     }
@@ -259,7 +259,7 @@ async fn listen(waiters: Arc<Waiters>, mut hints: broadcast::Receiver<Hint>) {
         match hints.recv().await {
             Ok(hint) => waiters.hear(&hint),
             Err(RecvError::Lagged(_)) => {
-                waiters.lines().values().for_each(|line| line.lost_hints())
+                waiters.queues().values().for_each(|queue| queue.lost_hints())
             }
             Err(RecvError::Closed) => return,
         }

@@ -4,16 +4,16 @@ use std::time::Duration;
 use futures_util::poll;
 
 use crate::api::long_poll::claim::take;
-use crate::api::long_poll::delivery::{Taken, Wish};
+use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher::wait;
-use crate::api::long_poll::queue::Line;
+use crate::api::long_poll::queue::WaitQueue;
 use crate::api::state::Api;
 use crate::api::testing::{edge_with_store, edge_without_store};
 use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Lane, Options, TaskId, Topic};
 use crate::store::{Intake, Moment, NewTask};
 
-const WISH: Wish = Wish { slots: 1, lease: Some(Duration::from_secs(60)) };
+const PARAMS: PullParams = PullParams { slots: 1, lease: Some(Duration::from_secs(60)) };
 const LONG: Duration = Duration::from_secs(30);
 
 fn topic() -> Topic {
@@ -30,7 +30,7 @@ async fn add(api: &Api) -> TaskId {
     api.store.add(vec![task]).await.remove(0).unwrap().id
 }
 
-fn id_of(taken: Result<Option<Taken>, Error>) -> TaskId {
+fn id_of(taken: Result<Option<PulledTasks>, Error>) -> TaskId {
     let taken = taken.unwrap().expect("a task");
     taken.held.written();
     TaskId(taken.tasks[0].task_id.unwrap().0)
@@ -41,7 +41,7 @@ async fn who_came_first_is_served_first() {
     let (api, _draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
     let mut waiting: Vec<_> =
-        (0..5).map(|_| Box::pin(wait(&api.pulls, &topic, WISH, LONG))).collect();
+        (0..5).map(|_| Box::pin(wait(&api.pulls, &topic, PARAMS, LONG))).collect();
     for waiting in &mut waiting {
         assert!(poll!(waiting).is_pending());
     }
@@ -57,15 +57,15 @@ async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
     let (api, _draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
     let id = add(&api).await;
-    let mut first = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    let mut first = Box::pin(wait(&api.pulls, &topic, PARAMS, LONG));
     assert!(poll!(&mut first).is_pending());
-    let line = api.pulls.waiters.line_of(&topic).unwrap();
-    while !line.is_empty() {
+    let queue = api.pulls.waiters.queue_of(&topic).unwrap();
+    while !queue.is_empty() {
         tokio::task::yield_now().await;
     }
     // It is claimed and on its way to the first.
     drop(first);
-    let taken = wait(&api.pulls, &topic, WISH, LONG).await.unwrap().expect("the task");
+    let taken = wait(&api.pulls, &topic, PARAMS, LONG).await.unwrap().expect("the task");
     assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id.into()), Some(1)));
 }
 
@@ -79,21 +79,21 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
         add(&api).await;
     }
     let lanes: Vec<Lane> = known.entry.lanes().collect();
-    let taken = take(&api.pulls, &known, lanes, Wish { slots: 3, ..WISH }).await.unwrap();
+    let taken = take(&api.pulls, &known, lanes, PullParams { slots: 3, ..PARAMS }).await.unwrap();
     let mut shards: Vec<u16> =
         taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
     shards.sort_unstable();
     shards.dedup();
     assert!(shards.len() > 1, "all tasks are in one lane");
-    // A line of which nobody uses the hints up.
-    let line = Arc::new(Line::default());
-    api.pulls.waiters.lines().insert(topic.clone(), line.clone());
+    // A queue of which nobody uses the hints up.
+    let queue = Arc::new(WaitQueue::default());
+    api.pulls.waiters.queues().insert(topic.clone(), queue.clone());
     drop(taken);
     api.pending.close();
     api.pending.wait().await;
     let told = async {
-        while line.state().heard.keys().copied().collect::<Vec<_>>() != shards {
-            line.news.notified().await;
+        while queue.state().hinted.keys().copied().collect::<Vec<_>>() != shards {
+            queue.news.notified().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(10), told).await.expect("a hint for each lane");
@@ -103,13 +103,13 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
 async fn a_line_is_gone_with_the_last_who_stood_in_it() {
     let (api, _draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
-    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, PARAMS, LONG));
     assert!(poll!(&mut waiting).is_pending());
     drop(waiting);
-    while api.pulls.waiters.line_of(&topic).is_some() {
+    while api.pulls.waiters.queue_of(&topic).is_some() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert!(wait(&api.pulls, &topic, WISH, Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(wait(&api.pulls, &topic, PARAMS, Duration::from_millis(50)).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -117,23 +117,23 @@ async fn there_are_so_many_places_and_no_more() {
     let (mut api, _draining, _folder) = edge_with_store();
     api.set_places(1);
     let (api, topic) = (Arc::new(api), topic());
-    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, PARAMS, LONG));
     assert!(poll!(&mut waiting).is_pending());
-    let refused = wait(&api.pulls, &topic, WISH, LONG).await.unwrap_err();
+    let refused = wait(&api.pulls, &topic, PARAMS, LONG).await.unwrap_err();
     assert_eq!((refused.code().number(), refused.is_unavailable()), (2003, true));
     drop(waiting);
-    assert!(poll!(Box::pin(wait(&api.pulls, &topic, WISH, LONG))).is_pending());
+    assert!(poll!(Box::pin(wait(&api.pulls, &topic, PARAMS, LONG))).is_pending());
 }
 
 #[tokio::test]
 async fn a_drain_and_a_failing_store_end_all_waits() {
     let (api, draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
-    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, PARAMS, LONG));
     assert!(poll!(&mut waiting).is_pending());
     draining.send_replace(true);
     assert!(waiting.await.unwrap().is_none());
     let (api, _draining) = edge_without_store().await;
     let api = Arc::new(api);
-    assert!(wait(&api.pulls, &topic, WISH, LONG).await.unwrap_err().is_unavailable());
+    assert!(wait(&api.pulls, &topic, PARAMS, LONG).await.unwrap_err().is_unavailable());
 }

@@ -17,7 +17,7 @@ use tower::{ServiceExt, service_fn};
 
 use crate::api::auth::{Caller, Tokens};
 use crate::api::middleware::body;
-use crate::api::middleware::concurrency_limit::{Line, Slot};
+use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::deadline::Deadline;
 use crate::api::middleware::route::{Route, Routed, Routes};
 use crate::api::middleware::service::Answers;
@@ -31,7 +31,7 @@ pub(crate) struct Admission {
     /// Who may call.
     pub(crate) tokens: Arc<Tokens>,
     /// Where calls wait for a slot.
-    pub(crate) slots: Line,
+    pub(crate) slots: ConcurrencyLimit,
     /// The longest time from a call's admission to its answer.
     pub(crate) timeout: Duration,
     /// What is counted.

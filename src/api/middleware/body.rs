@@ -17,7 +17,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tower::service_fn;
 
-use crate::api::middleware::concurrency_limit::{Line, Slot};
+use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
@@ -42,12 +42,17 @@ pub(crate) struct Bodies {
     content: (Limit, Budget),
     small: (Limit, Budget),
     /// Where a request waits for a slot that gave its own back.
-    slots: Line,
+    slots: ConcurrencyLimit,
 }
 
 impl Bodies {
     /// `content` is the limit of bodies that bring one task's content, `batch` that of many tasks.
-    pub(crate) fn new(content: &Limit, batch: &Limit, budget: &Budget, slots: &Line) -> Self {
+    pub(crate) fn new(
+        content: &Limit,
+        batch: &Limit,
+        budget: &Budget,
+        slots: &ConcurrencyLimit,
+    ) -> Self {
         Self {
             batch: (batch.clone(), budget.of_batches()),
             content: (content.clone(), budget.clone()),

@@ -25,15 +25,15 @@ use crate::api::wire::error::Error;
 
 /// How long a request may stand in line. With what it takes to read and to answer it, a refusal
 /// comes within 300 ms.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(150);
+pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Where requests wait for a slot, first come, first served. Cheap to clone; clones share the
 /// slots.
 #[derive(Clone, Debug)]
-pub(crate) struct Line(Arc<Semaphore>);
+pub(crate) struct ConcurrencyLimit(Arc<Semaphore>);
 
-impl Line {
-    pub(crate) fn before(slots: usize) -> Self {
+impl ConcurrencyLimit {
+    pub(crate) fn of(slots: usize) -> Self {
         Self(Arc::new(Semaphore::new(slots)))
     }
 
@@ -42,7 +42,7 @@ impl Line {
         if let Ok(permit) = self.0.clone().try_acquire_owned() {
             return Ok(Slot::of(permit));
         }
-        match tokio::time::timeout(PATIENCE, self.0.clone().acquire_owned()).await {
+        match tokio::time::timeout(QUEUE_TIMEOUT, self.0.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Slot::of(permit)),
             Ok(Err(_)) | Err(_) => Err(Error::Unavailable(
                 "too many requests at once, so this one was not looked at: repeat it",

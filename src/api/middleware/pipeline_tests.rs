@@ -6,7 +6,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::*;
-use crate::api::middleware::concurrency_limit::{Line, PATIENCE};
+use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, QUEUE_TIMEOUT};
 use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::route::{Route, Routes};
 use crate::api::params::Limit;
@@ -31,7 +31,7 @@ async fn edge(
         Route::part("/docs/panic", || get(panicking)),
         Route::part("/healthz", || get(async || "alive")),
     ])));
-    let (slots, draining) = (Line::before(slots), watch::Sender::new(false));
+    let (slots, draining) = (ConcurrencyLimit::of(slots), watch::Sender::new(false));
     let (limit, budget) = (Limit::of(1 << 20), Budget::new(1 << 20));
     let bodies = Bodies::new(&limit, &limit, &budget, &slots);
     let (timeout, pages) = (Duration::from_secs(10), routes.router(api.clone()));
@@ -72,7 +72,7 @@ async fn who_finds_no_slot_in_time_is_turned_away_under_his_name_and_health_is_n
     let (edge, draining) = edge(0).await;
     let began = Instant::now();
     let response = edge.clone().answer(add()).await;
-    assert_eq!(began.elapsed().as_millis() / 10, PATIENCE.as_millis() / 10);
+    assert_eq!(began.elapsed().as_millis() / 10, QUEUE_TIMEOUT.as_millis() / 10);
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(response.headers()["retry-after"], "1");
     assert_eq!(response.headers()["x-request-id"], "mine");
@@ -93,9 +93,9 @@ async fn who_stands_in_line_takes_the_slot_that_becomes_free() {
     let first = tokio::spawn(edge.clone().answer(add()));
     tokio::task::yield_now().await;
     let second = tokio::spawn(edge.clone().answer(add()));
-    tokio::time::sleep(PATIENCE / 2).await;
+    tokio::time::sleep(QUEUE_TIMEOUT / 2).await;
     first.abort();
-    tokio::time::sleep(2 * PATIENCE).await;
+    tokio::time::sleep(2 * QUEUE_TIMEOUT).await;
     assert!(!second.is_finished(), "turned away, though a slot became free in time");
 }
 

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use crate::api::transport::io_timeouts::{Overdue, Patience, Pulse};
-use crate::api::transport::tracked_io::{OnStream, Paced};
+use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
+use crate::api::transport::tracked_io::{TrackedBody, TrackedIo};
 
 /// How much of an answer hyper may keep before the socket has taken it. Small, so that
 /// [`crate::api::transport::delivery_confirmation`] is asked for an answer's last byte only when
@@ -39,7 +39,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Serving<S> {
     pub(crate) service: S,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: IoTimeouts,
     /// Of all connections; how many are left tells whether others wait for this one's.
     pub(crate) slots: Arc<Semaphore>,
     /// Running requests are to end, and no more to be taken.
@@ -73,19 +73,19 @@ where
             tracing::debug!(%error, "A connection was gone before it began: {error}");
             return;
         }
-        let Self { service, patience, slots, draining, linger, cut_off } = self;
-        let pulse = Arc::new(Pulse::new(patience));
+        let Self { service, timeouts, slots, draining, linger, cut_off } = self;
+        let activity = Arc::new(IoActivity::new(timeouts));
         let drained = async {
             draining.cancelled().await;
             tokio::time::sleep(linger).await;
             // Shut down now, hyper would throw away what it has read of a request. Slow heads are
             // overdue all the same.
-            pulse.no_part_of_a_head().await;
+            activity.no_part_of_a_head().await;
         };
         let end = async {
             tokio::select! {
                 biased;
-                why = pulse.overdue(&slots) => End::Overdue(why),
+                why = activity.overdue(&slots) => End::Overdue(why),
                 () = drained => End::Drained,
                 () = cut_off.cancelled() => End::Cut,
             }
@@ -94,12 +94,12 @@ where
         // connection is: several times a request.
         let mut end: FuturesUnordered<_> = [end].into_iter().collect();
         let answers = {
-            let pulse = pulse.clone();
+            let activity = activity.clone();
             hyper::service::service_fn(move |request| {
-                answer(service.clone(), pulse.clone(), request)
+                answer(service.clone(), activity.clone(), request)
             })
         };
-        let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
+        let io = TokioIo::new(TrackedIo { stream, activity: activity.clone() });
         let mut connection =
             pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {
@@ -115,7 +115,7 @@ where
                 if matches!(why, Overdue::Head | Overdue::Answer) {
                     return;
                 }
-                patience.answer
+                timeouts.answer
             }
             // Its end is the cut.
             End::Drained => Duration::MAX,
@@ -143,20 +143,23 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
     }
 }
 
-/// One request, noted by the connection's pulse.
+/// One request, noted by the connection's activity.
 async fn answer<S>(
     mut service: S,
-    pulse: Arc<Pulse>,
+    activity: Arc<IoActivity>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
     let multiplexed = request.version() == http::Version::HTTP_2;
-    let running = pulse.asked(multiplexed);
+    let running = activity.asked(multiplexed);
     let Ok(response) = service.call(request.map(Body::new)).await;
-    let response =
-        if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
+    let response = if multiplexed {
+        response.map(|body| TrackedBody::body(body, &activity))
+    } else {
+        response
+    };
     drop(running);
     Ok(response)
 }
@@ -173,7 +176,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 fn builder(streams: Streams) -> auto::Builder<Streams> {
     let mut builder = auto::Builder::new(streams);
-    // Heads and idleness are timed by the pulse: hyper's own timeout knows one time for both, and
+    // Heads and idleness are timed by the activity: hyper's own timeout knows one time for both, and
     // none for who says nothing.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
     builder

@@ -3,11 +3,11 @@
 //! A pull without `lease` consumes its tasks when its answer has been written, and a caller who
 //! hung up before loses nothing. An HTTP handler cannot know that: it hands over a response and is
 //! done. But the server takes the *body* piece by piece, and drops it when the connection fails. So
-//! the body reports its own fate:
+//! the body reports its own confirmation:
 //!
 //! ```text
 //! all but the last byte ─▶ pause ─▶ the last byte ─▶ Written
-//!        dropped anywhere before ──────────────────▶ GivenBack
+//!        dropped anywhere before ──────────────────▶ NotWritten
 //! ```
 //!
 //! The pause is a `Pending` that wakes itself. It makes hyper flush what it has to the socket, and
@@ -36,20 +36,20 @@ const PAUSES: u8 = 2;
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Confirmation {
     /// All of it went to the connection.
     Written,
     /// The connection ended before.
-    GivenBack,
+    NotWritten,
 }
 
-/// A body of `bytes` that calls `then` exactly once, when its fate is known: `Written` at
+/// A body of `bytes` that calls `then` exactly once, when its confirmation is known: `Written` at
 /// `deadline` at the latest. `then` may run anywhere, and must not block. An empty body is never
 /// `Written`.
 pub(crate) fn watched(
     bytes: Bytes,
     deadline: Instant,
-    then: impl FnOnce(Fate) + Send + 'static,
+    then: impl FnOnce(Confirmation) + Send + 'static,
 ) -> Body {
     Body::new(Watched { left: bytes, deadline, pauses: 0, then: Some(then) })
 }
@@ -59,7 +59,7 @@ pub(crate) fn watched(
 #[error("the answer was not read in time")]
 struct TooLate;
 
-struct Watched<F: FnOnce(Fate)> {
+struct Watched<F: FnOnce(Confirmation)> {
     left: Bytes,
     deadline: Instant,
     pauses: u8,
@@ -67,24 +67,24 @@ struct Watched<F: FnOnce(Fate)> {
     then: Option<F>,
 }
 
-impl<F: FnOnce(Fate)> Watched<F> {
-    fn tell(&mut self, fate: Fate) {
+impl<F: FnOnce(Confirmation)> Watched<F> {
+    fn tell(&mut self, confirmation: Confirmation) {
         if let Some(then) = self.then.take() {
-            then(fate);
+            then(confirmation);
         }
     }
 }
 
-impl<F: FnOnce(Fate)> Drop for Watched<F> {
+impl<F: FnOnce(Confirmation)> Drop for Watched<F> {
     fn drop(&mut self) {
-        self.tell(Fate::GivenBack);
+        self.tell(Confirmation::NotWritten);
     }
 }
 
 // Nothing in it is pinned.
-impl<F: FnOnce(Fate)> Unpin for Watched<F> {}
+impl<F: FnOnce(Confirmation)> Unpin for Watched<F> {}
 
-impl<F: FnOnce(Fate)> http_body::Body for Watched<F> {
+impl<F: FnOnce(Confirmation)> http_body::Body for Watched<F> {
     type Data = Bytes;
     type Error = TooLate;
 
@@ -101,12 +101,12 @@ impl<F: FnOnce(Fate)> http_body::Body for Watched<F> {
                 Poll::Pending
             }
             1 if Instant::now() >= this.deadline => {
-                this.tell(Fate::GivenBack);
+                this.tell(Confirmation::NotWritten);
                 Poll::Ready(Some(Err(TooLate)))
             }
             1 => {
                 let last = std::mem::take(&mut this.left);
-                this.tell(Fate::Written);
+                this.tell(Confirmation::Written);
                 Poll::Ready(Some(Ok(Frame::data(last))))
             }
             length => Poll::Ready(Some(Ok(Frame::data(this.left.split_to(length - 1))))),

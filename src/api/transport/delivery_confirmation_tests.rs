@@ -21,17 +21,21 @@ fn later() -> Instant {
 async fn a_last_byte_that_comes_too_late_is_not_given() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let deadline = Instant::now() + Duration::from_secs(9);
-    let mut body = watched(vec![b'x'; 2].into(), deadline, move |fate| tell.send(fate).unwrap());
+    let mut body = watched(vec![b'x'; 2].into(), deadline, move |confirmation| {
+        tell.send(confirmation).unwrap()
+    });
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 1);
     tokio::time::advance(Duration::from_secs(9)).await;
     assert!(body.frame().await.unwrap().is_err());
-    assert_eq!(told.recv().await, Some(Fate::GivenBack));
+    assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
 }
 
-/// A body of `length` bytes, and where its fate is told.
-fn body(length: usize) -> (Body, mpsc::UnboundedReceiver<Fate>) {
+/// A body of `length` bytes, and where its confirmation is told.
+fn body(length: usize) -> (Body, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
-    let body = watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap());
+    let body = watched(vec![b'x'; length].into(), later(), move |confirmation| {
+        tell.send(confirmation).unwrap()
+    });
     (body, told)
 }
 
@@ -48,7 +52,7 @@ async fn a_body_dropped_before_its_last_byte_is_given_back() {
             assert!(poll!(body.frame()).is_pending());
         }
         drop(body);
-        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+        assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
         assert_eq!(told.recv().await, None);
     }
 }
@@ -57,16 +61,18 @@ async fn a_body_dropped_before_its_last_byte_is_given_back() {
 async fn a_body_taken_whole_is_written_and_told_so_once() {
     let (body, mut told) = body(10);
     assert_eq!(body.collect().await.unwrap().to_bytes().len(), 10);
-    assert_eq!(told.recv().await, Some(Fate::Written));
+    assert_eq!(told.recv().await, Some(Confirmation::Written));
     assert_eq!(told.recv().await, None);
 }
 
-/// A connection to a server that answers with bodies of `length` bytes and tells their fates; asked
+/// A connection to a server that answers with bodies of `length` bytes and tells their confirmations; asked
 /// once already.
-async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Fate>) {
+async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
     let handler = move || async move {
-        watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap())
+        watched(vec![b'x'; length].into(), later(), move |confirmation| {
+            tell.send(confirmation).unwrap()
+        })
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -94,7 +100,7 @@ async fn an_answer_that_its_caller_has_read_is_written() {
         let (mut stream, mut told) = asked(length).await;
         assert_eq!(read_head(&mut stream).await, length);
         stream.read_exact(&mut vec![0; length]).await.unwrap();
-        assert_eq!(told.recv().await, Some(Fate::Written), "{length}");
+        assert_eq!(told.recv().await, Some(Confirmation::Written), "{length}");
     }
 }
 
@@ -105,7 +111,7 @@ async fn an_answer_whose_caller_hung_up_is_given_back() {
     let (mut stream, mut told) = asked(64 << 20).await;
     stream.read_u8().await.unwrap();
     drop(stream);
-    assert_eq!(told.recv().await, Some(Fate::GivenBack));
+    assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
 }
 
 #[tokio::test]
@@ -116,7 +122,9 @@ async fn a_caller_who_leaves_during_the_pause_is_noticed() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let service = hyper::service::service_fn(move |_request| {
         let tell = tell.clone();
-        let body = watched(vec![b'x'; 100].into(), later(), move |fate| tell.send(fate).unwrap());
+        let body = watched(vec![b'x'; 100].into(), later(), move |confirmation| {
+            tell.send(confirmation).unwrap()
+        });
         async move { Ok::<_, Infallible>(http::Response::new(body)) }
     });
     let io = hyper_util::rt::TokioIo::new(server);
@@ -128,5 +136,5 @@ async fn a_caller_who_leaves_during_the_pause_is_noticed() {
     assert!(told.try_recv().is_err());
     drop(client);
     assert!(connection.await.is_err());
-    assert_eq!(told.recv().await, Some(Fate::GivenBack));
+    assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
 }

@@ -5,14 +5,14 @@
 //!
 //! | it waits for | until | then it is |
 //! |---|---|---|
-//! | the end of a request's head (the first one: from the opening) | [`Patience::head`] | cut off |
-//! | the socket to take a step of what was answered | [`Patience::answer`] | cut off |
-//! | a window for an HTTP/2 answer, though the socket is free | [`Patience::answer`] | closed once its other answers are out |
-//! | another request | [`Patience::idle`]; `head`, while others wait for a slot | closed |
+//! | the end of a request's head (the first one: from the opening) | [`IoTimeouts::head`] | cut off |
+//! | the socket to take a step of what was answered | [`IoTimeouts::answer`] | cut off |
+//! | a window for an HTTP/2 answer, though the socket is free | [`IoTimeouts::answer`] | closed once its other answers are out |
+//! | another request | [`IoTimeouts::idle`]; `head`, while others wait for a slot | closed |
 //!
 //! A request's body and its handler are bounded by the edge's timeout, not here.
 //!
-//! The events only note moments. One sleeper per connection ([`Pulse::overdue`]) looks at them when
+//! The events only note moments. One sleeper per connection ([`IoActivity::overdue`]) looks at them when
 //! the earliest possible deadline has come, so that a busy connection costs a wake-up in ten
 //! seconds and no timer a request.
 
@@ -29,7 +29,7 @@ pub(crate) const STEP: usize = 16 * 1024;
 
 /// How long callers may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct IoTimeouts {
     /// For a request's head.
     pub head: Duration,
     /// For each 16 KiB of an answer.
@@ -38,7 +38,7 @@ pub struct Patience {
     pub idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for IoTimeouts {
     fn default() -> Self {
         // Longer than the idle times of most clients' pools: who closes first is not met by a
         // request on its way.
@@ -62,8 +62,8 @@ pub(crate) enum Overdue {
 
 /// What goes on on one connection.
 #[derive(Debug)]
-pub(crate) struct Pulse {
-    patience: Patience,
+pub(crate) struct IoActivity {
+    timeouts: IoTimeouts,
     moments: Mutex<Moments>,
     /// A head is complete.
     asked: Notify,
@@ -89,8 +89,8 @@ struct Moments {
     next_answer: u64,
 }
 
-impl Pulse {
-    pub(crate) fn new(patience: Patience) -> Self {
+impl IoActivity {
+    pub(crate) fn new(timeouts: IoTimeouts) -> Self {
         let now = Instant::now();
         let moments = Moments {
             running: 0,
@@ -104,7 +104,7 @@ impl Pulse {
             answers: HashMap::new(),
             next_answer: 0,
         };
-        Self { patience, moments: Mutex::new(moments), asked: Notify::new() }
+        Self { timeouts, moments: Mutex::new(moments), asked: Notify::new() }
     }
 
     fn moments(&self) -> MutexGuard<'_, Moments> {
@@ -169,16 +169,16 @@ impl Pulse {
         let id = moments.next_answer;
         moments.next_answer += 1;
         moments.answers.insert(id, Instant::now());
-        Open { pulse: self.clone(), id }
+        Open { activity: self.clone(), id }
     }
 
     /// Returns when the connection has waited for too long.
     pub(crate) async fn overdue(&self, slots: &Semaphore) -> Overdue {
         // Whatever is not being waited for now may be from now on.
-        let shortest = self.patience.head.min(self.patience.answer).min(self.patience.idle);
+        let shortest = self.timeouts.head.min(self.timeouts.answer).min(self.timeouts.idle);
         loop {
             let (deadline, why) =
-                self.moments().deadline(&self.patience, slots.available_permits() == 0);
+                self.moments().deadline(&self.timeouts, slots.available_permits() == 0);
             let now = Instant::now();
             if deadline <= now {
                 return why;
@@ -194,23 +194,23 @@ impl Moments {
     }
 
     /// The earliest deadline of all that is waited for.
-    fn deadline(&self, patience: &Patience, is_crowded: bool) -> (Instant, Overdue) {
-        let blocked = self.blocked.map(|since| (since + patience.answer, Overdue::Answer));
+    fn deadline(&self, timeouts: &IoTimeouts, is_crowded: bool) -> (Instant, Overdue) {
+        let blocked = self.blocked.map(|since| (since + timeouts.answer, Overdue::Answer));
         let stream =
-            self.answers.values().min().map(|&since| (since + patience.answer, Overdue::Stream));
+            self.answers.values().min().map(|&since| (since + timeouts.answer, Overdue::Stream));
         let busy = blocked.into_iter().chain(stream).min_by_key(|(deadline, _)| *deadline);
         if let Some(busy) = busy {
             return busy;
         }
         if self.running > 0 {
             // Nothing of the caller's is waited for: looked at again soon.
-            return (Instant::now() + patience.head, Overdue::Head);
+            return (Instant::now() + timeouts.head, Overdue::Head);
         }
         match self.head {
-            Some(since) => (since + patience.head, Overdue::Head),
+            Some(since) => (since + timeouts.head, Overdue::Head),
             None => (
                 self.idle
-                    + if is_crowded { patience.head.min(patience.idle) } else { patience.idle },
+                    + if is_crowded { timeouts.head.min(timeouts.idle) } else { timeouts.idle },
                 Overdue::Idle,
             ),
         }
@@ -219,7 +219,7 @@ impl Moments {
 
 /// A request in its handler.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Pulse>);
+pub(crate) struct Running(Arc<IoActivity>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -232,20 +232,20 @@ impl Drop for Running {
 /// An answer on its way down an HTTP/2 stream.
 #[derive(Debug)]
 pub(crate) struct Open {
-    pulse: Arc<Pulse>,
+    activity: Arc<IoActivity>,
     id: u64,
 }
 
 impl Open {
     /// A piece of it could be handed over.
     pub(crate) fn got_on(&self) {
-        self.pulse.moments().answers.insert(self.id, Instant::now());
+        self.activity.moments().answers.insert(self.id, Instant::now());
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut moments = self.pulse.moments();
+        let mut moments = self.activity.moments();
         moments.answers.remove(&self.id);
         moments.idle = Instant::now();
     }
@@ -257,81 +257,81 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A pulse with ten seconds for heads and answers and seventy-five for idleness, and slots that
+    /// A activity with ten seconds for heads and answers and seventy-five for idleness, and slots that
     /// are free.
-    fn fresh() -> (Arc<Pulse>, Semaphore) {
-        (Arc::new(Pulse::new(Patience::default())), Semaphore::new(1))
+    fn fresh() -> (Arc<IoActivity>, Semaphore) {
+        (Arc::new(IoActivity::new(IoTimeouts::default())), Semaphore::new(1))
     }
 
     /// Waits for what is overdue, and answers after how many seconds it was.
-    async fn overdue(pulse: &Pulse, slots: &Semaphore) -> (Overdue, u64) {
+    async fn overdue(activity: &IoActivity, slots: &Semaphore) -> (Overdue, u64) {
         let started = Instant::now();
-        let why = pulse.overdue(slots).await;
+        let why = activity.overdue(slots).await;
         (why, (started.elapsed() + SECOND / 2).as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_or_drips_a_head_is_overdue_in_time() {
-        let (pulse, slots) = fresh();
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Head, 10));
-        let (pulse, slots) = fresh();
-        drop(pulse.asked(false));
+        let (activity, slots) = fresh();
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Head, 10));
+        let (activity, slots) = fresh();
+        drop(activity.asked(false));
         tokio::time::advance(20 * SECOND).await;
         for _ in 0..9 {
-            pulse.came();
+            activity.came();
             tokio::time::advance(SECOND).await;
         }
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Head, 1));
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Head, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_has_longer_unless_others_wait_for_its_slot() {
-        let (pulse, slots) = fresh();
-        drop(pulse.asked(false));
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Idle, 75));
-        let (pulse, slots) = fresh();
-        drop(pulse.asked(false));
+        let (activity, slots) = fresh();
+        drop(activity.asked(false));
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 75));
+        let (activity, slots) = fresh();
+        drop(activity.asked(false));
         slots.forget_permits(1);
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Idle, 10));
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 10));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_running_request_is_not_overdue() {
-        let (pulse, slots) = fresh();
-        let running = pulse.asked(false);
-        pulse.came();
-        assert!(tokio::time::timeout(1000 * SECOND, pulse.overdue(&slots)).await.is_err());
+        let (activity, slots) = fresh();
+        let running = activity.asked(false);
+        activity.came();
+        assert!(tokio::time::timeout(1000 * SECOND, activity.overdue(&slots)).await.is_err());
         drop(running);
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Idle, 75));
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 75));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_socket_that_takes_a_byte_now_and_then_is_overdue() {
-        let (pulse, slots) = fresh();
-        drop(pulse.asked(false));
+        let (activity, slots) = fresh();
+        drop(activity.asked(false));
         for _ in 0..9 {
-            pulse.blocked();
+            activity.blocked();
             tokio::time::advance(SECOND).await;
-            pulse.took(1);
+            activity.took(1);
         }
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Answer, 1));
-        pulse.took(STEP);
-        pulse.blocked();
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Answer, 10));
-        pulse.flushed();
-        assert_eq!(overdue(&pulse, &slots).await.0, Overdue::Idle);
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Answer, 1));
+        activity.took(STEP);
+        activity.blocked();
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Answer, 10));
+        activity.flushed();
+        assert_eq!(overdue(&activity, &slots).await.0, Overdue::Idle);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_stalls_beside_others_is_overdue() {
-        let (pulse, slots) = fresh();
-        drop(pulse.asked(true));
-        let (_stalled, lively) = (pulse.open(), pulse.open());
+        let (activity, slots) = fresh();
+        drop(activity.asked(true));
+        let (_stalled, lively) = (activity.open(), activity.open());
         for _ in 0..9 {
             tokio::time::advance(SECOND).await;
             lively.got_on();
-            pulse.came();
+            activity.came();
         }
-        assert_eq!(overdue(&pulse, &slots).await, (Overdue::Stream, 1));
+        assert_eq!(overdue(&activity, &slots).await, (Overdue::Stream, 1));
     }
 }

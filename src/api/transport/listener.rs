@@ -1,4 +1,4 @@
-//! The accept loop: connections in, bounded in number and patience, drained at the end.
+//! The accept loop: connections in, bounded in number and timeouts, drained at the end.
 //!
 //! `axum::serve` would do, but for what keeps a server up among strangers: it times nothing, so
 //! that a handful of callers who drip bytes, or read none, hold it; it takes connections without
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::api::transport::connection::Serving;
-pub use crate::api::transport::io_timeouts::Patience;
+pub use crate::api::transport::io_timeouts::IoTimeouts;
 
 /// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
@@ -48,7 +48,7 @@ pub struct ServerParams {
     /// The most open connections; further ones wait in the system's queue.
     pub max_connections: usize,
     /// How long a caller may take for what is his part.
-    pub patience: Patience,
+    pub timeouts: IoTimeouts,
     /// How long running requests may take to end after the shutdown.
     pub drain: Duration,
 }
@@ -57,7 +57,7 @@ impl Default for ServerParams {
     fn default() -> Self {
         Self {
             max_connections: 10_000,
-            patience: Patience::default(),
+            timeouts: IoTimeouts::default(),
             drain: Duration::from_secs(5),
         }
     }
@@ -94,7 +94,7 @@ pub async fn serve<S>(
     let (draining, cut_off) = (CancellationToken::new(), CancellationToken::new());
     let serving = Serving {
         service,
-        patience: params.patience,
+        timeouts: params.timeouts,
         slots: slots.clone(),
         draining: draining.clone(),
         linger: LINGER.min(params.drain / 4),
@@ -128,7 +128,7 @@ pub async fn serve<S>(
     }
     cut_off.cancel();
     // Each connection holds a slot to its end. Whoever comes after this relies on their bodies
-    // having told their fate.
+    // having told their confirmation.
     let _ = slots.acquire_many(all).await.expect("the semaphore is never closed");
 }
 

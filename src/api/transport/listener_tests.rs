@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::response_budget::take_room;
-use crate::api::transport::delivery_confirmation::{Fate, watched};
+use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
@@ -68,8 +68,8 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn who_asks_for_nothing_or_drips_a_head_is_closed() {
-    let patience = Patience { head: Duration::from_millis(100), ..Patience::default() };
-    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let timeouts = IoTimeouts { head: Duration::from_millis(100), ..IoTimeouts::default() };
+    let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     for sent in [&b""[..], b"PRI * HT", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(sent).await.unwrap();
@@ -171,10 +171,10 @@ async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
 
 #[tokio::test]
 async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
-    let patience = Patience { head: Duration::from_secs(1), ..patience() };
+    let timeouts = IoTimeouts { head: Duration::from_secs(1), ..timeouts() };
     let server = start(
         hello(),
-        ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() },
+        ServerParams { timeouts, drain: Duration::from_secs(3600), ..ServerParams::default() },
     )
     .await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -259,29 +259,29 @@ async fn no_stream_outlives_the_cut() {
 
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The patience of these tests: short where the test waits for it, out of reach elsewhere.
-fn patience() -> Patience {
+/// The timeouts of these tests: short where the test waits for it, out of reach elsewhere.
+fn timeouts() -> IoTimeouts {
     let never = Duration::from_secs(3600);
-    Patience { head: never, answer: never, idle: never }
+    IoTimeouts { head: never, answer: never, idle: never }
 }
 
 #[tokio::test]
 async fn a_connection_that_asks_for_nothing_more_is_closed() {
-    let patience = Patience { idle: SHORT, ..patience() };
-    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let timeouts = IoTimeouts { idle: SHORT, ..timeouts() };
+    let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(REQUEST).await.unwrap();
     assert!(read_to_end(&mut stream).await.ends_with("hello"));
 }
 
 /// A router whose answer is more than sockets hold, and what became of each.
-fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
+fn endless() -> (Router, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let answer = async move || {
         let tell = tell.clone();
-        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |fate| {
-            tell.send(fate).unwrap()
+        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |confirmation| {
+            tell.send(confirmation).unwrap()
         }))
     };
     (Router::new().route("/", get(answer)), told)
@@ -290,23 +290,23 @@ fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
 #[tokio::test]
 async fn an_answer_that_is_not_read_ends_its_connection_and_is_given_back() {
     let (router, mut told) = endless();
-    let patience = Patience { answer: SHORT, ..patience() };
+    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
     let server =
-        start(router, ServerParams { patience, max_connections: 1, ..ServerParams::default() })
+        start(router, ServerParams { timeouts, max_connections: 1, ..ServerParams::default() })
             .await;
     for _ in 0..2 {
         // The second one needs the slot of the first.
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(REQUEST).await.unwrap();
-        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+        assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
         drop(stream);
     }
 }
 
 #[tokio::test]
 async fn answers_to_a_caller_who_asks_on_and_on_and_reads_nothing_end_its_connection() {
-    let patience = Patience { answer: SHORT, ..patience() };
-    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
+    let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     // Ends by the server's closing of the connection, which it can only learn by failing.
     while stream.write_all(&REQUEST.repeat(100)).await.is_ok() {}
@@ -357,21 +357,21 @@ async fn frames_until(
 #[tokio::test]
 async fn a_stream_whose_window_stays_closed_ends_its_connection_and_is_given_back() {
     let (router, mut told) = endless();
-    let patience = Patience { answer: SHORT, ..patience() };
-    let server = start(router, ServerParams { patience, ..ServerParams::default() }).await;
+    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
+    let server = start(router, ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = asked_on(server.address, 2).await;
     let kinds = frames(&mut stream).await;
     assert!(kinds.contains_key(&7), "no GOAWAY: {kinds:?}");
     for _ in 0..2 {
-        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+        assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
     }
 }
 
 #[tokio::test]
 async fn a_short_answer_is_not_held_for_a_closed_window_either() {
     // hyper has handed it to h2 whole, and knows nothing of it any more.
-    let patience = Patience { answer: SHORT, ..patience() };
-    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
+    let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = asked_on(server.address, 1).await;
     assert!(frames(&mut stream).await.contains_key(&7));
 }

@@ -1,4 +1,4 @@
-//! What tells a connection's [`Pulse`] how it goes: its socket, and the answers on its HTTP/2
+//! What tells a connection's [`IoActivity`] how it goes: its socket, and the answers on its HTTP/2
 //! streams.
 
 use std::io::{self, IoSlice};
@@ -12,27 +12,27 @@ use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::api::middleware::memory_budget::held;
-use crate::api::transport::io_timeouts::{Open, Pulse, STEP};
+use crate::api::transport::io_timeouts::{IoActivity, Open, STEP};
 
 /// A socket that tells.
 #[derive(Debug)]
-pub(crate) struct Paced<S> {
+pub(crate) struct TrackedIo<S> {
     pub(crate) stream: S,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) activity: Arc<IoActivity>,
 }
 
-impl<S> Paced<S> {
+impl<S> TrackedIo<S> {
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Ready(Ok(bytes)) => self.pulse.took(*bytes),
+            Poll::Ready(Ok(bytes)) => self.activity.took(*bytes),
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.pulse.blocked(),
+            Poll::Pending => self.activity.blocked(),
         }
         written
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -41,13 +41,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
         if into.filled().len() > before {
-            self.pulse.came();
+            self.activity.came();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -73,7 +73,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     /// hyper and h2 flush when all they had is in the socket.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.pulse.flushed();
+        self.activity.flushed();
         Poll::Ready(Ok(()))
     }
 
@@ -88,19 +88,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 /// It is handed over step by step, for the next one is asked for only when there is room for it;
 /// and each step's bytes keep it open, for h2 holds them for longer than this body.
 #[derive(Debug)]
-pub(crate) struct OnStream {
+pub(crate) struct TrackedBody {
     body: Body,
     rest: Bytes,
     open: Arc<Open>,
 }
 
-impl OnStream {
-    pub(crate) fn body(body: Body, pulse: &Arc<Pulse>) -> Body {
-        Body::new(Self { body, rest: Bytes::new(), open: Arc::new(pulse.open()) })
+impl TrackedBody {
+    pub(crate) fn body(body: Body, activity: &Arc<IoActivity>) -> Body {
+        Body::new(Self { body, rest: Bytes::new(), open: Arc::new(activity.open()) })
     }
 }
 
-impl http_body::Body for OnStream {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

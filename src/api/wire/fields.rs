@@ -199,30 +199,29 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-/// Reads an object within a request. A derived reader alone would also take an array for it, field
-/// by field.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
-    struct Reader<T>(PhantomData<T>);
+/// An object within a request. A derived reader alone would also take an array for it, field by
+/// field.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) T);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
-        type Value = Option<T>;
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
         }
 
-        fn visit_unit<E>(self) -> Result<Option<T>, E> {
-            Ok(None)
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
-        }
+        from.deserialize_any(Reader(PhantomData))
     }
-
-    from.deserialize_any(Reader(PhantomData))
 }
 
 /// The duration, if it is within `range`.

@@ -1,35 +1,8 @@
-//! What the values of requests look like in JSON, where their types read themselves by hand.
+//! Where the OpenAPI document keeps the schemas of types.
 
-use std::borrow::Cow;
-use std::marker::PhantomData;
-
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
-
-/// JSON of the caller that is read later, as what its schema says.
-#[derive(Debug)]
-pub(crate) struct Raw<'a, T>(pub(crate) &'a RawValue, pub(crate) PhantomData<T>);
-
-impl<'de: 'a, 'a, T> Deserialize<'de> for Raw<'a, T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(from).map(|raw| Self(raw, PhantomData))
-    }
-}
-
-impl<T: PartialSchema> PartialSchema for Raw<'_, T> {
-    fn schema() -> RefOr<Schema> {
-        T::schema()
-    }
-}
-
-impl<T: ToSchema> ToSchema for Raw<'_, T> {
-    fn name() -> Cow<'static, str> {
-        T::name()
-    }
-}
 
 /// A type's place in the document, and the schemas to be put there.
 pub(crate) struct Described {

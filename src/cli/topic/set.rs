@@ -1,12 +1,13 @@
 //! `delayd topic set`: what a topic asks for instead of the configuration.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::shown;
-use crate::cli::client::{ServerArgs, fields};
+use crate::cli::client::ServerArgs;
 use crate::cli::wishes::{self, one_of};
 use crate::model::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
-use delayd_wire::Span;
+use delayd_wire::{Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest};
 
 /// Create a topic, or change its settings.
 ///
@@ -73,39 +74,33 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     args.server.ask("/delay/topic/set", &body(&args), shown::one).await
 }
 
-fn body(args: &Args) -> Map<String, Value> {
-    let number = |number: Option<u32>| number.map(|number| json!(number));
-    let span = |span: Option<Span>| span.map(|span| json!(span));
-    let retry = fields([
-        ("max_attempts", number(args.max_attempts)),
-        ("backoff", args.backoff.clone()),
-        ("final_statuses", args.final_statuses.as_ref().map(|statuses| json!(statuses))),
-    ]);
-    let history = fields([("keep", span(args.history_keep)), ("max", number(args.history_max))]);
-    fields([
-        ("topic", Some(json!(args.topic.as_str()))),
-        ("shards", args.shards.map(|shards| json!(shards))),
-        ("retry", given(retry)),
-        ("timeout", span(args.timeout)),
-        ("mode", args.mode.map(|mode| json!(mode))),
-        ("rate", args.rate.as_ref().map(|rate| json!(rate))),
-        ("concurrency", number(args.concurrency)),
-        ("quota", number(args.quota)),
-        ("history", given(history)),
-        ("misfire", args.misfire.map(|misfire| json!(misfire))),
-        ("paused", args.paused.then_some(json!(true))),
-        ("reset", args.reset.as_ref().map(|settings| json!(settings))),
-    ])
-}
-
-/// An object, unless it is empty.
-fn given(fields: Map<String, Value>) -> Option<Value> {
-    if fields.is_empty() { None } else { Some(Value::Object(fields)) }
+fn body(args: &Args) -> impl Serialize {
+    let retry = TopicRetryGiven {
+        max_attempts: args.max_attempts,
+        backoff: args.backoff.as_ref(),
+        final_statuses: args.final_statuses.as_ref(),
+    };
+    let history = TopicHistoryGiven { keep: args.history_keep, max: args.history_max };
+    TopicSetRequest {
+        topic: Some(&args.topic),
+        shards: args.shards.map(u32::from),
+        retry: Some(retry).filter(|retry| !retry.is_empty()),
+        timeout: args.timeout,
+        mode: args.mode,
+        rate: args.rate.as_ref(),
+        concurrency: args.concurrency,
+        quota: args.quota,
+        history: Some(history).filter(|history| !history.is_empty()),
+        misfire: args.misfire,
+        paused: args.paused.then_some(true),
+        reset: args.reset.as_ref(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::json;
 
     use super::*;
 
@@ -119,7 +114,7 @@ mod tests {
     fn only_what_is_given_is_asked_for() {
         let check = |line: &[&str], expected: Value| {
             let args = Alone::try_parse_from([&["set", "t"], line].concat()).unwrap().args;
-            assert_eq!(Value::Object(body(&args)), expected);
+            assert_eq!(serde_json::to_value(body(&args)).unwrap(), expected);
         };
         check(&[], json!({"topic": "t"}));
         check(

@@ -5,16 +5,12 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
 use crate::schema::{ContentText, SpanText, TaskIdGiven};
 #[cfg(feature = "schema")]
-use crate::{Mode, ServiceName, TopicName};
+use crate::{Backoff, Mode, ServiceName, TopicName};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(utoipa::ToSchema),
-    schema(bound = "Backoff: utoipa::ToSchema")
-)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
-pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, OnDead> {
+pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Wait, Headers, OnDead> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
@@ -47,7 +43,8 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, 
     pub timeout: Option<Span>,
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<Backoff>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Backoff>))]
+    pub backoff: Option<Wait>,
     /// Headers of your own for the callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<BTreeMap<String, Option<String>>>))]
@@ -70,7 +67,21 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, 
     pub on_dead: Option<OnDead>,
 }
 
-/// By this name the derive need not look into generics.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest<Tasks> {
+    // Each is read on its own, so that one bad task does not spoil the others.
+    /// Each as in a single add; one bad task does not spoil the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyAdd>, min_items = 1, required = true))]
+    pub tasks: Option<Tasks>,
+}
+
+/// The derive takes no generic arguments in a `value_type`.
+#[cfg(feature = "schema")]
+type AnyAdd = AddRequest<(), (), (), (), (), (), (), ()>;
+/// The derive takes no generic arguments in a `value_type`.
 #[cfg(feature = "schema")]
 type AnyOnDead = OnDeadCall<()>;
 

@@ -5,13 +5,18 @@
 //! optional, because the service has `null` for absent, and says itself what is missing.
 
 mod content;
+mod migration;
 mod task;
 mod topic;
 
-pub use content::{AddRequest, OnDeadCall, UpdateRequest};
+pub use content::{AddRequest, BatchRequest, OnDeadCall, UpdateRequest};
+pub use migration::{
+    AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, MovedRequest,
+    RecordsRequest,
+};
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,
-    GetRequest, ListRequest, MovedRequest, NackRequest, PullRequest, RecordsRequest,
+    GetRequest, ListRequest, NackRequest, PullRequest,
 };
 pub use topic::{
     DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest,

@@ -157,51 +157,6 @@ pub struct ListRequest<Topic, State, Number, Cursor> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
-pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
-    /// The topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
-    pub topic: Option<Topic>,
-    /// Which tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
-    pub task_ids: Option<TaskIds>,
-    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that
-    /// are held then, and those that have ended, are answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
-    pub lend: Option<Lease>,
-    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there
-    /// is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<ReceiptText>))]
-    pub receipt: Option<Receipt>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-#[serde(deny_unknown_fields)]
-pub struct MovedRequest<Topic, TaskIds, Receipt> {
-    /// The topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
-    pub topic: Option<Topic>,
-    /// Which tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
-    pub task_ids: Option<TaskIds>,
-    /// What `records` lent them by.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
-    pub receipt: Option<Receipt>,
-    /// They were not moved: each waits again as it did before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub back: Option<bool>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-#[serde(deny_unknown_fields)]
 pub struct CausesRequest<Topic> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::schema::TaskIdGiven;
-use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Answer, Way};
-use serde::Deserialize;
+use delayd_wire::{
+    AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, AdoptedTask,
+    AdoptionBecame, Answer, OneOf, Span,
+};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::add::MAX_BATCH;
@@ -21,19 +21,17 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, within};
+use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
 use crate::callback::{Services, target};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
+use crate::model::task::{Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
     Registered, Standing, TopicEntry,
 };
-use delayd_wire::OneOf;
-use delayd_wire::Span;
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
@@ -46,101 +44,19 @@ const MAX_TRIED: u32 = 1_000_000_000;
 /// So far ahead of the clock an id may be: ids are drawn by clocks.
 const AHEAD: Duration = Duration::from_secs(86_400);
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AdoptRequest<'a> {
-    // Each is read on its own, so that one bad record does not spoil the others.
-    /// As `records` answers them.
-    #[serde(borrow)]
-    #[schema(value_type = Vec<RecordRequest<'_>>, min_items = 1)]
-    records: Option<AtMost<&'a RawValue, MAX_BATCH>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = AdoptedRecord)]
-pub(crate) struct RecordRequest<'a> {
-    #[schema(value_type = delayd_wire::TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The id that it keeps.
-    #[schema(value_type = TaskIdGiven)]
-    task_id: Option<Id>,
-    /// `scheduled` (default), or how it ended.
-    #[schema(value_type = Option<State>)]
-    state: Option<OneOf<State>>,
-    #[schema(value_type = Way)]
-    mode: Option<OneOf<Mode>>,
-    #[schema(value_type = f64)]
-    created_ms: Option<Number>,
-    #[schema(value_type = f64)]
-    due_ms: Option<Number>,
-    #[schema(value_type = Option<f64>)]
-    waits_ms: Option<Number>,
-    #[schema(value_type = Option<f64>)]
-    finished_ms: Option<Number>,
-    #[schema(value_type = Option<u32>)]
-    attempts: Option<Number>,
-    last_outcome: Option<String>,
-    /// A cancel is pending there: here the task is cancelled.
-    cancelling: Option<bool>,
-    #[schema(min_length = 1, max_length = 256)]
-    key: Option<String>,
-    #[schema(value_type = Option<f64>)]
-    key_set_ms: Option<Number>,
-    /// The other service lends the task, and goes on with it if it is refused here.
-    lent: Option<bool>,
-    #[serde(borrow)]
-    #[schema(value_type = Option<Object>)]
-    options: Option<&'a RawValue>,
-    #[schema(value_type = String)]
-    content: Option<String>,
-    #[serde(borrow)]
-    #[schema(value_type = Option<Vec<GivenNote>>)]
-    log: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = AdoptedNote)]
-pub(crate) struct GivenNote {
-    attempt: u32,
-    #[schema(value_type = i64)]
-    started_ms: i64,
-    duration_ms: u64,
-    outcome: String,
-    answer: String,
-}
-
-/// The options of a record.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GivenOptions<'a> {
-    origin: Option<String>,
-    max_attempts: Option<Number>,
-    timeout: Option<Span>,
-    #[serde(borrow)]
-    backoff: Option<&'a RawValue>,
-    #[serde(borrow)]
-    headers: Option<&'a RawValue>,
-    expires_after: Option<Span>,
-    #[serde(borrow)]
-    on_dead: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GivenCall {
-    sn: Option<Name<Destination>>,
-    url: Option<String>,
-    task_id: Option<Id>,
-}
+type Raw<'a> = &'a RawValue;
+// Each record is read on its own, so that one bad record does not spoil the others.
+pub(crate) type AdoptRequest<'a> = delayd_wire::AdoptRequest<AtMost<Raw<'a>, MAX_BATCH>>;
+pub(crate) type Record<'a> =
+    AdoptedRecord<TopicName, Id, OneOf<State>, OneOf<Mode>, Number, Raw<'a>, Raw<'a>>;
+type RecordOptions<'a> = AdoptedOptions<Number, Span, Raw<'a>>;
 
 /// A record that passed the checks.
 pub(crate) struct Checked {
     /// Its topic's entry is filled in once it is at hand.
     topic: Topic,
     task: Adoptee,
-    notes: Vec<GivenNote>,
+    notes: Vec<AdoptedNote>,
 }
 
 /// `POST /delay/task/adopt`: keeps tasks of another store under their ids. May be repeated.
@@ -242,7 +158,7 @@ async fn keep(
             Adopted::Taken => return Err(Error::TakenId),
         };
         if !known && became.is_none() {
-            log.extend(notes.into_iter().map(|note| note.of(&lane, task_id)));
+            log.extend(notes.into_iter().map(|note| note_of(note, &lane, task_id)));
         }
         Ok(AdoptedTask { task_id: task_id.into(), known, became })
     };
@@ -275,26 +191,22 @@ fn check_lane(task: &Adoptee) -> Result<(), Error> {
     )))
 }
 
-impl RecordRequest<'_> {
-    /// Reads what is kept as it stands until the record is checked.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn check_parts(&self, services: &Services) -> Result<(), Error> {
-        self.log.map(read_log).transpose()?;
-        self.options.map(|options| read_options(options, services)).transpose().map(drop)
-    }
+/// Reads what is kept as it stands until the record is checked.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_parts(record: &Record<'_>, services: &Services) -> Result<(), Error> {
+    record.log.map(read_log).transpose()?;
+    record.options.map(|options| read_options(options, services)).transpose().map(drop)
 }
 
-impl GivenNote {
-    fn of(self, lane: &Lane, id: TaskId) -> AttemptNote {
-        AttemptNote {
-            lane: lane.clone(),
-            id,
-            attempt: self.attempt,
-            started: UnixMillis(self.started_ms),
-            took: Duration::from_millis(self.duration_ms),
-            outcome: self.outcome,
-            answer: self.answer,
-        }
+fn note_of(note: AdoptedNote, lane: &Lane, id: TaskId) -> AttemptNote {
+    AttemptNote {
+        lane: lane.clone(),
+        id,
+        attempt: note.attempt,
+        started: UnixMillis(note.started_ms),
+        took: Duration::from_millis(note.duration_ms),
+        outcome: note.outcome,
+        answer: note.answer,
     }
 }
 
@@ -313,7 +225,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
     }
-    let record: RecordRequest<'_> = json::read(record.get().as_bytes())?;
+    let record: Record<'_> = json::read(record.get().as_bytes())?;
     let Name(topic) = required(record.topic, "topic")?;
     let id = required(Id::given(record.task_id), "task_id")?;
     let latest = (api.clock.now() + AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
@@ -388,9 +300,9 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     Ok(Checked { topic, task, notes })
 }
 
-fn read_log(raw: &RawValue) -> Result<Vec<GivenNote>, Error> {
+fn read_log(raw: &RawValue) -> Result<Vec<AdoptedNote>, Error> {
     json::check_length(raw, "log", MAX_LOG)?;
-    let AtMost(notes) = serde_json::from_str::<AtMost<GivenNote, MAX_NOTES>>(raw.get())
+    let AtMost(notes) = serde_json::from_str::<AtMost<AdoptedNote, MAX_NOTES>>(raw.get())
         .map_err(|error| Error::Invalid(json::sentence("log", &error)))?;
     Ok(notes)
 }
@@ -405,9 +317,10 @@ fn read_origin(text: &str) -> Result<StoreId, Error> {
 }
 
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
-    let given: GivenOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
+    let given: RecordOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
     let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
-        let call: GivenCall = json::read_field(raw, "options.on_dead", MAX_ON_DEAD)?;
+        let call: AdoptedOnDead<ServiceName, Id> =
+            json::read_field(raw, "options.on_dead", MAX_ON_DEAD)?;
         let task_id = required(Id::given(call.task_id), "options.on_dead.task_id")?;
         let call = new_task::on_dead(call.sn, call.url, "options.on_dead", services)?;
         Ok(OnDead { task_id: Some(task_id), ..call })
@@ -431,28 +344,4 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
             .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use delayd_wire::{Note, Record};
-    use utoipa::PartialSchema;
-    use utoipa::openapi::RefOr;
-    use utoipa::openapi::schema::Schema;
-
-    use super::*;
-
-    /// What a record has and its reader does not know would be refused by every store that adopts
-    /// it.
-    #[test]
-    fn a_record_is_read_with_the_fields_that_it_is_written_with() {
-        let fields = |schema: RefOr<Schema>| -> BTreeSet<String> {
-            let RefOr::T(Schema::Object(object)) = schema else { panic!("a struct is an object") };
-            object.properties.into_keys().collect()
-        };
-        assert_eq!(fields(RecordRequest::schema()), fields(Record::<()>::schema()));
-        assert_eq!(fields(GivenNote::schema()), fields(Note::schema()));
-    }
 }

@@ -11,10 +11,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use delayd_wire::{Answer, Batch, BatchItem, Failure, Rfc3339, Stored, TaskState, Way};
 use futures_util::future::join_all;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
@@ -76,15 +74,7 @@ impl IntoResponse for One {
     }
 }
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct BatchRequest<'a> {
-    // Each is read on its own, so that one bad task does not spoil the others.
-    /// Each as in a single add; one bad task does not spoil the others.
-    #[serde(borrow)]
-    #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
-    pub(crate) tasks: Option<AtMost<&'a RawValue, MAX_BATCH>>,
-}
+pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue, MAX_BATCH>>;
 
 /// `POST /delay/task/add`
 pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {

@@ -20,7 +20,6 @@ use crate::api::wire::fields::{Name, Number, ServiceName, TopicName, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
-use crate::api::wire::schema::Raw;
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
@@ -102,7 +101,7 @@ pub(crate) type Request<'a> = AddRequest<
     Span,
     &'a RawValue,
     OneOf<Mode>,
-    Raw<'a, Backoff>,
+    &'a RawValue,
     &'a RawValue,
     &'a RawValue,
 >;
@@ -125,7 +124,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
             .timeout
             .map(|span| within(span, "timeout", TIMEOUT).map(Span))
             .transpose()?,
-        backoff: request.backoff.map(|Raw(raw, _)| backoff(raw, "backoff")).transpose()?,
+        backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
         headers: request
             .headers
             .map(|raw| headers(raw, "headers"))

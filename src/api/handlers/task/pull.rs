@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //!
-//! - Claimed tasks are a [`Taken`] until their answer has been written.
+//! - Claimed tasks are a [`PulledTasks`] until their answer has been written.
 //! - The claim runs in a task of its own: a caller who hangs up while the store is at it would
 //!   otherwise take the handler, and with it the only knowledge of what was claimed, along.
 
@@ -24,12 +24,12 @@ use delayd_wire::{Answer, PullRequest, Pulled, PulledMany};
 use http::{HeaderValue, header};
 
 use crate::api::long_poll::claim::{lanes_in_turn, take};
-use crate::api::long_poll::delivery::{Taken, Wish};
+use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher;
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::transport::delivery_confirmation::{Fate, watched};
+use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
@@ -70,29 +70,34 @@ pub(crate) async fn pull(
         return read(&api, &topic, id).await.map(IntoResponse::into_response);
     }
     api.check_accepting()?;
-    let wish = Wish { slots: count.unwrap_or(1) as usize, lease };
+    let params = PullParams { slots: count.unwrap_or(1) as usize, lease };
     let taken = match wait.filter(|wait| !wait.is_zero()) {
         Some(wait) => {
             slot.free();
             deadline.put_off(wait);
-            let taken = dispatcher::wait(&api.pulls, &topic, wish, wait).await?;
-            taken.unwrap_or_else(|| api.pulls.nothing(wish))
+            let taken = dispatcher::wait(&api.pulls, &topic, params, wait).await?;
+            taken.unwrap_or_else(|| api.pulls.nothing(params))
         }
-        None => take_now(&api, &topic, wish, slot).await?,
+        None => take_now(&api, &topic, params, slot).await?,
     };
     answer(taken, count.is_some())
 }
 
 /// What is due just now.
-async fn take_now(api: &Arc<Api>, topic: &Topic, wish: Wish, slot: Slot) -> Result<Taken, Error> {
-    let Some(known) = api.topics.find(topic).await? else { return Ok(api.pulls.nothing(wish)) };
+async fn take_now(
+    api: &Arc<Api>,
+    topic: &Topic,
+    params: PullParams,
+    slot: Slot,
+) -> Result<PulledTasks, Error> {
+    let Some(known) = api.topics.find(topic).await? else { return Ok(api.pulls.nothing(params)) };
     let taking = {
         let pulls = api.pulls.clone();
         async move {
             // The slot goes along: callers who hang up again and again must not pile up claims.
             let _slot = slot;
             let lanes = lanes_in_turn(&pulls, &known);
-            take(&pulls, &known, lanes, wish).await
+            take(&pulls, &known, lanes, params).await
         }
     };
     api.pending.spawn(taking).await.map_err(|_| Error::Internal)?
@@ -112,16 +117,16 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
 }
 
 /// The answer, which tells those in hand what became of it.
-fn answer(taken: Taken, is_list: bool) -> Result<Response, Error> {
-    let Taken { tasks, held, deadline, .. } = taken;
+fn answer(taken: PulledTasks, is_list: bool) -> Result<Response, Error> {
+    let PulledTasks { tasks, held, deadline, .. } = taken;
     let bytes = match is_list {
         true => serde_json::to_vec(&Answer::of(PulledMany { tasks })),
         false => serde_json::to_vec(&Answer::of(tasks.into_iter().next().unwrap_or_default())),
     };
     let bytes = bytes.map_err(|_| Error::Internal)?;
-    let body = watched(bytes.into(), deadline, move |fate| match fate {
-        Fate::Written => held.written(),
-        Fate::GivenBack => drop(held),
+    let body = watched(bytes.into(), deadline, move |confirmation| match confirmation {
+        Confirmation::Written => held.written(),
+        Confirmation::NotWritten => drop(held),
     });
     let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(([json], body).into_response())

@@ -7,12 +7,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::schema::string;
-use delayd_wire::{TopicShown, schemas};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use delayd_wire::{
+    OneOf, Rate, Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest, TopicSetting,
+    TopicShown,
+};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage;
@@ -20,14 +19,10 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Name, Number, object, within};
+use crate::api::wire::fields::{AtMost, Name, Number, Object, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::store::{Registered, TopicEntry, Topics};
-use delayd_wire::Backoff;
-use delayd_wire::OneOf;
-use delayd_wire::Rate;
-use delayd_wire::Span;
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
@@ -37,86 +32,20 @@ const STATUSES: RangeInclusive<u32> = 300..=599;
 const MAX_STATUSES: usize = 300;
 const MAX_RESET: usize = 16;
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = TopicSetRequest)]
-pub(crate) struct Request<'a> {
-    /// The topic.
-    #[schema(value_type = delayd_wire::TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Lanes, on creation only.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
-    shards: Option<Number>,
-    /// How failed tasks are tried again.
-    #[serde(borrow, default, deserialize_with = "object")]
-    retry: Option<Retry<'a>>,
-    /// Of one call: 100 ms to 10 min.
-    timeout: Option<Span>,
-    /// What `auto` means here.
-    #[schema(value_type = Option<Mode>)]
-    mode: Option<OneOf<Mode>>,
-    /// The most calls in a time, per instance.
-    rate: Option<Rate>,
-    /// The most calls at a time, per instance.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
-    concurrency: Option<Number>,
-    /// The most waiting and leased tasks.
-    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
-    quota: Option<Number>,
-    /// How long, and how many, ended tasks can be read.
-    #[serde(default, deserialize_with = "object")]
-    history: Option<History>,
-    /// What becomes of tasks that fell due in a pause.
-    #[schema(value_type = Option<MisfirePolicy>)]
-    misfire: Option<OneOf<MisfirePolicy>>,
-    /// As /pause and /resume.
-    paused: Option<bool>,
-    /// What follows the configuration again.
-    #[schema(value_type = Option<Vec<Setting>>)]
-    reset: Option<AtMost<Setting, MAX_RESET>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Retry<'a> {
-    /// Calls before a task is dead.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
-    max_attempts: Option<Number>,
-    /// The wait between attempts.
-    #[serde(borrow)]
-    #[schema(value_type = Option<Backoff>)]
-    backoff: Option<&'a RawValue>,
-    /// Answers that end a task at once: 300 to 599.
-    #[schema(value_type = Option<Vec<u32>>)]
-    final_statuses: Option<AtMost<Number, MAX_STATUSES>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct History {
-    /// 1 minute to 3650 days.
-    keep: Option<Span>,
-    /// How many.
-    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
-    max: Option<Number>,
-}
-
-/// The name of a setting.
-pub(crate) struct Setting(&'static str);
-
-impl<'de> Deserialize<'de> for Setting {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(from)?;
-        let known = TopicPolicy::SETTINGS.iter().find(|known| **known == name);
-        known
-            .map(|known| Self(known))
-            .ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
-    }
-}
-
-schemas! {
-    Setting, "Setting" => string("What can follow the configuration again.").enum_values(Some(TopicPolicy::SETTINGS));
-}
+type Statuses = AtMost<Number, MAX_STATUSES>;
+type Retry<'a> = TopicRetryGiven<Number, &'a RawValue, Statuses>;
+type History = TopicHistoryGiven<Span, Number>;
+pub(crate) type Request<'a> = TopicSetRequest<
+    TopicName,
+    Number,
+    Span,
+    Rate,
+    OneOf<Mode>,
+    OneOf<MisfirePolicy>,
+    Object<Retry<'a>>,
+    Object<History>,
+    AtMost<TopicSetting, MAX_RESET>,
+>;
 
 /// `POST /delay/topic/set`
 pub(crate) async fn set(
@@ -137,7 +66,7 @@ pub(crate) async fn set(
     let Name(topic) = required(request.topic, "topic")?;
 
     let known = created(&api, &topic, shards).await?;
-    let policy = known.policy.changed(reset.iter().map(|Setting(name)| *name), &given);
+    let policy = known.policy.changed(reset.iter().map(|TopicSetting(name)| *name), &given);
     if policy != *known.policy && !api.store.set_policy(&topic, &policy).await? {
         return Err(Error::no_topic());
     }
@@ -175,7 +104,12 @@ fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
         number.map(|n| n.whole(field, range)).transpose()
     };
     Ok(TopicPolicy {
-        retry: request.retry.as_ref().map(given_retry).transpose()?.unwrap_or_default(),
+        retry: request
+            .retry
+            .as_ref()
+            .map(|Object(retry)| given_retry(retry))
+            .transpose()?
+            .unwrap_or_default(),
         timeout: request
             .timeout
             .map(|timeout| within(timeout, "timeout", TIMEOUT))
@@ -186,7 +120,12 @@ fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
         concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?
             .map(|count| count as usize),
         quota: count(request.quota, "quota", COUNT)?.map(u64::from),
-        history: request.history.as_ref().map(given_history).transpose()?.unwrap_or_default(),
+        history: request
+            .history
+            .as_ref()
+            .map(|Object(history)| given_history(history))
+            .transpose()?
+            .unwrap_or_default(),
         misfire: request.misfire.map(|OneOf(misfire)| misfire),
     })
 }
@@ -224,7 +163,7 @@ mod tests {
         let request: Request<'_> = json::read(json.as_bytes()).unwrap();
         let given = given(&request)?;
         let reset = request.reset.map_or_else(Vec::new, |AtMost(reset)| reset);
-        Ok(before.changed(reset.iter().map(|Setting(name)| *name), &given))
+        Ok(before.changed(reset.iter().map(|TopicSetting(name)| *name), &given))
     }
 
     fn attempts(most: u32) -> TopicRetry {

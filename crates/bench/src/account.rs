@@ -1,0 +1,207 @@
+//! The account of every task: what was accepted, what arrived, and whether the one is the other.
+//!
+//! # Invariant
+//!
+//! - A figure is told only of tasks that all arrived exactly once, and none before its moment.
+
+use std::collections::HashSet;
+
+use hdrhistogram::Histogram;
+use memchr::memmem;
+
+use crate::error::Error;
+
+/// The longest time that is told apart, in microseconds: ten minutes.
+const LONGEST_US: u64 = 600_000_000;
+
+/// A task that the service said it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Accepted {
+    pub(crate) id: u64,
+    pub(crate) due_ms: i64,
+}
+
+/// A callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arrival {
+    pub(crate) id: u64,
+    /// By the wall clock.
+    pub(crate) at_us: i64,
+}
+
+/// A distribution of microseconds.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_US, 3).expect("bounds and digits that it allows")
+}
+
+/// A percentile in milliseconds.
+pub(crate) fn percentile_ms(histogram: &Histogram<u64>, percentile: f64) -> f64 {
+    histogram.value_at_percentile(percentile) as f64 / 1_000.0
+}
+
+/// How late the tasks came, and when.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// In microseconds after the due moment.
+    pub(crate) late: Histogram<u64>,
+    /// The smallest of them, exactly.
+    pub(crate) earliest_us: i64,
+    /// The last arrival, by the wall clock.
+    pub(crate) last_us: i64,
+}
+
+/// Holds what arrived against what was accepted.
+///
+/// # Errors
+/// [`Error::Defect`] names what is not as promised.
+pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arrived, Error> {
+    let mut accepted = accepted.to_vec();
+    accepted.sort_unstable();
+    check_ids(&accepted)?;
+    let mut arrivals = arrivals.to_vec();
+    arrivals.sort_unstable();
+    let mut flaws = Flaws::default();
+    let (mut late, mut earliest_us, mut last_us) = (histogram(), i64::MAX, i64::MIN);
+    let mut next = arrivals.iter().peekable();
+    for task in &accepted {
+        while next.next_if(|arrival| arrival.id < task.id).is_some() {
+            flaws.strange += 1;
+        }
+        let Some(first) = next.next_if(|arrival| arrival.id == task.id) else {
+            flaws.missing += 1;
+            continue;
+        };
+        while next.next_if(|arrival| arrival.id == task.id).is_some() {
+            flaws.again += 1;
+        }
+        let late_us = first.at_us - task.due_ms * 1_000;
+        flaws.early += usize::from(late_us < 0);
+        earliest_us = earliest_us.min(late_us);
+        last_us = last_us.max(first.at_us);
+        late.saturating_record(u64::try_from(late_us).unwrap_or(0).max(1));
+    }
+    flaws.strange += next.count();
+    flaws.checked(accepted.len(), earliest_us)?;
+    Ok(Arrived { late, earliest_us, last_us })
+}
+
+/// The arrivals of these tasks alone.
+pub(crate) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
+    let ids: HashSet<u64> = accepted.iter().map(|task| task.id).collect();
+    arrivals.iter().filter(|arrival| ids.contains(&arrival.id)).copied().collect()
+}
+
+/// Every accepted task has an id of its own.
+///
+/// # Errors
+/// [`Error::Defect`] if an id was given twice.
+pub(crate) fn check_ids(sorted: &[Accepted]) -> Result<(), Error> {
+    match sorted.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        Some(pair) => Err(Error::Defect(format!("the id {} was given to two tasks", pair[0].id))),
+        None => Ok(()),
+    }
+}
+
+/// What was not as promised, in numbers.
+#[derive(Debug, Default)]
+struct Flaws {
+    missing: usize,
+    again: usize,
+    early: usize,
+    strange: usize,
+}
+
+impl Flaws {
+    fn checked(&self, of: usize, earliest_us: i64) -> Result<(), Error> {
+        if self.missing + self.again + self.early + self.strange == 0 {
+            return Ok(());
+        }
+        let early =
+            format!("{} came before their moment, by up to {} µs", self.early, -earliest_us);
+        let told = [
+            (self.missing, format!("{} never arrived", self.missing)),
+            (self.again, format!("{} callbacks were repeats", self.again)),
+            (self.early, early),
+            (
+                self.strange,
+                format!("{} callbacks were of tasks that nobody was told of", self.strange),
+            ),
+        ];
+        let told: Vec<String> =
+            told.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+        Err(Error::Defect(format!("of {of} tasks: {}", told.join("; "))))
+    }
+}
+
+/// What the answer to an add, or to a batch of them, says was accepted; nothing if it is not as it
+/// should be.
+pub(crate) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
+    let mut rest = body;
+    let before = into.len();
+    while let Some(at) = memmem::find(rest, b"\"task_id\":") {
+        let id = number(&rest[at + 10..])?;
+        rest = &rest[at + 10..];
+        let at = memmem::find(rest, b"\"due_ms\":")?;
+        into.push(Accepted { id, due_ms: i64::try_from(number(&rest[at + 9..])?).ok()? });
+        rest = &rest[at + 9..];
+    }
+    (into.len() > before).then_some(())
+}
+
+/// The number that `text` begins with.
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(ids: &[u64]) -> Vec<Accepted> {
+        ids.iter().map(|id| Accepted { id: *id, due_ms: 1_000 }).collect()
+    }
+
+    fn arrivals(of: &[(u64, i64)]) -> Vec<Arrival> {
+        of.iter().map(|(id, at_us)| Arrival { id: *id, at_us: *at_us }).collect()
+    }
+
+    #[test]
+    fn what_came_once_and_not_early_is_told_with_its_lateness() {
+        let arrived =
+            check(&accepted(&[2, 1]), &arrivals(&[(1, 1_000_000), (2, 1_002_500)])).unwrap();
+        assert_eq!((arrived.earliest_us, arrived.last_us), (0, 1_002_500));
+        assert_eq!(percentile_ms(&arrived.late, 100.0).round(), 3.0);
+    }
+
+    #[test]
+    fn every_defect_is_named() {
+        let check = |ids: &[u64], came: &[(u64, i64)], expected: &str| {
+            let error = check(&accepted(ids), &arrivals(came)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(&[1, 2], &[(1, 1_000_000)], "of 2 tasks: 1 never arrived");
+        check(&[1], &[(1, 1_000_000), (1, 1_000_001)], "of 1 tasks: 1 callbacks were repeats");
+        check(&[1], &[(1, 999_999)], "1 came before their moment, by up to 1 µs");
+        check(
+            &[1],
+            &[(0, 1_000_000), (1, 1_000_000), (3, 1)],
+            "2 callbacks were of tasks that nobody was told of",
+        );
+        check(&[1, 1], &[(1, 1_000_000)], "the id 1 was given to two tasks");
+    }
+
+    #[test]
+    fn the_answers_of_adds_and_batches_are_read() {
+        let mut read = Vec::new();
+        accepted_in(br#"{"dm_error":0,"task_id":7,"due_ms":8}"#, &mut read).unwrap();
+        let batch =
+            br#"{"failed":0,"results":[{"task_id":1,"due_ms":2},{"task_id":3,"due_ms":4}]}"#;
+        accepted_in(batch, &mut read).unwrap();
+        assert_eq!(
+            read.iter().map(|task| (task.id, task.due_ms)).collect::<Vec<_>>(),
+            [(7, 8), (1, 2), (3, 4)]
+        );
+        assert!(accepted_in(br#"{"dm_error":2003}"#, &mut read).is_none());
+    }
+}

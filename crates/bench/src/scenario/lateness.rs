@@ -1,0 +1,86 @@
+//! A steady stream: how late tasks come whose moments are spread over the milliseconds.
+
+use bytes::Bytes;
+
+use super::options;
+use crate::account;
+use crate::clock;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::Pace;
+use crate::stage::Stage;
+use crate::task::{Template, When};
+use delayd_wire::Span;
+
+/// How much a second later than planned an add may be answered and the task still not be due.
+pub(super) const LEAD_MS: i64 = 1_000;
+/// Connections of the open loop: more than are under way in any second that goes well.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// Add tasks at a steady rate, each due a second after its add, and call them back (open loop: the
+/// moments of all adds are planned in advance, and answers are timed from the planned moment).
+///
+/// Lateness is from the due millisecond to the callback's arrival. Each task is checked to arrive
+/// exactly once and not early.
+#[derive(Clone, Debug, clap::Args, serde::Serialize)]
+pub struct Params {
+    /// Tasks a second
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = options::rate())]
+    rate: u32,
+    /// How long
+    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = options::span)]
+    span: Span,
+    /// Bytes of each task's content
+    #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
+    bytes: u16,
+}
+
+pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
+    let topic = stage.topic("lateness");
+    let mut figures = Figures::default();
+    measure(stage, &topic, params.rate, params.span, params.bytes, &mut figures).await?;
+    Ok(figures)
+}
+
+/// Streams through a topic; also beside what waits in it already.
+pub(super) async fn measure(
+    stage: &Stage,
+    topic: &str,
+    rate: u32,
+    span: Span,
+    bytes: u16,
+    figures: &mut Figures,
+) -> Result<(), Error> {
+    let count = ((f64::from(rate) * span.0.as_secs_f64()) as u64).max(1);
+    let before = stage.counts(topic).await.map_or(0, |counts| counts.delivered);
+    stage.progress.step("adds", count);
+    let usage = Usage::now(stage);
+    let load = stage
+        .adds(CONNECTIONS, Pace::Rate(rate.into(), count), stream(stage, topic, rate, bytes)?)
+        .await?;
+    let last_ms = load.accepted.iter().map(|task| task.due_ms).max().unwrap_or_default();
+    let arrivals = stage.arrivals(load.accepted.len(), last_ms).await;
+    let arrived = account::check(&load.accepted, &arrivals)?;
+    stage.settled(topic, before + count).await?;
+    figures.put("tasks", count as f64);
+    figures.put_lateness(&arrived);
+    figures.put_spread("add", &load.latency);
+    usage.put(stage, figures);
+    Ok(())
+}
+
+/// Adds, each due so long after the moment that is planned for it.
+pub(super) fn stream(
+    stage: &Stage,
+    topic: &str,
+    rate: u32,
+    bytes: u16,
+) -> Result<impl Fn(u64) -> Bytes + Clone + Send + 'static, Error> {
+    let template = Template::push(topic, stage.service(), bytes)?;
+    let peer = stage.peer().clone();
+    let first_ms = clock::now_ms() + LEAD_MS;
+    Ok(move |n: u64| {
+        let due_ms = first_ms + (n as f64 * 1_000.0 / f64::from(rate)) as i64;
+        Bytes::from(peer.post("/delay/task/add", &template.task(When::At(due_ms))))
+    })
+}

@@ -5,8 +5,9 @@
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `supervisor` reads the registry, polls all lanes once a second, and runs one tokio task per
-//!   lane that has work coming. Idle topics cost no more than that poll.
+//! - `poll` reads the registry, the holds and the next due moments of all lanes, once a second.
+//! - `supervisor` runs one tokio task per lane that has work coming. Idle topics cost no more than
+//!   the poll.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
@@ -41,6 +42,7 @@ mod lane;
 mod notes;
 mod params;
 mod permits;
+mod poll;
 mod settler;
 mod shared;
 mod supervisor;

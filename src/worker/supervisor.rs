@@ -1,7 +1,6 @@
-//! Runs one tokio task per lane that has work coming, and reads once a second what every instance
-//! has to know: the registry, the holds, and the next due moments of lanes.
+//! Runs one tokio task per lane that has work coming, as the poll of each second and hints say.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -9,14 +8,15 @@ use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, OptionFuture};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::lane::{self, COMING, Nudge};
+use super::poll::{self, Polled};
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Delivery, Hint, Look, Looked, NextDue};
+use crate::store::{Delivery, Hint};
 
 /// The running lanes.
 #[derive(Debug, Default)]
@@ -43,15 +43,15 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => {}
-            Some(seen) = polling.as_mut() => {
+            Some(polled) = polling.as_mut() => {
                 polling.set(OptionFuture::from(None));
-                take_in(&shared, &mut lanes, seen);
+                take_in(&shared, &mut lanes, polled);
                 if lanes.may_claim && std::mem::take(&mut lanes.missed_hint) {
                     polls.reset_immediately();
                 }
             }
             _ = polls.tick(), if polling.is_terminated() => {
-                polling.set(OptionFuture::from(Some(poll(&shared).fuse())));
+                polling.set(OptionFuture::from(Some(poll::poll(&shared).fuse())));
             }
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             hint = hints.recv() => match hint {
@@ -65,105 +65,21 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The result of a poll.
-struct Seen {
-    may_claim: bool,
-    /// The next due moments of the lanes that have one.
-    due: Vec<(Lane, UnixMillis)>,
-    failed: Option<String>,
-}
-
-/// Reads the registry if it has changed, the holds, and the next due moments of all lanes, in as
-/// few requests as the store can. An instance without workers reads no lanes. It needs the rest,
-/// because callers add tasks through it and consumers pull from it.
-async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
-    let Shared { parts, .. } = shared;
-    let mut asked_lanes = lanes(shared);
-    let awaited = parts.topics.awaited().lanes(|topic| {
-        // A paused topic hands out nothing. The poll after the pause finds what is due.
-        parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
-    });
-    let began = Instant::now();
-    let (seen, asked_holds, asked) =
-        (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
-    let look =
-        Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
-    let Looked { registry, holds, next, pulls, unknown } = parts.store.look(look).await;
-    if let Some(pulls) = pulls.transpose() {
-        parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
-    }
-    // The server of the registry or of the holds may be away while others answer. Then the known
-    // lanes are worked. But nothing is claimed until the holds and the store's id were read once:
-    // each call names the store.
-    let mut failed = registry.as_ref().err().map(ToString::to_string);
-    if let Ok(Some((revision, entries))) = registry {
-        parts.topics.take_in(seen, revision, &entries);
-    }
-    let identified = parts.store.id().await.map(|id| shared.set_store_id(id));
-    let may_claim = holds.is_ok() && identified.is_ok();
-    match holds {
-        Ok(holds) => {
-            let released = holds.released.into_iter().collect();
-            parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
-        }
-        Err(error) => failed = failed.or(Some(error.to_string())),
-    }
-    failed = failed.or(identified.err().map(|error| error.to_string()));
-    let mut due = Vec::new();
-    let mut see = |lanes: &mut Vec<Lane>, next: NextDue| {
-        shared.time.saw(next.now, asked);
-        due.extend(
-            std::mem::take(lanes)
-                .into_iter()
-                .zip(next.lanes)
-                .filter_map(|(lane, due)| Some((lane, due?))),
-        );
-    };
-    // The lanes of topics that this poll has found.
-    let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
-    let mut new: Vec<Lane> =
-        lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
-    match next {
-        Ok(next) => next.into_iter().for_each(|next| see(&mut asked_lanes, next)),
-        Err(error) => failed = failed.or(Some(error.to_string())),
-    }
-    if !new.is_empty() {
-        match parts.store.next_due(new.clone()).await {
-            Ok(next) => see(&mut new, next),
-            Err(error) => failed = failed.or(Some(error.to_string())),
-        }
-    }
-    Seen { may_claim, due, failed }
-}
-
-/// The lanes to read: those of topics that are not paused. None on an instance without workers.
-fn lanes(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
-    if !shared.params.enabled {
-        return Vec::new();
-    }
-    let known = shared.parts.topics.known();
-    known
-        .iter()
-        .filter(|known| known.paused.is_none())
-        .flat_map(|known| known.entry.lanes())
-        .collect()
-}
-
-fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
-    lanes.may_claim |= seen.may_claim;
-    for (lane, due) in seen.due {
+fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, polled: Polled) {
+    lanes.may_claim |= polled.may_claim;
+    for (lane, due) in polled.due {
         if lanes.may_claim {
             tell(shared, lanes, lane, due);
         }
     }
-    match &seen.failed {
+    match &polled.error {
         None if lanes.poll_failed => tracing::info!("All topics can be read again"),
         Some(error) if !lanes.poll_failed => {
             tracing::warn!(error, "Could not read all topics; trying again every second");
         }
         _ => {}
     }
-    lanes.poll_failed = seen.failed.is_some();
+    lanes.poll_failed = polled.error.is_some();
 }
 
 fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {

@@ -109,6 +109,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "claim",
             "call",
             "lane",
+            "poll",
             "supervisor",
         ],
     ),

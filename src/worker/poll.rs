@@ -1,0 +1,101 @@
+//! The poll of each second: reads what this instance has to know, in as few requests as the store
+//! can.
+
+use std::collections::HashSet;
+
+use tokio::time::Instant;
+
+use super::shared::Shared;
+use crate::callback::Caller;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
+use crate::store::{Delivery, Look, Looked, NextDue, Result};
+
+/// What a poll found.
+#[derive(Debug, Default)]
+pub(super) struct Polled {
+    /// Whether the holds and the store's id were read. Calls name the store.
+    pub(super) may_claim: bool,
+    /// The next due moments of the lanes that have one.
+    pub(super) due: Vec<(Lane, UnixMillis)>,
+    /// The first error, if any.
+    pub(super) error: Option<String>,
+}
+
+impl Polled {
+    /// The value of a part, or `None` after an error. Parts fail by themselves: the server of the
+    /// registry or of the holds may be away while others answer, and then known lanes are worked.
+    fn part<T>(&mut self, part: Result<T>) -> Option<T> {
+        match part {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.error.get_or_insert_with(|| error.to_string());
+                None
+            }
+        }
+    }
+
+    fn add(&mut self, lanes: Vec<Lane>, next: NextDue) {
+        let due = lanes.into_iter().zip(next.lanes);
+        self.due.extend(due.filter_map(|(lane, due)| Some((lane, due?))));
+    }
+}
+
+/// Reads the registry if it has changed, the holds, the store's id, and the next due moments of all
+/// lanes.
+///
+/// An instance without workers reads no lanes. It needs the rest, because callers add tasks through
+/// it and consumers pull from it.
+pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled {
+    let Shared { parts, .. } = shared;
+    let mut polled = Polled::default();
+    let lanes = lanes_of_workers(shared);
+    let awaited = parts.topics.awaited().lanes(|topic| {
+        // A paused topic hands out nothing. The poll after the pause finds what is due.
+        parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
+    });
+    let (began, asked) = (Instant::now(), parts.clock.now());
+    let (seen, asked_holds) = (parts.topics.seen(), parts.limits.ask_holds());
+    let look = Look { seen: seen.revision, workers: lanes.clone(), consumers: awaited.clone() };
+    let Looked { registry, holds, next, pulls, unknown } = parts.store.look(look).await;
+    if let Some(pulls) = pulls.transpose() {
+        parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
+    }
+    if let Some(Some((revision, entries))) = polled.part(registry) {
+        parts.topics.take_in(seen, revision, &entries);
+    }
+    let holds = polled.part(holds).map(|holds| {
+        let released = holds.released.into_iter().collect();
+        parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
+    });
+    let id = polled.part(parts.store.id().await).map(|id| shared.set_store_id(id));
+    polled.may_claim = holds.is_some() && id.is_some();
+    let known: HashSet<Lane> = lanes.iter().cloned().collect();
+    if let Some(Some(next)) = polled.part(next) {
+        shared.time.saw(next.now, asked);
+        polled.add(lanes, next);
+    }
+    // The lanes of topics that this poll has found.
+    let new: Vec<Lane> =
+        lanes_of_workers(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
+    if !new.is_empty()
+        && let Some(next) = polled.part(parts.store.next_due(new.clone()).await)
+    {
+        shared.time.saw(next.now, asked);
+        polled.add(new, next);
+    }
+    polled
+}
+
+/// The lanes of topics that are not paused. None on an instance without workers.
+fn lanes_of_workers(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
+    if !shared.params.enabled {
+        return Vec::new();
+    }
+    let known = shared.parts.topics.known();
+    known
+        .iter()
+        .filter(|known| known.paused.is_none())
+        .flat_map(|known| known.entry.lanes())
+        .collect()
+}

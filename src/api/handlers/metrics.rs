@@ -1,4 +1,4 @@
-//! `GET /metrics`: what is counted, in Prometheus' text format
+//! `GET /metrics`, in Prometheus' text format
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
 
 use std::sync::Arc;
@@ -19,7 +19,8 @@ pub(crate) async fn serve(State(api): State<Arc<Api>>) -> Response {
         "# HELP delayd_build_info The running version; always 1.\n\
          # TYPE delayd_build_info gauge\n\
          delayd_build_info{{version=\"{version}\"}} 1\n\
-         # HELP delayd_config_reloads_total How often the configuration was read again while serving: taken, or refused because it is wrong.\n\
+         # HELP delayd_config_reloads_total \
+         Reloads of the configuration: taken, or refused as invalid.\n\
          # TYPE delayd_config_reloads_total counter\n\
          delayd_config_reloads_total{{result=\"taken\"}} {taken}\n\
          delayd_config_reloads_total{{result=\"refused\"}} {refused}\n"

@@ -75,7 +75,7 @@ pub struct TopicHistory {
     pub max: Option<u64>,
 }
 
-/// The request that sets them.
+// The request that sets them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! The breaker in a table of events, and against any order of them.
+//! Table tests and property tests of the breaker.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A breaker, and a time that only the test moves.
+/// A breaker, and a time that the test sets.
 struct Bench {
     breaker: Breaker,
     now: Instant,
@@ -125,7 +125,7 @@ fn a_calm_time_makes_the_next_opening_short_again_and_flapping_does_not() {
     assert_eq!(bench.wait(5 * SECOND).state(), State::HalfOpen);
 }
 
-/// Seen elsewhere: each late failure stamped the opening anew, and the breaker never half-opened.
+/// A known bug of breakers: each late failure restarts the open time, so it never half-opens.
 #[test]
 fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     let mut bench = Bench::new(Params::default());
@@ -140,7 +140,7 @@ fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     assert_eq!(bench.calls("+++").state(), State::Closed);
 }
 
-/// Seen elsewhere: a probe that never came back, and a half-open state without end.
+/// A known bug of breakers: a lost probe keeps it half-open forever.
 #[test]
 fn a_lost_probe_counts_as_failed_after_its_deadline() {
     let mut bench = Bench::opened();
@@ -164,10 +164,11 @@ fn probes_that_were_reserved_and_not_used_are_there_for_others() {
 }
 
 proptest! {
-    /// Whatever happens: never wedged. Once the other side is well, it is closed again within a
-    /// bounded time.
+    /// The breaker never gets stuck: when the target is well, it closes within a bounded time.
     #[test]
-    fn it_always_finds_its_way_back(events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200)) {
+    fn it_always_finds_its_way_back(
+        events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200),
+    ) {
         let mut bench = Bench::new(Params::default());
         let mut out = Vec::new();
         for (event, number) in events {
@@ -176,7 +177,8 @@ proptest! {
                 1 => out.extend(bench.begin()),
                 2 if !out.is_empty() => {
                     let ticket = out.swap_remove(number as usize % out.len());
-                    let verdict = [Some(Verdict::Success), Some(Verdict::Failure), None][number as usize % 3];
+                    let verdicts = [Some(Verdict::Success), Some(Verdict::Failure), None];
+                    let verdict = verdicts[number as usize % 3];
                     bench.breaker.end(ticket, verdict, bench.now);
                 }
                 _ => drop(bench.state()),
@@ -190,7 +192,7 @@ proptest! {
             prop_assert!(fits, "{:?} with room for {}", state, room);
             prop_assert_eq!(bench.breaker.retry_in(bench.now).is_none(), room > 0);
         }
-        // From now on everything that is let through succeeds at once; what is still out is lost.
+        // From now on every permitted call succeeds at once. Earlier ones are lost.
         for _ in 0..200 {
             if bench.state() == State::Closed {
                 return Ok(());

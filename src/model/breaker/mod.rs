@@ -43,28 +43,27 @@ pub use delayd_wire::BreakerState as State;
 pub use machine::{Breaker, Ticket};
 pub use shared::{Pass, Refused, SharedBreaker};
 
-/// The settings of a breaker.
+/// The parameters of a breaker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
-    /// The share of failed calls that opens it, above 0 and up to 1.
+    /// The failure ratio that opens it, above 0 and up to 1.
     pub failure_ratio: f64,
-    /// Of how many calls at least that share must be, from 1.
+    /// The minimum number of calls for the ratio, from 1.
     pub min_calls: u32,
-    /// How far back calls count.
+    /// The length of the window.
     pub window: Duration,
-    /// How many failures in a row open it, from 1.
+    /// The consecutive failures that open it, from 1.
     pub consecutive_failures: u32,
-    /// How long it stays open for the first time.
+    /// The initial open time.
     pub open: Duration,
-    /// The longest time it stays open.
+    /// The maximum open time.
     pub open_max: Duration,
-    /// How many calls try whether the other side is back, and how many of them have to succeed;
-    /// from 1.
+    /// Concurrent probes, and the number of successes that close it; from 1.
     pub half_open_probes: u32,
 }
 
 impl Default for Params {
-    /// Those of `[callback.breaker]`.
+    /// The defaults of `[callback.breaker]`.
     fn default() -> Self {
         Self {
             failure_ratio: 0.5,
@@ -78,11 +77,11 @@ impl Default for Params {
     }
 }
 
-/// How a call ended, as far as the other side's health goes.
+/// What the end of a call says about the health of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other side is well.
+    /// The target is healthy.
     Success,
-    /// The other side is in trouble.
+    /// The target has failed.
     Failure,
 }

@@ -205,7 +205,7 @@ mod tests {
         check(1_024, 512);
     }
 
-    /// A limit of 20000 was told in two lines at each start, with nothing to be done.
+    /// A limit of 20000 was logged twice at each start, though nothing had to be done.
     #[test]
     fn a_limit_is_told_where_something_should_be_done() {
         let check = |wanted: usize, most: usize, told: bool| {

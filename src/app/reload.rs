@@ -304,8 +304,8 @@ fn is_change(kind: EventKind) -> bool {
 mod tests {
     use super::*;
 
-    /// What is read of a file that is written to every 300 ms for so long; and how long it was read
-    /// for.
+    /// Reads a file that is written every 300 ms for some time. Returns the result, and how long it
+    /// took.
     async fn written_for(span: Duration) -> (Option<u128>, Duration) {
         let start = Instant::now();
         let read = settled(|| async move { start.elapsed().min(span).as_millis() / 300 }).await;

@@ -8,10 +8,10 @@ use delayd_wire::{AddRequest, Stored, TaskState};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::args::{self, one_of};
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
-use super::wishes::{self, one_of};
 use super::{Code, table};
 use crate::model::task::{Mode, Topic};
 use delayd_wire::Span;
@@ -50,16 +50,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
-    #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
+    #[arg(long, value_name = "BACKOFF", value_parser = args::backoff)]
     backoff: Option<Value>,
     /// Drop the task if it is not delivered within this time after its due time
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<Span>,
     /// A header of your own for the callback; may be given several times
-    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = wishes::header)]
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = args::header)]
     headers: Vec<(String, String)>,
     /// The call to make if the task becomes dead
-    #[arg(long, value_name = "SN/PATH", value_parser = wishes::call)]
+    #[arg(long, value_name = "SN/PATH", value_parser = args::call)]
     on_dead: Option<Value>,
     /// The content; - reads it from standard input
     content: String,
@@ -157,11 +157,11 @@ mod tests {
                 "max_attempts": 3, "timeout": "2000ms",
             }),
         );
-        let wishes =
+        let options =
             ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
         let calls = ["-H", "x-a: 1", "--header", "x-b: 2", "--on-dead", "s/dead"];
         check(
-            &[&["t", "--in", "0", "x"], &wishes[..], &calls].concat(),
+            &[&["t", "--in", "0", "x"], &options[..], &calls].concat(),
             json!({
                 "topic": "t", "delay": "0ms", "content": "x", "key": "k", "idempotency_key": "i",
                 "backoff": {"kind": "fixed", "every": "30000ms"}, "expires_after": "3600000ms",

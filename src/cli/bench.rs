@@ -10,9 +10,9 @@ use delayd_bench::{self as bench, Figures, Progress, Running, Scenario, Store, T
 use reqwest::Url;
 use serde_json::json;
 
-use super::hidden::Hidden;
+use super::secret::SecretArg;
 use super::signals::Signals;
-use super::{Code, Configuration, command, out, progress, table};
+use super::{Code, Configuration, command, output, progress, table};
 
 /// How often the progress bar is updated.
 const TICK: Duration = Duration::from_millis(200);
@@ -54,7 +54,7 @@ pub(super) struct Args {
     receiver: SocketAddr,
     /// With --server: the access token, if the service requires one
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true, global = true)]
-    token: Option<Hidden>,
+    token: Option<SecretArg>,
     /// The store of the service that is started
     #[arg(long, value_name = "KIND", global = true, default_value = "embedded")]
     store: Kind,
@@ -141,7 +141,7 @@ impl Args {
         let running = self.server.as_ref().map(|server| Running {
             address: server.address.clone(),
             base: server.base.clone(),
-            token: Hidden::unless_empty(self.token.clone())
+            token: SecretArg::unless_empty(self.token.clone())
                 .map(|token| token.expose().trim().to_owned()),
             service: self.service.clone().unwrap_or_default(),
             receiver: self.receiver,
@@ -170,7 +170,7 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
     drawing.abort();
     // The bar is cleared when the aborted task is dropped.
     let _ = drawing.await;
-    out::line(&told(&scenario, store, &figures?, args.json))?;
+    output::line(&told(&scenario, store, &figures?, args.json))?;
     Ok(Code::Done)
 }
 
@@ -306,7 +306,7 @@ mod tests {
         check("bench idle --instances 3", Some("idle several instances share only a Redis"));
         check("bench idle --instances 3 --store redis", None);
         check("bench --store redis idle --instances 3", None);
-        check("bench raw-redis", Some("raw-redis tries a Redis"));
+        check("bench raw-redis", Some("raw-redis needs a Redis"));
     }
 
     #[test]

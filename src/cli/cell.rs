@@ -5,7 +5,7 @@ use delayd_wire::{
 };
 use serde_json::Value;
 
-use super::{out, time};
+use super::{output, time};
 
 /// The maximum length of a cell, in characters.
 const MOST: usize = 200;
@@ -33,7 +33,7 @@ cells! {
     u64: number => number.to_string();
     usize: number => number.to_string();
     bool: is => if *is { "yes" } else { "no" }.into();
-    String: text => out::plain(text, MOST);
+    String: text => output::plain(text, MOST);
     Value: value => value.as_str().map_or_else(|| value.to_string(), str::to_owned).cell();
     TaskId: id => id.to_string();
     TopicName: name => name.0.cell();
@@ -54,5 +54,5 @@ impl<T: Cell> Cell for Option<T> {
 
 /// A text at full length, with control characters escaped.
 pub(super) fn whole(text: &str) -> String {
-    out::plain(text, usize::MAX)
+    output::plain(text, usize::MAX)
 }

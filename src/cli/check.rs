@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-use super::{Code, out, table};
+use super::{Code, output, table};
 use crate::app::check::{Checked, check, warnings};
 use crate::settings::Settings;
 
@@ -26,23 +26,23 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code> {
-    out::line(&summary(settings))?;
+    output::line(&summary(settings))?;
     settings.http.ensure_guarded()?;
     warn(&warnings(settings))?;
     if args.offline {
-        out::line("not looked at  the address and the store (--offline)")?;
+        output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
     }
     let Checked { store, warnings } = check(settings)
         .await
         .with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
-    out::line(&format!("store answers  {store}"))?;
+    output::line(&format!("store answers  {store}"))?;
     warn(&warnings)?;
     Ok(Code::Done)
 }
 
 fn warn(warnings: &[String]) -> std::io::Result<()> {
-    warnings.iter().try_for_each(|warning| out::line(&format!("WARNING        {warning}")))
+    warnings.iter().try_for_each(|warning| output::line(&format!("WARNING        {warning}")))
 }
 
 fn summary(settings: &Settings) -> String {

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::hidden::Hidden;
-use super::out;
+use super::output;
+use super::secret::SecretArg;
 
 /// How long to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
@@ -43,7 +43,7 @@ pub(super) struct Server {
     /// The access token, if the service requires one; prefer the variable: other users of this
     /// machine can see command lines
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
-    token: Option<Hidden>,
+    token: Option<SecretArg>,
     /// The variable and the option that give the token.
     #[arg(skip = TOKEN)]
     given_by: GivenBy,
@@ -72,7 +72,7 @@ impl ServerArgs {
         let client = self.client()?;
         let answer = client.call(path, body).await?;
         if !client.json {
-            out::line(&table(answer))?;
+            output::line(&table(answer))?;
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl ServerArgs {
 
 impl Server {
     /// Another service, with the names of its token options.
-    pub(super) fn at(server: ServerUrl, token: Option<Hidden>, given_by: GivenBy) -> Self {
+    pub(super) fn at(server: ServerUrl, token: Option<SecretArg>, given_by: GivenBy) -> Self {
         Self { server, token, given_by }
     }
 
@@ -98,7 +98,7 @@ impl Server {
     /// A connection for a command that does not print the answers.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let (server, given_by) = (self.server.clone(), self.given_by);
-        let token = Hidden::unless_empty(self.token.clone())
+        let token = SecretArg::unless_empty(self.token.clone())
             .map(|token| bearer(&token, given_by))
             .transpose()?;
         Ok(Client { http: http(TIMEOUT)?, server, token, given_by, json: false })
@@ -127,7 +127,7 @@ impl Client {
     ) -> anyhow::Result<A> {
         let answer = self.post(path, body).await?;
         if self.json {
-            out::line(&answer.text)?;
+            output::line(&answer.text)?;
         }
         answer.checked()
     }
@@ -313,7 +313,7 @@ pub(super) async fn post(
     }
 }
 
-fn bearer(token: &Hidden, given_by: GivenBy) -> anyhow::Result<HeaderValue> {
+fn bearer(token: &SecretArg, given_by: GivenBy) -> anyhow::Result<HeaderValue> {
     let text = token.expose().trim();
     let GivenBy { variable, option } = given_by;
     let is_token = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -368,11 +368,11 @@ mod tests {
         assert!(Answer::of(&serde_json::json!({"dm_error": 0})).checked::<Nothing>().is_ok());
     }
 
-    /// A missing token was once told in the service's words alone, and `move` asks two services.
+    /// The message about a missing token did not name the option, and `move` has two services.
     #[test]
     fn a_refused_token_is_told_by_the_variable_and_the_option_that_give_it() {
         let check = |token: Option<&str>, given_by: GivenBy, says: &str| {
-            let token = token.map(|token| token.parse::<Hidden>().unwrap());
+            let token = token.map(|token| token.parse::<SecretArg>().unwrap());
             let server = Server::at("http://a:1".parse().unwrap(), token, given_by);
             let advice =
                 server.client().map_or_else(|error| error.to_string(), |client| client.advice());

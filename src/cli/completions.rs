@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use super::{Code, command, out};
+use super::{Code, command, output};
 
 /// Print completions for a shell.
 #[derive(Debug, clap::Args)]
@@ -20,6 +20,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     // Written to memory first: the generator panics if stdout is closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "delayd", &mut script);
-    out::line(String::from_utf8_lossy(&script).trim_end())?;
+    output::line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(Code::Done)
 }

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
 use super::list::{self, Page};
-use super::{Code, out, progress, table, topic};
+use super::{Code, output, progress, table, topic};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
 
@@ -202,8 +202,11 @@ impl Repeated {
         }
         bar.finish_and_clear();
         if !client.is_json() {
-            let tasks = out::many(total, "task");
-            out::line(&format!("{tasks} {}{done}", if which.dry_run { "would be " } else { "" }))?;
+            let tasks = output::many(total, "task");
+            output::line(&format!(
+                "{tasks} {}{done}",
+                if which.dry_run { "would be " } else { "" }
+            ))?;
         }
         Ok(Code::Done)
     }
@@ -275,7 +278,7 @@ mod tests {
         );
     }
 
-    /// The usage named the ids alone.
+    /// The usage named only the ids.
     #[test]
     fn a_missing_selection_names_each_way_to_select() {
         for verb in ["replay", "purge"] {

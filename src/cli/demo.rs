@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::client::{self, ServerUrl};
 use super::receiver::{Callback, Params, Receiver};
 use super::signals::Signals;
-use super::{Code, out, start_logs, time};
+use super::{Code, output, start_logs, time};
 use crate::app::App;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::settings::{Settings, StoreKind};
@@ -67,7 +67,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     let app = App::start(settings).await?;
     let server: ServerUrl =
         format!("http://{}", app.local_addr()).parse().map_err(|e| anyhow!("{e}"))?;
-    out::line(&format!(
+    output::line(&format!(
         "delayd {} on {server}, a receiver, {} tasks",
         env!("CARGO_PKG_VERSION"),
         args.tasks
@@ -88,7 +88,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     drop(stop_receiver);
     receiving.await.context("the receiver failed")??;
     let seen = shown?;
-    out::line(&seen.summary())?;
+    output::line(&seen.summary())?;
     Ok(if seen.is_good() { Code::Done } else { Code::Failed })
 }
 
@@ -136,7 +136,7 @@ async fn show(
         };
         let Some(callback) = callback else { break };
         if let Some(line) = seen.note(&callback) {
-            out::line(&line)?;
+            output::line(&line)?;
         }
     }
     Ok(seen)

@@ -15,7 +15,7 @@ use super::client::{Client, Server};
 use super::exported::{Exported, list_of, records_of};
 use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
-use super::{Code, out, progress};
+use super::{Code, output, progress};
 use crate::model::task::Topic;
 
 /// Tasks per request.
@@ -72,7 +72,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             count
         }
     };
-    let (tasks, topics) = (out::many(count, "task"), out::many(topics.len() as u64, "topic"));
+    let (tasks, topics) = (output::many(count, "task"), output::many(topics.len() as u64, "topic"));
     eprintln!("delayd: {tasks} of {topics} exported");
     Ok(Code::Done)
 }

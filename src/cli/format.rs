@@ -1,6 +1,6 @@
 //! `delayd format`: shows or raises the format of the configured store.
 
-use super::{Code, out};
+use super::{Code, output};
 use crate::app;
 use crate::settings::Settings;
 use crate::store::Formats;
@@ -30,7 +30,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
     } else {
         app::formats(settings).await?
     };
-    out::line(&said(formats, args.raise))?;
+    output::line(&said(formats, args.raise))?;
     Ok(Code::Done)
 }
 

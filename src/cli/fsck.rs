@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
-use super::{Code, out, table};
+use super::{Code, output, table};
 use crate::app;
 use crate::settings::Settings;
 use crate::store::{Admin, AnyStore, Cursor, Finding, Flaw, Store};
@@ -47,7 +47,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
     let report = look(&store, args.repair).await;
     store.close().await;
     let report = report?;
-    out::line(&if args.json { report.json().to_string() } else { report.text() })?;
+    output::line(&if args.json { report.json().to_string() } else { report.text() })?;
     Ok(if report.is_in_order() { Code::Done } else { Code::Failed })
 }
 
@@ -96,7 +96,7 @@ impl Report {
         found.repaired += u64::from(finding.repaired);
         if found.first.len() < NAMED {
             let lane = finding.lane.as_ref().map(ToString::to_string);
-            found.first.push((lane, out::plain(&finding.subject, LONGEST)));
+            found.first.push((lane, output::plain(&finding.subject, LONGEST)));
         }
     }
 
@@ -115,8 +115,8 @@ impl Report {
     fn text(&self) -> String {
         let looked = format!(
             "checked {} and {}",
-            out::many(self.tasks, "task"),
-            out::many(self.lanes, "lane")
+            output::many(self.tasks, "task"),
+            output::many(self.lanes, "lane")
         );
         if self.flaws.is_empty() {
             return format!("{looked}: no findings");
@@ -133,7 +133,7 @@ impl Report {
         format!(
             "{table}\n\n{}\n\n{looked}: {}{ending}",
             meanings.join("\n"),
-            out::many(self.count(), "finding")
+            output::many(self.count(), "finding")
         )
     }
 

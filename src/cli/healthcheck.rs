@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::client::{self, ServerUrl};
-use super::{Code, Configuration, out};
+use super::{Code, Configuration, output};
 
 /// How long to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
         Ok(answer) => (Code::Failed, format!("{url} answered {}", answer.status())),
         Err(e) => (Code::Failed, format!("{base} does not answer: {}", client::cause(&e))),
     };
-    out::line(&text)?;
+    output::line(&text)?;
     Ok(code)
 }
 

@@ -16,12 +16,12 @@ use anyhow::{Context, bail};
 use delayd_wire::{BatchItem, BatchRequest, ErrorCode};
 use serde_json::{Map, Value, json};
 
-use super::adopting::{Adopted, adopt};
 use super::client::{Answer, Client, Refused, Server};
 use super::exported::{Exported, Line};
-use super::patient::Patient;
+use super::migrate::import_batch::{Adopted, adopt};
+use super::retry_client::RetryClient;
 use super::topic_settings::TopicSettings;
-use super::{Code, out, progress, table};
+use super::{Code, output, progress, table};
 
 /// The maximum body of a batch in bytes, unless it has a single task: a quarter of the default
 /// limit of a service.
@@ -88,12 +88,12 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     if counts.sent > 0 {
         let after = format!(
             "after {}; what is stored stays, and the import can be repeated",
-            out::many(counts.sent, "task")
+            output::many(counts.sent, "task")
         );
         result = result.context(after);
     }
     result?;
-    out::line(&if args.json { counts.json().to_string() } else { counts.text() })?;
+    output::line(&if args.json { counts.json().to_string() } else { counts.text() })?;
     Ok(if counts.failed == 0 { Code::Done } else { Code::Failed })
 }
 
@@ -136,7 +136,7 @@ type Waiting = (u64, Map<String, Value>);
 
 struct Import {
     client: Client,
-    patient: Patient,
+    patient: RetryClient,
     keeps_ids: bool,
     most: usize,
     lines: u64,
@@ -152,7 +152,7 @@ impl Import {
     fn into(args: &Args) -> anyhow::Result<Self> {
         Ok(Self {
             client: args.server.client()?,
-            patient: Patient::new(args.server.client()?, PATIENCE),
+            patient: RetryClient::new(args.server.client()?, PATIENCE),
             keeps_ids: args.keep_ids,
             most: args.batch.into(),
             lines: 0,
@@ -285,7 +285,7 @@ impl Import {
     fn fail(&mut self, line: u64, why: &str) {
         self.counts.failed += 1;
         if self.counts.failed <= TOLD {
-            eprintln!("delayd: line {line}: {}", out::plain(why, 300));
+            eprintln!("delayd: line {line}: {}", output::plain(why, 300));
         }
         if self.counts.failed == TOLD {
             eprintln!("delayd: further failures are only counted");

@@ -3,11 +3,11 @@
 use delayd_wire::{Entry, ListRequest, TaskState};
 use serde_json::Value;
 
+use super::args::one_of;
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
 use super::due::seconds;
-use super::wishes::one_of;
-use super::{Code, out, table};
+use super::{Code, output, table};
 use crate::model::task::Topic;
 
 /// List the tasks of a topic in one state, in time order.
@@ -86,7 +86,7 @@ pub(super) async fn show(
         };
         let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
         if !client.is_json() && (is_first || !page.tasks.is_empty()) {
-            out::line(&shown(&page.tasks))?;
+            output::line(&shown(&page.tasks))?;
         }
         is_first = false;
         cursor = page.cursor;
@@ -96,7 +96,7 @@ pub(super) async fn show(
                 if !client.is_json() {
                     eprintln!(
                         "delayd: there may be more; continue with --cursor {} or --all",
-                        out::plain(next, 100)
+                        output::plain(next, 100)
                     );
                 }
                 return Ok(Code::Done);

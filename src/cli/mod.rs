@@ -20,7 +20,7 @@ use crate::settings::{self, File, LogFormat, Settings};
 use crate::telemetry;
 
 mod add;
-mod adopting;
+mod args;
 mod bench;
 mod cell;
 mod check;
@@ -36,19 +36,18 @@ mod format;
 mod fsck;
 mod get;
 mod healthcheck;
-mod hidden;
 mod import;
 mod list;
 mod manage;
-mod moved;
-mod mover;
+mod migrate;
 mod openapi;
-mod out;
-mod patient;
+mod output;
 mod progress;
 mod pull;
 mod receive;
 mod receiver;
+mod retry_client;
+mod secret;
 mod serve;
 mod settle;
 mod signals;
@@ -59,7 +58,6 @@ mod time;
 mod token;
 mod topic;
 mod topic_settings;
-mod wishes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,7 +120,7 @@ enum Command {
     Stats(stats::Args),
     Export(export::Args),
     Import(import::Args),
-    Move(mover::Args),
+    Move(migrate::Args),
     Openapi(openapi::Args),
     Bench(bench::Args),
 }
@@ -268,7 +266,7 @@ pub fn main() -> ExitCode {
     let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(code) => code.into(),
-        Err(error) if out::is_closed(&error) => Code::Failed.into(),
+        Err(error) if output::is_closed(&error) => Code::Failed.into(),
         Err(error) => {
             eprintln!("delayd: {}", sentence(&error));
             code_of(&error).into()
@@ -318,7 +316,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Stats(args) => stats::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
-            Command::Move(args) => mover::run(args).await,
+            Command::Move(args) => migrate::run(args).await,
             Command::Openapi(_) => openapi::run(),
             Command::Bench(args) => bench::run(args, &configuration).await,
         }

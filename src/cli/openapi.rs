@@ -1,6 +1,6 @@
 //! `delayd openapi`: prints the OpenAPI document.
 
-use super::{Code, out};
+use super::{Code, output};
 use crate::api;
 
 /// Print the API as an OpenAPI 3.1 document, as /openapi.json of a running service
@@ -11,6 +11,6 @@ Examples:
 pub(super) struct Args {}
 
 pub(super) fn run() -> anyhow::Result<Code> {
-    out::line(&serde_json::to_string_pretty(&api::document())?)?;
+    output::line(&serde_json::to_string_pretty(&api::document())?)?;
     Ok(Code::Done)
 }

@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::hidden::Hidden;
 use super::receiver::{self, Callback, Params, Receiver};
+use super::secret::SecretArg;
 use super::signals::Signals;
-use super::{Code, out, time};
+use super::{Code, output, time};
 use delayd_wire::Span;
 
 /// How long the last answers may take in addition to --delay.
@@ -59,7 +59,7 @@ pub(super) struct Args {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    secret: Vec<Hidden>,
+    secret: Vec<SecretArg>,
     /// End after N callbacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
@@ -101,9 +101,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         let Some(callback) = callback else { break };
         count += 1;
         if args.json {
-            out::line(&ndjson(&callback))?;
+            output::line(&ndjson(&callback))?;
         } else if !args.quiet {
-            out::line(&line(&callback))?;
+            output::line(&line(&callback))?;
         }
     }
     drop(arrivals);
@@ -128,7 +128,7 @@ fn line(callback: &Callback) -> String {
         or_dash(&callback.attempt),
         or_dash(&callback.topic),
         callback.path,
-        out::plain(&callback.body, 200),
+        output::plain(&callback.body, 200),
     );
     if !callback.status.is_success() {
         line.push_str(&format!(" answered={}", callback.status.as_u16()));

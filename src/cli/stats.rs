@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::topic::shown::counts;
-use super::{Code, out, table};
+use super::{Code, output, table};
 
 /// Topics that are read at the same time.
 const AT_A_TIME: usize = 8;
@@ -46,11 +46,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
     let (texts, topics): (Vec<String>, Vec<Shown>) = answers.into_iter().flatten().unzip();
     if !client.is_json() {
-        out::line(&shown(&topics))?;
+        output::line(&shown(&topics))?;
         return Ok(Code::Done);
     }
     for text in texts {
-        out::line(&text)?;
+        output::line(&text)?;
     }
     Ok(Code::Done)
 }

@@ -1,15 +1,14 @@
-//! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and
-//! searched.
+//! Text tables: columns padded with spaces and without lines, so that they can be cut and searched.
 
 use comfy_table::{Table, presets};
 
-/// A table with a head.
+/// A table with a header.
 pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let head = head.iter().map(|name| name.to_uppercase()).collect();
     padded(&[std::slice::from_ref(&head), rows].concat())
 }
 
-/// Names and values, one pair a line.
+/// Names and values, one pair per line.
 pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
     padded(
         &pairs
@@ -46,7 +45,7 @@ mod tests {
         assert_eq!(columns(&["task", "state"], &[]), "TASK  STATE");
     }
 
-    /// What stood to the right of a Chinese cell was shifted by a column for each character.
+    /// Cells to the right of a Chinese cell were shifted by one column per character.
     #[test]
     fn columns_align_by_the_width_of_their_characters() {
         let rows =

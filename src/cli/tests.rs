@@ -1,4 +1,4 @@
-//! Tests of the command line as a whole.
+//! Tests of all commands together.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn settings_are_refused_where_they_would_do_nothing() {
     check(&["export"], true);
 }
 
-/// They listed --config and --set, and refused them.
+/// The help listed --config and --set, but the commands refused them.
 #[test]
 fn the_help_lists_settings_where_they_are_taken() {
     let mut cli = command();

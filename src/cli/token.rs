@@ -1,6 +1,6 @@
 //! `delayd token`: makes an access token and its configuration.
 
-use super::{Code, out};
+use super::{Code, output};
 use crate::model::token::{self, TokenHash};
 
 /// Make a new access token, and the configuration section for it.
@@ -45,7 +45,7 @@ fn plain(text: &str) -> Result<String, &'static str> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
-    out::line(&shown(args, &token::fresh()))?;
+    output::line(&shown(args, &token::fresh()))?;
     Ok(Code::Done)
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::client::fields;
-use super::patient::Patient;
+use super::retry_client::RetryClient;
 
 /// The settings of a topic.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl TopicSettings {
 
     /// Creates the topic with these settings. An existing topic is not changed. Returns its
     /// settings.
-    pub(super) async fn create_at(&self, to: &Patient) -> anyhow::Result<Self> {
+    pub(super) async fn create_at(&self, to: &RetryClient) -> anyhow::Result<Self> {
         let body = TopicRequest { topic: Some(&self.topic) };
         let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {
             Some(there) => there,

@@ -110,7 +110,7 @@ impl FromStr for Scope {
 mod tests {
     use super::*;
 
-    /// The hash that `printf %s secret | sha256sum` gives.
+    /// The hash printed by `printf %s secret | sha256sum`.
     const OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
     #[test]

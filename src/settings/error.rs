@@ -83,8 +83,8 @@ pub enum Error {
     /// Other machines can reach the port, and the configuration does not say that anyone may call.
     #[error(
         "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got \
-         none. Add a [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or \
-         set http.auth.anonymous = true to let everyone who reaches the port call"
+         none. Add a [[http.auth.tokens]] section (`delayd token` makes one), bind to \
+         127.0.0.1, or set http.auth.anonymous = true to let everyone who reaches the port call"
     )]
     Unguarded {
         /// The address.

@@ -216,10 +216,10 @@ mod tests {
         check(OPEN, &[TOKEN], (OPEN, &[]), false);
         check(OPEN, &[TOKEN], (OPEN, &[ANONYMOUS]), true);
         check(OPEN, &[ANONYMOUS], (OPEN, &[TOKEN]), true);
-        // The listener stays where it is, even if the file says otherwise.
+        // The listener keeps its address, even if the file changes it.
         check(OPEN, &[TOKEN], (LOCAL, &[]), false);
         check(OPEN, &[ANONYMOUS], (LOCAL, &[]), false);
-        // What the next start would refuse.
+        // The next start would refuse this.
         check(LOCAL, &[], (OPEN, &[]), false);
     }
 }

@@ -62,43 +62,42 @@ pub use worker::Worker;
 use check::{Wrong, ensure};
 use layers::Layer;
 
-/// The documented defaults.
+/// The defaults, with documentation.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// All settings of a process. Fields are documented with their keys in `config/default.toml`.
+/// All settings. `config/default.toml` documents the keys.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Where the service listens.
+    /// The address of the service, and who may call.
     pub http: Http,
-    /// Where tasks are kept.
+    /// Where tasks are stored.
     pub store: Store,
-    /// How this instance works.
+    /// How this instance works on tasks.
     pub worker: Worker,
     /// How services are called.
     pub callback: Callback,
-    /// The services by name.
+    /// The services, by name.
     #[serde(default)]
     pub services: BTreeMap<String, Service>,
-    /// Where services are that are not listed.
+    /// The address of services that are not listed.
     pub services_fallback: ServicesFallback,
-    /// What callers may ask for.
+    /// The limits of requests.
     pub limits: Limits,
-    /// How long ended tasks are remembered.
+    /// How long ended tasks are kept.
     pub history: History,
-    /// How the service ends.
+    /// How the service stops.
     pub shutdown: Shutdown,
-    /// What is logged.
+    /// Level and format of the logs.
     pub log: Log,
 }
 
 impl Settings {
-    /// Reads and checks the settings: the defaults, then `files` in order, then the variables of
+    /// Loads and validates the settings: the defaults, then `files` in order, then the variables of
     /// `env` that begin with `DELAYD__`, then `sets` (`section.key=value`) in order.
     ///
     /// # Errors
-    /// The first thing that is wrong, in one sentence that names where it stands and what would be
-    /// right.
+    /// The first error: one sentence with the position and the rule.
     pub fn load(
         files: &[PathBuf],
         sets: &[String],
@@ -108,10 +107,10 @@ impl Settings {
         Self::of_files(&files, sets, env)
     }
 
-    /// As [`load`](Self::load), from files that have been read already.
+    /// Like [`load`](Self::load), for files that have been read already.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// Those of [`load`](Self::load).
     pub fn of_files(
         files: &[File],
         sets: &[String],
@@ -145,7 +144,7 @@ impl Settings {
         self.http.check()?;
         self.store.check()?;
         self.worker.check()?;
-        // A claim's answer may take so long; its lease must not have run out by then.
+        // The answer to a claim may take this long, and the lease must still hold then.
         let redis = self.store.kind == StoreKind::Redis;
         ensure("worker.lease", !redis || self.worker.lease > self.store.redis.timeout, || {
             format!("must be longer than store.redis.timeout ({})", self.store.redis.timeout)
@@ -167,7 +166,7 @@ fn segment(segment: &Segment) -> Option<String> {
     }
 }
 
-/// The error of a value that could not be read.
+/// The error for a value that cannot be read.
 fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigError) -> Error {
     match error {
         ConfigError::At { error, .. } => unreadable(tree, path, *error),
@@ -205,20 +204,20 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
                 &path,
                 "must be a table with name, token_sha256, scopes and topics".into(),
             ),
-            // serde's own words; what stands before may repeat the value.
+            // The text of serde. The part before it may repeat the value.
             Some((said, expected))
                 if said.starts_with("unknown") || said.starts_with("invalid") =>
             {
                 invalid(tree, &path, format!("must be {expected}"))
             }
-            // Sentences of our own begin with a verb.
+            // Messages of this project begin with a verb.
             _ => invalid(tree, &path, text),
         },
         other => invalid(tree, &path, format!("cannot be read: {other}")),
     }
 }
 
-/// The error of the value at `path`, which it shows.
+/// The error for the value at `path`, which it shows.
 fn invalid(tree: &Map<String, Value>, path: &[String], reason: String) -> Error {
     let found = keys::find(tree, path.iter().map(String::as_str));
     let nothing = Value::new(None, ValueKind::Nil);

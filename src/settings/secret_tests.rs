@@ -1,18 +1,20 @@
-//! Tests of settings that are secret.
+//! Tests of secret settings.
 
-use super::tests::load;
+use super::tests::{folded, load};
 
 /// The SHA-256 of "secret".
 const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-/// Of 24 bytes.
+/// A key of 24 bytes.
 const KEY: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 
 #[test]
 fn tokens_secrets_and_hosts_are_read() {
     let text = format!(
-        "[[http.auth.tokens]]\nname = 'shop'\ntoken_sha256 = '{HASH}'\nscopes = ['produce', 'consume']\ntopics = ['order.*']\nrate = '100/s'\n\
-         [[http.auth.tokens]]\nname = 'operator'\ntoken_sha256 = '{}'\nscopes = ['admin']\ntopics = ['*']\n\
+        "[[http.auth.tokens]]\nname = 'shop'\ntoken_sha256 = '{HASH}'\nscopes = ['produce', \
+         'consume']\ntopics = ['order.*']\nrate = '100/s'\n\
+         [[http.auth.tokens]]\nname = 'operator'\ntoken_sha256 = '{}'\nscopes = ['admin']\n\
+         topics = ['*']\n\
          [services.a]\nendpoints = ['http://a']\nsecrets = ['{KEY}', '{KEY}']\n\
          [services_fallback]\ndns = 'http://{{sn}}:8080'",
         HASH.replace('2', "3").to_uppercase(),
@@ -56,10 +58,12 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
         token(&format!("{good}, scopes = ['admin'], {all}, token = 'secret'")),
         token(&format!("name = '', token_sha256 = '{HASH}', scopes = ['admin'], {all}")),
         format!(
-            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {good}, scopes = ['admin'], {all} }}]"
+            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {good}, scopes = \
+             ['admin'], {all} }}]"
         ),
         format!(
-            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {}, scopes = ['admin'], {all} }}]",
+            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {}, scopes = \
+             ['admin'], {all} }}]",
             good.replace("'a'", "'b'")
         ),
         format!(
@@ -85,36 +89,54 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
             "{message}"
         );
     }
-    insta::assert_snapshot!(messages.join("\n"), @r#"
+    insta::assert_snapshot!(folded(&messages), @r#"
     test.toml: http.auth.tokens = *** must be a list
-    test.toml: http.auth.tokens[0] = *** must be a table with name, token_sha256, scopes and topics
+    test.toml: http.auth.tokens[0] = *** must be a table with name, token_sha256, scopes and
+        topics
     test.toml: http.auth = *** must be a section, not a value
-    test.toml: http.auth.tokens[0].token_sha256 = *** must be the SHA-256 of the token as 64 hexadecimal digits; `delayd token` makes both
+    test.toml: http.auth.tokens[0].token_sha256 = *** must be the SHA-256 of the token as 64
+        hexadecimal digits; `delayd token` makes both
     test.toml: http.auth.tokens[0].scopes = [] must hold "produce", "consume" or "admin"
-    test.toml: http.auth.tokens[0].scopes[0] = "root" must be "produce", "consume" or "admin"
+    test.toml: http.auth.tokens[0].scopes[0] = "root" must be "produce", "consume" or
+        "admin"
     test.toml: http.auth.tokens[0].scopes is missing
     test.toml: http.auth.tokens[0].topics is missing: name the topics, or ["*"] for all
-    test.toml: http.auth.tokens[0].topics = [] must hold at least one, such as "order.*" or "*"
-    test.toml: http.auth.tokens[0].topics[0] = "a b" must be 1 to 256 visible characters, of which * stands for any, such as "order.*"
-    test.toml: http.auth.tokens[0].rate = "fast" must be a number from 1 to 1000000 with a unit of time, such as "100/s", "6000/m" or "500/h"
-    test.toml: http.auth.tokens[0].token = *** is no setting of a token, which takes one of `name`, `token_sha256`, `scopes`, `topics`, `rate`
+    test.toml: http.auth.tokens[0].topics = [] must hold at least one, such as "order.*" or
+        "*"
+    test.toml: http.auth.tokens[0].topics[0] = "a b" must be 1 to 256 visible characters, of
+        which * stands for any, such as "order.*"
+    test.toml: http.auth.tokens[0].rate = "fast" must be a number from 1 to 1000000 with a
+        unit of time, such as "100/s", "6000/m" or "500/h"
+    test.toml: http.auth.tokens[0].token = *** is no setting of a token, which takes one of
+        `name`, `token_sha256`, `scopes`, `topics`, `rate`
     test.toml: http.auth.tokens[0].name = "" must be 1 to 64 visible characters
     test.toml: http.auth.tokens[1].name = "a" is the name of another token already
     test.toml: http.auth.tokens[1].token_sha256 = *** is the hash of another token already
-    test.toml: http.auth.anonymous = true must be false where http.auth.tokens has tokens: remove the one or the others
+    test.toml: http.auth.anonymous = true must be false where http.auth.tokens has tokens:
+        remove the one or the others
     test.toml: http.auth.anonymous = "yes" must be true or false
-    test.toml: services.a.secrets[0] = *** must be "whsec_" and 24 to 64 bytes in base64, as `openssl rand -base64 32` makes them
+    test.toml: services.a.secrets[0] = *** must be "whsec_" and 24 to 64 bytes in base64, as
+        `openssl rand -base64 32` makes them
     test.toml: services.a.secrets = *** must be a list
-    test.toml: services."a b" = {endpoints = ["http://a"], secrets = ***} has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
-    test.toml: services."a:80" = {endpoints = ["http://a"], secrets = ***} has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
+    test.toml: services."a b" = {endpoints = ["http://a"], secrets = ***} has a name that
+        cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
+    test.toml: services."a:80" = {endpoints = ["http://a"], secrets = ***} has a name that
+        cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
     test.toml: there is no setting services.a.secret; the nearest is services.a.secrets
-    test.toml: callback.allow_hosts[0] = "http://a" must be a host, of which * stands for any characters, perhaps with a port: "*.example.com" or "10.0.0.5:8080"
-    test.toml: callback.allow_hosts[0] = "a:b" must be a host, of which * stands for any characters, perhaps with a port: "*.example.com" or "10.0.0.5:8080"
+    test.toml: callback.allow_hosts[0] = "http://a" must be a host, of which * stands for
+        any characters, perhaps with a port: "*.example.com" or "10.0.0.5:8080"
+    test.toml: callback.allow_hosts[0] = "a:b" must be a host, of which * stands for any
+        characters, perhaps with a port: "*.example.com" or "10.0.0.5:8080"
     test.toml: callback.deny_private_hosts = "no" must be true or false
-    test.toml: services_fallback.dns = "http://a:8080" must be an address with {sn} in its host, such as "http://{sn}:8080" or "http://{sn}.svc.cluster.local"
+    test.toml: services_fallback.dns = "http://a:8080" must be an address with {sn} in its
+        host, such as "http://{sn}:8080" or "http://{sn}.svc.cluster.local"
     "#);
     let env = load("", &[], &[("DELAYD__HTTP__AUTH__TOKENS", "secret")]).unwrap_err();
-    insta::assert_snapshot!(env, @"DELAYD__HTTP__AUTH__TOKENS: http.auth.tokens = … cannot come from the environment; services and tokens come from files or --set");
+    assert_eq!(
+        env,
+        "DELAYD__HTTP__AUTH__TOKENS: http.auth.tokens = … cannot come from the environment; \
+         services and tokens come from files or --set"
+    );
 }
 
 #[test]
@@ -134,12 +156,14 @@ fn no_password_is_shown_anywhere() {
     check("store.redis.url = 'redis://me:secret@host'");
     check("store.redis.urls = ['redis://host?sentinel_password=secret']");
     check(
-        "store.redis = { topology = 'sentinel', master_name = 'm', urls = ['redis://host?sentinel_password=secret'] }",
+        "store.redis = { topology = 'sentinel', master_name = 'm', urls = \
+         ['redis://host?sentinel_password=secret'] }",
     );
     check("store.redis.urls = ['redis://host?sentinel_password=secret&x=1']");
     let settings = load(
         &format!(
-            "http.auth.tokens = [{{ name = 'a', token_sha256 = '{HASH}', scopes = ['admin'], topics = ['*'] }}]\nservices.a = {{ endpoints = ['http://a'], secrets = ['{KEY}'] }}"
+            "http.auth.tokens = [{{ name = 'a', token_sha256 = '{HASH}', scopes = ['admin'], \
+             topics = ['*'] }}]\nservices.a = {{ endpoints = ['http://a'], secrets = ['{KEY}'] }}"
         ),
         &[],
         &[],

@@ -111,7 +111,7 @@ mod tests {
             "delayd__http__bind",
             "DELAYD__HTTP__AUTH__ANONYMOUS",
             "DELAYD__CALLBACK__RETRY__BACKOFF__STEPS",
-            // Refused when the settings are read, by a sentence of its own.
+            // Refused later, when the settings are read, with a different message.
             "DELAYD__SERVICES__A__ENDPOINTS",
             "DELAYD_TOKEN",
             "DELAYDER",
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// What a pod sees beside services called "delayd" and "delayd-redis".
+    /// The variables of a pod beside services called "delayd" and "delayd-redis".
     #[test]
     fn kubernetes_variables_pass() {
         let of = |service: &str| {
@@ -140,7 +140,7 @@ mod tests {
         };
         let both = [of("DELAYD"), of("DELAYD_REDIS")].concat();
         assert!(check_variables(&both, &[]).is_ok());
-        // Each belongs to a service that is there.
+        // Each belongs to an existing service.
         for (name, value) in &both {
             let is_alone = !name.ends_with("_SERVICE_HOST");
             assert_eq!(check(&[(name, value)]).is_err(), is_alone, "{name}");

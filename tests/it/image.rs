@@ -38,6 +38,7 @@ fn the_first_layer_of_the_image_is_a_complete_package() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let layer = tempfile::tempdir().unwrap();
     let image = std::fs::read_to_string(root.join("Dockerfile")).unwrap();
+    let image = image.replace("\\\n", "");
     let (before, _) = image.split_once("COPY src src").unwrap();
     let copied = before
         .lines()

@@ -6,10 +6,10 @@ use delayd_wire::{
     TopicListRequest, TopicPurgeRequest, TopicRequest,
 };
 
+use super::args::one_of;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::wishes::one_of;
-use super::{Code, out, progress, table};
+use super::{Code, output, progress, table};
 use crate::model::task::Topic;
 use delayd_wire::Span;
 
@@ -165,7 +165,7 @@ async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
                 0 => String::new(),
                 leased => format!("; {leased} leased tasks stay until their leases end"),
             };
-            out::line(&format!("{} deleted{left}", out::many(total, "task")))?;
+            output::line(&format!("{} deleted{left}", output::many(total, "task")))?;
         }
         anyhow::ensure!(!more, "the service reported more tasks, but deleted none; try again");
         return Ok(Code::Done);

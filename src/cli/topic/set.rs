@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::shown;
+use crate::cli::args::{self, one_of};
 use crate::cli::client::ServerArgs;
-use crate::cli::wishes::{self, one_of};
 use crate::model::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
 use delayd_wire::{Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest};
 
@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
-    #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
+    #[arg(long, value_name = "BACKOFF", value_parser = args::backoff)]
     backoff: Option<Value>,
     /// Statuses after which a task is not retried
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]

@@ -1,4 +1,4 @@
-//! Tests of the breaker: a table of events, and random orders of them.
+//! Table tests and property tests of the breaker.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A breaker, and a clock that only the test advances.
+/// A breaker, and a time that the test sets.
 struct Bench {
     breaker: Breaker,
     now: Instant,
@@ -125,7 +125,7 @@ fn a_calm_time_makes_the_next_opening_short_again_and_flapping_does_not() {
     assert_eq!(bench.wait(5 * SECOND).state(), State::HalfOpen);
 }
 
-/// Seen in another breaker: each late failure restarted the open time, and it never half-opened.
+/// A known bug of breakers: each late failure restarts the open time, so it never half-opens.
 #[test]
 fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     let mut bench = Bench::new(Params::default());
@@ -140,7 +140,7 @@ fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
     assert_eq!(bench.calls("+++").state(), State::Closed);
 }
 
-/// Seen in another breaker: a probe never ended, and the half-open state lasted for ever.
+/// A known bug of breakers: a lost probe keeps it half-open forever.
 #[test]
 fn a_lost_probe_counts_as_failed_after_its_deadline() {
     let mut bench = Bench::opened();
@@ -164,7 +164,7 @@ fn probes_that_were_reserved_and_not_used_are_there_for_others() {
 }
 
 proptest! {
-    /// The breaker is never stuck. Once the other side is healthy, it closes within a bounded time.
+    /// The breaker never gets stuck: when the target is well, it closes within a bounded time.
     #[test]
     fn it_always_finds_its_way_back(
         events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200),
@@ -192,7 +192,7 @@ proptest! {
             prop_assert!(fits, "{:?} with room for {}", state, room);
             prop_assert_eq!(bench.breaker.retry_in(bench.now).is_none(), room > 0);
         }
-        // From here, all calls succeed at once, except those that are lost.
+        // From now on every permitted call succeeds at once. Earlier ones are lost.
         for _ in 0..200 {
             if bench.state() == State::Closed {
                 return Ok(());

@@ -44,22 +44,22 @@ pub use delayd_wire::BreakerState as State;
 pub use machine::{Breaker, Ticket};
 pub use shared::{Pass, Refused, SharedBreaker};
 
-/// The settings of a breaker.
+/// The parameters of a breaker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
-    /// The share of failed calls that opens it, above 0 and up to 1.
+    /// The failure ratio that opens it, above 0 and up to 1.
     pub failure_ratio: f64,
-    /// The number of calls that the share needs, from 1.
+    /// The minimum number of calls for the ratio, from 1.
     pub min_calls: u32,
-    /// For how long calls count.
+    /// The length of the window.
     pub window: Duration,
-    /// The number of failures in a row that opens it, from 1.
+    /// The consecutive failures that open it, from 1.
     pub consecutive_failures: u32,
-    /// How long it stays open for the first time.
+    /// The initial open time.
     pub open: Duration,
-    /// The longest time it stays open.
+    /// The maximum open time.
     pub open_max: Duration,
-    /// How many probes run at a time, and how many have to succeed; from 1.
+    /// Concurrent probes, and the number of successes that close it; from 1.
     pub half_open_probes: u32,
 }
 
@@ -78,11 +78,11 @@ impl Default for Params {
     }
 }
 
-/// What a call showed about the health of the other side.
+/// What the end of a call says about the health of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other side is healthy.
+    /// The target is healthy.
     Success,
-    /// The other side failed.
+    /// The target has failed.
     Failure,
 }

@@ -32,21 +32,24 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::adopting::{Adopted, Adoption, adopt};
 use super::client::{GivenBy, Server, ServerUrl};
 use super::exported::{Exported, list_of};
-use super::hidden::Hidden;
-use super::moved::Tallies;
-use super::patient::Patient;
+use super::retry_client::RetryClient;
+use super::secret::SecretArg;
 use super::topic_settings::TopicSettings;
-use super::{Code, out, progress};
+use super::{Code, output, progress};
 use crate::model::clock::Clock;
 use crate::model::task::{Receipt, Topic};
 use delayd_wire::Rate;
 use delayd_wire::Span;
 
 mod history;
+pub(super) mod import_batch;
+mod report;
 mod withdrawal;
+
+use import_batch::{Adopted, Adoption, adopt};
+use report::Tallies;
 
 /// The lease at the old service. A run that died should be restarted within it.
 const HOLD: &str = "10m";
@@ -81,7 +84,7 @@ pub(super) struct Args {
     /// The access token of the new service, if required (scope admin); as with --token, other users
     /// can see it here
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TO_TOKEN", hide_env_values = true)]
-    to_token: Option<Hidden>,
+    to_token: Option<SecretArg>,
     /// Only this topic; may be given several times
     #[arg(long = "topic", value_name = "TOPIC")]
     topics: Vec<Topic>,
@@ -119,8 +122,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     ensure!(args.server.url() != &args.to, "--to must be another service than --server");
-    let old = Patient::new(args.server.client()?, args.patience.0);
-    let new = Patient::new(
+    let old = RetryClient::new(args.server.client()?, args.patience.0);
+    let new = RetryClient::new(
         Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN).client()?,
         args.patience.0,
     );
@@ -143,10 +146,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     mover.bar.finish_and_clear();
     let (moved, left) = mover.tallies.totals();
     if let Err(error) = done {
-        let after = format!("after {}; start it again to go on", out::many(moved, "moved task"));
+        let after = format!("after {}; start it again to go on", output::many(moved, "moved task"));
         return Err(error.context(after));
     }
-    out::line(&if mover.args.json {
+    output::line(&if mover.args.json {
         mover.tallies.json().to_string()
     } else {
         mover.tallies.text()
@@ -155,7 +158,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         eprintln!(
             "delayd: {} left at the old service: leased, about to fire, or refused; \
              run it again later",
-            out::many(left, "task")
+            output::many(left, "task")
         );
     }
     Ok(if left == 0 { Code::Done } else { Code::Failed })
@@ -163,8 +166,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 
 struct Mover {
     args: Args,
-    old: Patient,
-    new: Patient,
+    old: RetryClient,
+    new: RetryClient,
     /// The lease for the moved tasks at the old service.
     receipt: String,
     bar: ProgressBar,
@@ -307,7 +310,7 @@ impl Mover {
 
     async fn page(
         &self,
-        at: &Patient,
+        at: &RetryClient,
         topic: &str,
         state: TaskState,
         cursor: Option<String>,
@@ -469,7 +472,7 @@ impl Mover {
     }
 
     fn tell(&mut self, topic: &str, id: TaskId, why: &str) {
-        self.say(&format!("task {id} of {topic} stays: {}", out::plain(why, 300)));
+        self.say(&format!("task {id} of {topic} stays: {}", output::plain(why, 300)));
     }
 
     fn say(&mut self, what: &str) {

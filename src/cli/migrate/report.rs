@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::table;
+use crate::cli::table;
 
 const HEADS: [&str; 9] = [
     "topic",

@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Repeats unconfirmed calls: without an answer, or with 503 or 429.
-pub(super) struct Patient {
+pub(super) struct RetryClient {
     client: Client,
     patience: Duration,
     /// An unreachable service at the very beginning is most likely a wrong address.
@@ -28,7 +28,7 @@ pub(super) struct Waits {
     next: Duration,
 }
 
-impl Patient {
+impl RetryClient {
     pub(super) fn new(client: Client, patience: Duration) -> Self {
         Self { client, patience, was_reached: AtomicBool::new(false) }
     }
@@ -49,7 +49,7 @@ impl Patient {
         self.call_and(path, body, async || ()).await
     }
 
-    /// Like [`Patient::call`]. Calls `between` before each further attempt.
+    /// Like [`RetryClient::call`]. Calls `between` before each further attempt.
     pub(super) async fn call_and<A: DeserializeOwned>(
         &self,
         path: &str,

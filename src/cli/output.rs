@@ -1,9 +1,9 @@
-//! stdout, line by line. Unlike `println!` a reader that went away (`| head`) is an error, not a
+//! Output to stdout. Unlike with `println!`, a reader that went away (`| head`) is an error, not a
 //! panic.
 
 use std::io::{self, Write};
 
-/// Writes one line, at once.
+/// Writes a line, and flushes.
 pub(super) fn line(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
@@ -15,8 +15,8 @@ pub(super) fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// `text` fit for a terminal's line: control characters are shown, not obeyed, and what is longer
-/// than `most` characters is cut.
+/// Returns `text` as one line for a terminal: control characters are escaped, and a text over
+/// `most` characters is cut.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut plain = String::new();
     for c in text.chars().take(most) {

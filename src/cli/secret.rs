@@ -7,9 +7,9 @@ use std::str::FromStr;
 /// A text that `Debug` does not show. It is validated after parsing, because errors of clap repeat
 /// the value.
 #[derive(Clone)]
-pub(super) struct Hidden(String);
+pub(super) struct SecretArg(String);
 
-impl Hidden {
+impl SecretArg {
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
@@ -20,7 +20,7 @@ impl Hidden {
     }
 }
 
-impl FromStr for Hidden {
+impl FromStr for SecretArg {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -28,7 +28,7 @@ impl FromStr for Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

@@ -4,22 +4,22 @@
 use anyhow::{anyhow, bail};
 use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode};
 
-use super::exported::Exported;
-use super::patient::Patient;
+use crate::cli::exported::Exported;
+use crate::cli::retry_client::RetryClient;
 
 /// The result for one record, or why it was refused.
-pub(super) type Adoption = Result<Adopted, Refusal>;
+pub(crate) type Adoption = Result<Adopted, Refusal>;
 
 /// Why a record was refused.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
-    pub(super) code: ErrorCode,
-    pub(super) sentence: String,
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) sentence: String,
 }
 
 /// The result for a record that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Adopted {
+pub(crate) enum Adopted {
     /// The task is stored.
     New,
     /// It was adopted before, or has now ended there as it did here.
@@ -43,8 +43,8 @@ fn read(task: &AdoptedTask) -> Adopted {
 ///
 /// # Errors
 /// No answer within the patience, or a refusal of the whole request.
-pub(super) async fn adopt(
-    to: &Patient,
+pub(crate) async fn adopt(
+    to: &RetryClient,
     records: &[Exported],
     between: impl AsyncFn(),
 ) -> anyhow::Result<Vec<Adoption>> {

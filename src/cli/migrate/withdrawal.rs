@@ -6,9 +6,9 @@ use delayd_wire::{ErrorCode, GetRequest, Records, TaskId, TaskState};
 use serde::de::IgnoredAny;
 
 use super::Mover;
-use crate::cli::adopting::Adopted;
+use super::import_batch::Adopted;
 use crate::cli::exported::Exported;
-use crate::cli::out;
+use crate::cli::output;
 
 impl Mover {
     /// Checks tasks that the new service has stored, but that could not be ended here. If they were
@@ -68,7 +68,7 @@ impl Mover {
                 Err(why) if why.code == ErrorCode::OwnTask => {}
                 Err(why) => self.say(&format!(
                     "task {id} of {topic} ended here, but not at the new service: {}",
-                    out::plain(&why.sentence, 300)
+                    output::plain(&why.sentence, 300)
                 )),
             }
         }

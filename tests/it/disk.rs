@@ -84,7 +84,7 @@ async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value
     assert!(!accepted.is_empty(), "nothing was accepted before the disk failed");
     assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
     let log = delayd.log();
-    assert_eq!(log.matches("cannot go on").count(), 1, "{log}");
+    assert_eq!(log.matches("store has stopped").count(), 1, "{log}");
     assert!(!log.contains("panicked"), "{log}");
 
     let delayd = kept.start(&[]).await;

@@ -114,7 +114,7 @@ async fn a_demoted_server_is_noticed_though_it_answers() {
     let nobody = Server::start();
     server.command(&["REPLICAOF", "127.0.0.1", &nobody.port().to_string()]);
     delayd.wait_until_ready(503).await;
-    assert!(delayd.log().contains("is no primary any more"), "{}", delayd.log());
+    assert!(delayd.log().contains("is no longer a primary"), "{}", delayd.log());
     server.command(&["REPLICAOF", "NO", "ONE"]);
     delayd.wait_until_ready(200).await;
 }

@@ -28,7 +28,7 @@ const OWED: usize = 64;
 
 /// The content of the call.
 #[derive(Serialize)]
-struct Obituary<'a> {
+struct DeadLetter<'a> {
     sn: &'a Destination,
     url: &'a str,
     task_id: TaskId,
@@ -134,7 +134,7 @@ impl WriteTx<'_> {
                     topic: read_name(row, dead_task::topic)?,
                     shard: row.get(dead_task::shard)?,
                 };
-                let body = Obituary {
+                let body = DeadLetter {
                     sn: &on_dead.sn,
                     url: &on_dead.url,
                     task_id: id,
@@ -143,7 +143,7 @@ impl WriteTx<'_> {
                     outcome: &dead.outcome,
                     content: row.get_ref(dead_task::content)?.as_str()?,
                 };
-                let body = serde_json::to_string(&body).expect("an obituary is plain data");
+                let body = serde_json::to_string(&body).expect("a dead-letter call is plain data");
                 let options = Options { origin, ..Options::default() };
                 Ok(Call { id: call, lane, destination: on_dead.sn.clone(), options, body })
             })

@@ -10,9 +10,9 @@ use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
 
 /// The store's now, as a sign that it answers. There is one ping at a time, and callers that arrive
-/// meanwhile share its answer: if replicas are missing, pings that wait behind each other on the
-/// connection would look like a silent server. A ping continues after its caller has left, for the
-/// same reason.
+/// meanwhile share its answer. Otherwise, if replicas were missing, pings that wait behind each
+/// other on the connection would look like a silent server. A ping continues after its caller has
+/// left, for the same reason.
 pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
     let (session, arrived) = (session.clone(), Instant::now());
     let pinging = tokio::spawn(async move {

@@ -1,10 +1,11 @@
 //! Whether another topic has the id of a task that is to be adopted.
 //!
 //! A lane knows only its own ids, so the lanes of all topics are asked, but only about ids that may
-//! have been drawn twice. A store draws no id twice. So two tasks with one id come from two stores,
-//! and the id lies where both have drawn: this store since its first draw, each other store between
-//! the ids of its tasks that were moved here. A store that is moved into a new one has drawn nearly
-//! all of its ids before that, so no lane is asked about those (docs/adr/0016-store-ids.md).
+//! have been drawn twice. A store draws no id twice, so two tasks with one id come from two stores,
+//! and the id lies where both have drawn. For this store, that is any id since its first draw; for
+//! each other store, any id between those of its tasks that were moved here. A store that is moved
+//! into a new one has drawn nearly all of its ids before that, so no lane is asked about those
+//! (docs/adr/0016-store-ids.md).
 //!
 //! Two concurrent imports from two stores may both find an id free, and use it in two topics. That
 //! does no harm: lanes are separate, and the tasks have different `webhook-id`s.

@@ -36,7 +36,7 @@ pub(crate) async fn assert(session: &Session, entry: &TopicEntry) -> Result<Topi
         .unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
 }
 
-/// As [`assert`], for many entries in one pipeline. One answer each.
+/// As [`assert()`], for many entries in one pipeline. One answer each.
 pub(crate) async fn assert_all(
     session: &Session,
     entries: &[&TopicEntry],

@@ -104,18 +104,18 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
         }
         return Ok(None);
     }
-    let astray = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
-    let astray: Vec<Lane> =
-        astray.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
+    let misplaced = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
+    let misplaced: Vec<Lane> =
+        misplaced.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
     // All lanes are corrected first, because they take each other's tasks. From then on, no
     // misplaced tasks can be added.
-    for lane in &astray {
+    for lane in &misplaced {
         let remembers =
             if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
         let stamp = session.lane_call(&script::STAMP, lane).arg(remembers).take();
         session.working.run_one(stamp).await?;
     }
-    for lane in astray {
+    for lane in misplaced {
         let moved = empty(session, &entry, &lane).await?;
         tracing::warn!(
             %lane,

@@ -1,10 +1,10 @@
 //! The connection to one Redis server: long-lived and multiplexed, taken from a deadpool pool.
 //!
 //! Taking a connection from the pool costs a round trip, so a [`Link`] shares one until an error
-//! shows that it is unusable: a broken or silent socket, or a server that is not a writable primary
-//! (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks its server before it is used.
-//! [`Link::look_after`] checks it repeatedly, because a primary may become a replica without
-//! breaking a connection.
+//! shows that it is unusable. It is unusable if its socket is broken or silent, or if its server is
+//! not a writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks its
+//! server before it is used. [`Link::look_after`] checks it repeatedly, because a primary may
+//! become a replica without breaking a connection.
 //!
 //! No caller waits longer than `timeout`. The circuit breaker counts failures over all links to the
 //! server. While it is not closed, callers are refused at once, and only [`Link::look_after`] sends

@@ -1,8 +1,8 @@
 //! delayd: a standalone HTTP service for delay tasks.
 //!
-//! A business service posts a task with a due moment; at that moment delayd calls the business back
-//! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task
-//! is [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
+//! A caller adds a task with a due time. At that time delayd calls a service over HTTP, or a
+//! consumer pulls the task. `docs/ARCHITECTURE.md` is the map. A task passes through [`api`] →
+//! [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
 pub mod api;
 pub mod app;

@@ -1,8 +1,8 @@
-//! The binary: everything is in the library's `cli`.
+//! The program. Its code is in `cli` of the library.
 
 use std::process::ExitCode;
 
-/// Almost half of what an add costs the processor went into the system's allocator.
+/// The system allocator took almost half of the CPU time of an add.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

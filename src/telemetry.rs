@@ -1,7 +1,7 @@
-//! Logs to stderr, as text for people or as JSON, one object a line.
+//! Logs to stderr, as text or as JSON with one object per line.
 //!
-//! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is
-//! a setting like every other.
+//! stdout is reserved for the output of commands. `RUST_LOG` is not read, on purpose: the level is
+//! a setting.
 
 use std::io::IsTerminal;
 
@@ -13,7 +13,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::metrics::CountLines;
 
-/// The settings of the logs.
+/// The parameters of the logs.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// A level, or directives such as `info,delayd=debug`.
@@ -22,37 +22,38 @@ pub struct Params {
     pub json: bool,
 }
 
-/// Why there are no logs.
+/// Why the logs cannot be started or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The level cannot be read.
+    /// The level is invalid.
     #[error(
-        "must be off, error, warn, info, debug or trace, or directives such as \"info,delayd=debug\": {0}"
+        "must be off, error, warn, info, debug or trace, or directives such as \
+         \"info,delayd=debug\": {0}"
     )]
     Level(String),
-    /// Someone else in this process takes the logs already.
-    #[error("the logs are already taken care of: {0}")]
+    /// Another subscriber is already installed in this process.
+    #[error("the logs were started before: {0}")]
     Taken(#[from] TryInitError),
 }
 
-/// Changes the level of logs that run.
+/// A handle to change the level of the running logs.
 #[derive(Debug)]
 pub struct Level(reload::Handle<Targets, Registry>);
 
 impl Level {
-    /// Logs at another level from now on.
+    /// Changes the level.
     ///
     /// # Errors
-    /// [`Error::Level`]; the old one then stays.
+    /// [`Error::Level`]; the level then stays as it was.
     pub fn set(&self, level: &str) -> Result<(), Error> {
         self.0.reload(filter(level)?).map_err(|e| Error::Level(e.to_string()))
     }
 }
 
-/// Starts the process's logs.
+/// Starts the logs of the process.
 ///
 /// # Errors
-/// An unreadable level, or logs that were started before.
+/// An invalid level, or logs that were started before.
 pub fn init(params: &Params) -> Result<Level, Error> {
     let (filter, handle) = reload::Layer::new(filter(&params.level)?);
     let lines = fmt::layer().with_writer(std::io::stderr);
@@ -70,21 +71,20 @@ pub fn init(params: &Params) -> Result<Level, Error> {
     Ok(Level(handle))
 }
 
-/// Whether a line says something that no other line does. The verifier of certificates tells each
-/// refusal as an error, and names neither task nor service; the line of the attempt names both, and
-/// the refusal.
+/// Whether a line is kept. The certificate verifier logs each refusal as an error, without task or
+/// service. The line about the attempt has all three.
 fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
     !(*line.level() == tracing::Level::ERROR
         && line.target().starts_with("rustls_platform_verifier"))
 }
 
-/// Reads a level or directives.
+/// Parses a level or directives.
 ///
 /// # Errors
-/// [`Error::Level`] says what is wrong.
+/// [`Error::Level`].
 pub fn filter(level: &str) -> Result<Targets, Error> {
-    // A directive without a level ("inof") would be the name of a module, and nothing else would be
-    // logged.
+    // A directive without a level ("inof") would be taken for the name of a module, and nothing
+    // else would be logged.
     let directives: Vec<_> = level.split(',').map(str::trim).collect();
     for directive in &directives {
         if !directive.contains('=')

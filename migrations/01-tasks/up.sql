@@ -1,18 +1,20 @@
--- The road of a task. Bodies lie apart from what moves, so that a claim or a retry never rewrites a body.
--- Moments are Unix milliseconds. Names of lanes and destinations are stored once and meant by number elsewhere.
+-- The tables of the embedded store. Content lies apart from the columns that change, so that a
+-- claim or a retry never rewrites it. Moments are Unix milliseconds. Names of lanes and
+-- destinations are stored once; other tables have their numbers.
 
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The id drawn last.
+-- The last id that was drawn.
 INSERT INTO meta (name, value) VALUES ('last_id', 0);
 
--- The id of this store, 64 random bits. The `webhook-id` of its tasks begins with it, so that no other store has the same ones.
+-- The id of this store, 64 random bits. The `webhook-id` of its tasks begins with it, so no other
+-- store has the same ones.
 INSERT INTO meta (name, value) VALUES ('store_id', random());
 
--- `policy` is JSON, null for none. `paused`: since when, null for not.
+-- `policy` is JSON, or null. `paused` is the moment since when, or null.
 CREATE TABLE topic (
     name   TEXT PRIMARY KEY,
     shards INTEGER NOT NULL,
@@ -20,8 +22,8 @@ CREATE TABLE topic (
     paused INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- The counts: how many of the lane's tasks stand where, on its schedules, leased, and ended in each way. Each transaction that moves
--- tasks writes the difference.
+-- The counts say how many of the lane's tasks are scheduled, leased, and ended in each way. Each
+-- transaction that moves tasks writes the difference.
 CREATE TABLE lane (
     id        INTEGER PRIMARY KEY,
     topic     TEXT NOT NULL,
@@ -35,10 +37,11 @@ CREATE TABLE lane (
     UNIQUE (topic, shard)
 ) STRICT;
 
--- The schedules of a lane. `called` is 0 for the pulled one. `earliest` is the due moment of the first waiting task
--- (null: none), so that one look finds what is next, however many destinations there are.
--- A destination whose number is 2^40 or above is deleted with its last task: the hosts of callers' URLs, of which there may be any
--- number. Services have numbers below and stay, so that their tasks need no entry in the index `task_by_host`.
+-- The schedules of a lane. `called` is 0 for pulled tasks. `earliest` is the due moment of the
+-- first waiting task, or null, so one lookup finds the next task, however many destinations there
+-- are. A destination whose number is 2^40 or higher is deleted with its last task: it is the host
+-- of a caller's URL, and there may be any number of hosts. Services have lower numbers and stay, so
+-- their tasks need no entry in the index `task_by_host`.
 CREATE TABLE destination (
     id       INTEGER PRIMARY KEY,
     lane     INTEGER NOT NULL,
@@ -50,7 +53,7 @@ CREATE TABLE destination (
 
 CREATE INDEX destination_by_earliest ON destination (lane, earliest) WHERE called = 1;
 
--- Bodies, from add to purge. `due` is the moment the body was stored with; `options` is JSON, null for none.
+-- Content, from add to purge. `due` is the stored due moment; `options` is JSON, or null.
 CREATE TABLE task (
     id          INTEGER PRIMARY KEY,
     lane        INTEGER NOT NULL,
@@ -63,8 +66,8 @@ CREATE TABLE task (
 
 CREATE INDEX task_by_host ON task (destination) WHERE destination >= 1099511627776;
 
--- Waiting tasks in the order in which claims take them, so that a claim empties a few neighbouring pages even where
--- tasks of one moment were added far apart.
+-- Waiting tasks in the order in which claims take them, so a claim empties a few neighbouring pages
+-- even if tasks of one moment were added far apart.
 CREATE TABLE schedule (
     destination INTEGER NOT NULL,
     due         INTEGER NOT NULL,
@@ -72,14 +75,18 @@ CREATE TABLE schedule (
     PRIMARY KEY (destination, due, id)
 ) STRICT, WITHOUT ROWID;
 
--- How far tasks on their way have come: those that are leased, or have been. A waiting task without a row here was
--- never claimed, and waits for its body's `due`. The table stays as small as what is in flight or retrying.
--- leased 0: `due` is the due moment, as in `schedule`. leased 1: `due` is the deadline, `schedule` has no row.
--- `current` is the receipt of the holder, or of the last one while nobody superseded it (a waiting task that has one
--- was swept); `past` are the receipts before it in this revision, newest first, space-separated.
--- `expires`: the first moment at which the task is not worth delivering; null: never.
--- `lease`: who holds the task: 1 a worker, 2 a consumer, 3 a receiver that acknowledges later, 4 a mover. Kept when a lease is swept.
--- `returns`: what a task that a mover holds waits for again if it comes back.
+-- The progress of tasks that are leased, or were leased and wait. A waiting task without a row here
+-- was never claimed, and waits for `task.due`. The table is as small as the number of tasks in
+-- flight or retrying.
+-- - leased 0: `due` is the due moment, as in `schedule`. leased 1: `due` is the deadline, and
+--   `schedule` has no row.
+-- - `current` is the receipt of the holder, or of the last holder if it was not superseded (a
+--   waiting task that has one was swept). `past` are the earlier receipts of this revision, newest
+--   first, separated by spaces.
+-- - `expires`: the first moment at which the task is not worth delivering; null: never.
+-- - `lease`, the holder: 1 a worker, 2 a consumer, 3 a receiver that acknowledges later, 4 a mover.
+--   Kept when a lease is swept.
+-- - `returns`: the moment that a mover's task waits for again if it returns.
 CREATE TABLE progress (
     id          INTEGER PRIMARY KEY,
     lane        INTEGER NOT NULL,
@@ -113,16 +120,17 @@ CREATE TABLE history (
 
 CREATE INDEX history_by_end ON history (lane, state, finished);
 
--- Destinations that are held by hand: none of their tasks is claimed until they are released.
+-- Destinations that operators hold: none of their tasks is claimed until they are released.
 CREATE TABLE hold (
     destination TEXT PRIMARY KEY,
     since       INTEGER NOT NULL  -- Unix ms
 ) STRICT, WITHOUT ROWID;
 
--- What tells tasks from one another, what ends them in time, and what is known of their attempts.
--- A task that asks for none of this has no row in any of these tables.
+-- Keys, expiries, notes and pauses. A task that uses none of them has no row in any of these
+-- tables.
 
--- The task that owns a key of the lane: the newest that was added with it. `since`: when an add last set it, in Unix ms.
+-- The task that owns a key of the lane: the newest that was added with it. `since`: when an add
+-- last set it, in Unix ms.
 CREATE TABLE task_key (
     lane  INTEGER NOT NULL,
     key   TEXT NOT NULL,
@@ -131,7 +139,7 @@ CREATE TABLE task_key (
     PRIMARY KEY (lane, key)
 ) STRICT, WITHOUT ROWID;
 
--- What an idempotency key answered, until its window is over. It outlives the task.
+-- The answer of an idempotency key, until its window ends. It outlives the task.
 CREATE TABLE idempotency (
     lane        INTEGER NOT NULL,
     key         TEXT NOT NULL,
@@ -144,7 +152,8 @@ CREATE TABLE idempotency (
 
 CREATE INDEX idempotency_by_end ON idempotency (lane, until);
 
--- Waiting tasks that are not worth delivering from `moment` on. While a task is leased, `progress.expires` keeps its moment.
+-- Waiting tasks that are not worth delivering from `moment` on. While a task is leased,
+-- `progress.expires` has the moment.
 CREATE TABLE expiry (
     lane   INTEGER NOT NULL,
     moment INTEGER NOT NULL,
@@ -152,7 +161,7 @@ CREATE TABLE expiry (
     PRIMARY KEY (lane, moment, id)
 ) STRICT, WITHOUT ROWID;
 
--- What attempts came to. `number` grows from note to note of a task.
+-- Notes of attempts. `number` grows from note to note of a task.
 CREATE TABLE note (
     task    INTEGER NOT NULL,
     number  INTEGER NOT NULL,
@@ -164,7 +173,8 @@ CREATE TABLE note (
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
--- Pauses that are over; the tasks that fell due in them become `state` (as in `history`). `number` grows with each of a topic.
+-- Past pauses; the tasks that fell due in them become `state` (as in `history`). `number` grows
+-- with each pause of a topic.
 CREATE TABLE misfire (
     topic  TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -174,7 +184,8 @@ CREATE TABLE misfire (
     PRIMARY KEY (topic, number)
 ) STRICT, WITHOUT ROWID;
 
--- Dead tasks whose calls found no room on the disk. A claim stores them when there is some.
+-- Dead tasks whose dead-letter calls found no room on the disk. A claim stores these when there is
+-- room.
 CREATE TABLE owed_call (
     lane INTEGER NOT NULL,
     task INTEGER NOT NULL,

@@ -1,24 +1,24 @@
-//! Who may call what: bearer tokens, and browsers kept out that act for somebody else's page.
+//! Authorization: bearer tokens, and the check of a browser's `Origin`.
 //!
 //! ```text
-//! route ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
+//! foreign Origin? 403 ─▶ unknown token? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403
 //! ```
 //!
-//! The table in `routes` is the whole access matrix. Without any token configured everything is
-//! open: on loopback, or by `http.auth.anonymous`.
+//! The table in `routes` is the whole access matrix. If no token is configured, every call is
+//! allowed. The configuration permits that only on loopback or with `http.auth.anonymous`.
 //!
 //! # Invariants
 //!
-//! - A route asks for `admin` unless its row says otherwise, so that a route that somebody adds is
-//!   closed until it is thought about.
-//! - A token that covers only some topics reaches nothing that is about others: a body is searched
-//!   for its topic before its handler sees it, by the same reader, and one that cannot be read goes
-//!   no further.
-//! - Neither a token nor its hash is in an answer, a log or `Debug`; a token goes by its name.
+//! - A route needs `admin` unless its row says otherwise, so a new route is closed by default.
+//! - A token that covers only some topics reaches no other topic. The topic is read from the body
+//!   before the handler runs, by the handler's own reader; a body that cannot be read is refused.
+//! - Neither a token nor its hash is in an answer, a log line or `Debug`. Logs show the token's
+//!   name.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use delayd_wire::Rate;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
@@ -31,17 +31,16 @@ use crate::limits::TokenBucket;
 use crate::model::glob::Glob;
 use crate::model::task::Topic;
 use crate::model::token::{Scope, TokenHash};
-use delayd_wire::Rate;
 
-/// So much of its rate a token may save up: callers come in bursts.
+/// A token may save up the calls of this time, because calls come in bursts.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Which topics a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// The one that `topic` names.
+    /// One: the field `topic`.
     Topic,
-    /// Several; the handler asks [`Caller::may_use`] for each.
+    /// Several: the handler calls [`Caller::may_use`] for each.
     EachOfThem,
     /// All of them.
     All,
@@ -49,31 +48,31 @@ pub(crate) enum About {
     Nothing,
 }
 
-/// What a route asks for.
+/// The access that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Nothing.
     Open,
-    /// A token with one of the scopes, that covers what the call is about.
+    /// A token that has one of the scopes and covers the topics of the call.
     Token(&'static [Scope], About),
 }
 
-/// One token as the configuration names it.
+/// A configured token.
 #[derive(Clone, Debug)]
 pub struct TokenParams {
-    /// What it goes by.
+    /// The name in logs.
     pub name: String,
-    /// What is kept of it.
+    /// The hash of the token.
     pub hash: TokenHash,
-    /// What it is for.
+    /// What it may call.
     pub scopes: Vec<Scope>,
     /// The topics that it covers.
     pub topics: Vec<Glob>,
-    /// How many calls it may make in a time.
+    /// The limit of calls per unit of time.
     pub rate: Option<Rate>,
 }
 
-/// The tokens that are known. Without any, everyone may do everything.
+/// The configured tokens. If there are none, every call is allowed.
 #[derive(Debug, Default)]
 pub struct Tokens(RwLock<Arc<[Arc<Token>]>>);
 
@@ -84,14 +83,14 @@ struct Token {
 }
 
 impl Tokens {
-    /// Holds these.
+    /// Tokens from this list.
     pub fn new(list: Vec<TokenParams>) -> Self {
         let tokens = Self::default();
         tokens.replace(list);
         tokens
     }
 
-    /// Puts others in their place: from the next request on.
+    /// Replaces all tokens, from the next request on.
     pub fn replace(&self, list: Vec<TokenParams>) {
         let now = Instant::now();
         let token = |params: TokenParams| {
@@ -106,8 +105,11 @@ impl Tokens {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that
-    /// asks who calls gets no answer there.
+    /// Checks the `Origin`, the token, its scopes and its rate. `None` if the route is open: its
+    /// handler learns nothing about the caller.
+    ///
+    /// # Errors
+    /// The first check that failed.
     pub(crate) fn admit(
         &self,
         access: Access,
@@ -121,7 +123,7 @@ impl Tokens {
         Ok(Some(caller))
     }
 
-    /// Who calls, if he has one of the scopes.
+    /// The caller, if the token has one of the scopes.
     fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
         let known = self.all();
         check_origin(uri, headers, known.is_empty())?;
@@ -129,7 +131,7 @@ impl Tokens {
             return Ok(Caller(None));
         }
         let presented = TokenHash::of(bearer(headers)?);
-        // All are looked at, so that the time does not tell which was near.
+        // Every token is compared, so that the time does not reveal a similar one.
         let matching =
             known.iter().fold(None, |found, token| match token.params.hash.is(&presented) {
                 true => Some(token),
@@ -163,7 +165,7 @@ impl Token {
         self.params.topics.iter().any(Glob::is_all)
     }
 
-    /// One call of its rate.
+    /// Counts one call against the rate limit.
     fn take_one(&self) -> Result<(), Error> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +180,7 @@ impl Token {
     }
 }
 
-/// Who calls: the holder of a token, or anyone where there are none.
+/// The caller: the holder of a token, or anyone if no token is configured.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Option<Arc<Token>>);
 
@@ -198,7 +200,7 @@ impl Caller {
         }
     }
 
-    /// Behind the reading of the body: refuses a call about a topic that the token does not cover.
+    /// Refuses a call about a topic that the token does not cover. Needs the body.
     pub(crate) fn check_topic(&self, access: Access, body: &[u8]) -> Result<(), Error> {
         match access {
             Access::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
@@ -216,7 +218,7 @@ impl Caller {
         }
     }
 
-    /// Whether he is shown what only those who run the service need to see.
+    /// Whether the caller may see secrets such as header values: needs the scope `admin`.
     pub(crate) fn sees_secrets(&self) -> bool {
         self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
     }
@@ -227,8 +229,7 @@ impl Caller {
 }
 
 fn topic_of(body: &[u8]) -> Result<Topic, Error> {
-    /// The other fields are their handler's business. Twice the same field is an error here as
-    /// there.
+    /// The handler reads the other fields. A duplicate `topic` is an error in both readers.
     #[derive(Deserialize)]
     struct Request {
         topic: Option<Name<Topic>>,
@@ -238,7 +239,7 @@ fn topic_of(body: &[u8]) -> Result<Topic, Error> {
     required(request.topic, "topic").map(|Name(topic)| topic)
 }
 
-/// The token of a request.
+/// The bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let value = match (given.next(), given.next()) {
@@ -264,12 +265,12 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
 }
 
-/// Refuses what a browser sends for a page that is not ours. `Origin` is the page's; only browsers
-/// send it, and cannot leave it out.
+/// Refuses requests that a browser sends for a page of another site. Only browsers send `Origin`,
+/// and a page cannot suppress it.
 ///
-/// A page can have its own name lead to our address ("DNS rebinding"), and is then of our origin
-/// for all that a browser knows. Where everyone may call, a browser is therefore taken only if it
-/// knows us by an address or as localhost, which no page can make its own.
+/// With DNS rebinding, a page resolves its own host name to our address, and the browser then
+/// treats us as the same origin. If no token is configured, a browser must therefore use an IP
+/// address or `localhost`, which a page cannot take over.
 fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
@@ -278,7 +279,7 @@ fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Err
     let (Some(scheme), Some(page)) = (origin.scheme(), origin.authority()) else {
         return Err(foreign());
     };
-    // HTTP/2 names the host in the request line.
+    // HTTP/2 has the host in `:authority`.
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())
@@ -292,7 +293,9 @@ fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Err
     }
     if is_open && !is_unmistakable(host.host()) {
         return Err(Error::Forbidden(
-            "Origin: while no tokens are configured, browsers must call by an IP address or localhost".into(),
+            "Origin: while no tokens are configured, browsers must call an IP address or \
+             localhost"
+                .into(),
         ));
     }
     Ok(())

@@ -40,8 +40,7 @@ fn request(path: &str, headers: &[(&str, &str)], body: &str) -> Request {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// Asks an edge with these tokens, whose store is out of reach: whoever is let through gets 503,
-/// or 400.
+/// An API with these tokens, whose store is unavailable: an admitted call gets 503 or 400.
 async fn ask(tokens: Vec<TokenParams>, request: Request) -> (u16, Value, HeaderMap) {
     let (api, _draining) = edge_without_store().await;
     api.tokens.replace(tokens);
@@ -69,7 +68,7 @@ const GET: &str = r#"{"topic":"order.cancel","task_id":7}"#;
 
 #[tokio::test]
 async fn each_scope_opens_its_own_calls() {
-    // Let through, they find that the store is away.
+    // Admitted calls fail because the store is unavailable.
     for (path, body, holders) in [
         (ADD, ORDER, &[WRITER][..]),
         ("/delay/task/pull", r#"{"topic":"order.cancel"}"#, &[READER]),
@@ -87,7 +86,7 @@ async fn each_scope_opens_its_own_calls() {
     }
 }
 
-/// "must be given once" was said of a token that was not given at all.
+/// A token that was not given at all once got "must be given once".
 #[tokio::test]
 async fn a_refusal_says_what_is_expected_and_what_was_given() {
     let said = async |headers: &[(&str, &str)]| {
@@ -137,7 +136,7 @@ async fn a_token_reaches_no_topic_that_it_does_not_cover() {
     check(READER, "/delay/task/pull", r#"{"topic":"review"}"#, 403, 1003).await;
     check(PART, "/delay/task/get", r#"{"topic":"other","task_id":7}"#, 403, 1003).await;
     check(ADMIN, "/delay/task/get", r#"{"topic":"other","task_id":7}"#, 503, 2003).await;
-    // One body, two topics: neither reader may take the one and the handler the other.
+    // A body with two topics: the check and the handler must not read different ones.
     check(WRITER, ADD, r#"{"topic":"order.a","topic":"other","delay":1,"content":{}}"#, 400, 1000)
         .await;
     check(
@@ -211,7 +210,7 @@ async fn a_token_over_its_rate_is_told_when_to_come_again() {
     let error = admit(WRITER).unwrap_err();
     assert_eq!(
         (error.code().number(), error.to_string().as_str()),
-        (1029, "the token's rate, 30/m, is used up")
+        (1029, "Authorization: the token's rate limit, 30/m, is exceeded")
     );
     let response = axum::response::IntoResponse::into_response(error);
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -253,7 +252,7 @@ async fn pages_of_another_site_may_not_call() {
     check(Vec::new(), "localhost:7799", "http://localhost:7799", true).await;
     check(Vec::new(), "127.0.0.1:7799", "http://localhost:7799", false).await;
     check(Vec::new(), "127.0.0.1:7799", "https://evil.example", false).await;
-    // A name that leads here for the moment.
+    // A host name that resolves to this server for the moment.
     check(Vec::new(), "evil.example:7799", "http://evil.example:7799", false).await;
 }
 

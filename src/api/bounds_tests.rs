@@ -1,5 +1,5 @@
-//! What a request may cost, counted: bytes looked at between two yields and in all, and bytes
-//! allocated. No clock is asked.
+//! The cost of a request, counted: bytes processed between two yields and in total, and bytes
+//! allocated. The tests measure no time.
 
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -20,8 +20,8 @@ use crate::api::wire::{cost, json, long_body};
 use crate::outcome::Policy;
 
 const MIB: usize = 1 << 20;
-/// The length of the bodies here: beyond what is read on a thread of the runtime. All bounds are in
-/// proportion to it, so that longer bodies would show no more.
+/// The length of the bodies: longer than what is read on a runtime thread. All bounds are
+/// proportional to it, so longer bodies would show nothing more.
 const LENGTH: usize = long_body::LONG / 4 * 5;
 
 const ADD: &str = "/delay/task/add";
@@ -31,7 +31,7 @@ const UPDATE: &str = "/delay/task/update";
 const REPLAY: &str = "/delay/dead/replay";
 const SET: &str = "/delay/topic/set";
 
-/// `before`, then as many of `piece`, which may count, as make the body that long, then `after`.
+/// A body of this length: `before`, then as many of `piece` as fit, then `after`.
 fn filled(length: usize, before: &str, piece: impl Fn(usize) -> String, after: &str) -> String {
     let mut body = before.to_owned();
     for n in 0.. {
@@ -44,7 +44,7 @@ fn filled(length: usize, before: &str, piece: impl Fn(usize) -> String, after: &
     body + after
 }
 
-/// What hurt, or could: by the call, and a body for it.
+/// Bodies that were expensive once, or could be, with the call for each.
 fn hostile(length: usize) -> Vec<(&'static str, String)> {
     let long = |unit: &str| unit.repeat(length / unit.len());
     let task = |option: &str| format!(r#"{{"topic":"t","delay":1,"content":{{}},{option}}}"#);
@@ -126,7 +126,7 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
     all
 }
 
-/// The edge with the limits of the documentation.
+/// The documented limits.
 fn limits() -> Params {
     Params::new(Policy { max_attempts: 3, backoff: Default::default() })
 }
@@ -141,7 +141,7 @@ fn begin(body: &str) -> &str {
     body.get(..80).unwrap_or("not ASCII")
 }
 
-/// 15 MiB with one long unknown name once kept everybody waiting for 5.2 s.
+/// 15 MiB with one long unknown name once blocked all requests for 5.2 s.
 #[tokio::test]
 async fn no_request_does_much_between_two_yields() {
     let (api, _draining, _folder) = edge_with_store();
@@ -158,16 +158,16 @@ async fn no_request_does_much_between_two_yields() {
             polled
         });
         let response = response.await;
-        // A body of these two has at most 1 MiB, and the slowest reader goes over 200 MiB in a
-        // second: four times takes 20 ms. Of the others, a thread beside the runtime reads long
-        // bodies.
+        // These two have a body of at most 1 MiB, and the slowest reader processes 200 MiB per
+        // second, so four passes take 20 ms. Long bodies of the others are read on a blocking
+        // thread.
         let allowed = if matches!(path, REPLAY | SET) { 4 * LENGTH } else { LENGTH / 4 };
         assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
     }
 }
 
-/// Reads it as the call does before it asks the store.
+/// Reads the body as the call does before it calls the store.
 fn read(api: &Api, path: &str, body: &[u8]) {
     let refused = match path {
         ADD => api.checked(None, |rules| new_task::read(body, rules)).err(),
@@ -202,7 +202,7 @@ async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_i
             });
             let (length, said) = (body.len(), begin(body));
             assert!(spent <= 12 * length, "{path} {said}: {spent} bytes looked at, of {length}");
-            // A body of 1 MiB may take 16 MiB beside itself; 64 MiB would be allowed on top.
+            // A body of 1 MiB may allocate 16 MiB in addition; the promise allows another 64 MiB.
             let taken = taken.bytes_max as usize;
             assert!(taken <= 17 * length, "{path} {said}: {taken} bytes taken, of {length}");
         }

@@ -1,6 +1,6 @@
-//! The bodies of two fuzz targets. `request`: whatever bytes a request brings, it is read or
-//! refused in a short sentence. `bounds`: reading it goes over its bytes a few times, and takes
-//! little more memory than they do.
+//! The bodies of two fuzz targets. `request`: any bytes are read, or refused with a short sentence.
+//! `bounds`: reading them processes a bounded number of bytes and allocates little more memory than
+//! their length.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::model::task::Options;
 
 /// The longest content that the rules allow here.
 const CONTENT: usize = 4096;
-/// No refusal is longer, whatever it repeats.
+/// The longest error message.
 const SENTENCE: usize = 1000;
 
 /// Reads the bytes as every kind of request.
@@ -38,16 +38,16 @@ pub fn request(bytes: &[u8]) {
     reads::<destination::HoldRequest>(bytes);
 }
 
-/// How often the bytes of a request may be gone over, by one kind of reader.
+/// How often a reader may process each byte of a request.
 const TIMES: usize = 12;
-/// How many times its length a short request may take: a task of many options takes more than its
-/// text. (The sum of a long request's is bounded by the number of its tasks.)
+/// How many times its length a request may allocate. A task with many options takes more than its
+/// text. (For a long request, the number of its tasks bounds the sum.)
 const MULTIPLE: usize = 32;
-/// What may be looked at, and allocated, for a request however short.
+/// The bytes that even a short request may process and allocate.
 const FREE: usize = 256 << 10;
 
-/// Reads the bytes as the requests that hold the most kinds of values, and counts what that costs.
-/// `peak_of` says how many bytes are allocated at the same time while it runs something.
+/// Reads the bytes as the requests with the most kinds of values, and measures the cost. `peak_of`
+/// returns the peak of allocated bytes while it runs a function.
 pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
     let services = services();
     let rules = rules(&services, usize::MAX);
@@ -92,7 +92,7 @@ fn says_why(sentence: &str) {
     assert!(!sentence.is_empty() && sentence.len() <= SENTENCE, "{sentence:?}");
 }
 
-/// What is taken for a task can be stored as it is read, and reads the same again.
+/// An accepted task can be stored, and reads back the same.
 fn task(bytes: &[u8]) {
     let services = services();
     let rules = rules(&services, CONTENT);
@@ -128,7 +128,7 @@ fn rules(services: &Services, content_limit: usize) -> Rules<'_> {
     }
 }
 
-/// One that is listed, and any host.
+/// One configured service, and any host.
 fn services() -> Services {
     let listed = ServiceParams {
         name: "message.call".into(),
@@ -137,7 +137,7 @@ fn services() -> Services {
         success: SuccessRule::default(),
         secrets: Vec::new(),
     };
-    let services = Services::new(vec![listed]).expect("a service that is right");
+    let services = Services::new(vec![listed]).expect("the service is valid");
     services
         .allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
     services

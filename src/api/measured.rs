@@ -1,4 +1,4 @@
-//! What the micro-benchmarks in `benches/` need of the edge: requests, read as the verbs read them.
+//! For the micro-benchmarks in `benches/`: reads requests as the handlers do.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::model::clock::UnixMillis;
 pub struct Requests(Services);
 
 impl Requests {
-    /// It.
-    #[allow(clippy::new_without_default, reason = "there is nothing to default to")]
+    /// Builds the reader.
+    #[allow(clippy::new_without_default, reason = "a default has no meaning here")]
     pub fn new() -> Self {
         let listed = ServiceParams {
             name: "message.call".into(),
@@ -24,10 +24,10 @@ impl Requests {
             success: SuccessRule::default(),
             secrets: Vec::new(),
         };
-        Self(Services::new(vec![listed]).expect("a service that is right"))
+        Self(Services::new(vec![listed]).expect("the service is valid"))
     }
 
-    /// Reads a request for one task; answers the length of its content.
+    /// Reads an add; returns the length of its content.
     pub fn add(&self, body: &[u8]) -> usize {
         let rules = Rules {
             now: UnixMillis(1_795_234_567_000),
@@ -38,12 +38,12 @@ impl Requests {
             mode_of: &|_| None,
             header_key: None,
         };
-        new_task::read(body, &rules).expect("a request that is right").content.len()
+        new_task::read(body, &rules).expect("the request is valid").content.len()
     }
 
-    /// Reads a request for many; answers the length of all contents.
+    /// Reads an add_batch; returns the length of all contents.
     pub fn add_batch(&self, body: &[u8]) -> usize {
-        let request: add::BatchRequest<'_> = json::read(body).expect("a request that is right");
+        let request: add::BatchRequest<'_> = json::read(body).expect("the request is valid");
         let AtMost(tasks) = request.tasks.expect("tasks");
         tasks.iter().map(|task| self.add(task.get().as_bytes())).sum()
     }

@@ -1,30 +1,32 @@
-//! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
+//! ① The HTTP API: from a request to a call of the store, and back to an answer.
 //!
 //! ```text
 //! transport ─▶ middleware ─▶ routes ─▶ handlers ─▶ store
 //! ```
 //!
-//! Folders by layer, the lowest first. Imports run from the later ones to the earlier ones:
+//! One folder or file per layer, the lowest first. A layer imports only layers above it in this
+//! list:
 //!
-//! - `wire`: JSON in; errors and envelopes out; fields, request ids and schemas.
-//! - `auth`: tokens, and what each may call.
-//! - `long_poll`: pulls that wait.
-//! - `params`, `state`: the settings, and what the handlers share.
-//! - `middleware`: what every request passes: concurrency limit, deadline, body, budgets.
+//! - `wire`: JSON requests; errors, envelopes and answers; fields, request ids and schemas.
+//! - `auth`: tokens and what each may call.
+//! - `params`: the settings.
+//! - `long_poll`: pulls that wait for a task.
+//! - `state`: what the handlers share.
+//! - `middleware`: what every request passes: concurrency limit, deadline, body, memory budgets.
 //! - `transport`: connections and their timeouts; whether an answer was written.
 //! - `handlers`: one file for each family of calls.
-//! - `openapi`, `docs`: the description of the calls, and a page to read it by.
+//! - `docs`, `openapi`: the OpenAPI document, and a page that shows it.
 //! - `routes`: the table of all routes.
 //!
 //! # Invariants
 //!
-//! - A 2xx on add means that the task is kept. Whatever is not confirmed is 503, and said to be so.
-//! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under
-//!   the request's id.
+//! - A 2xx on add means that the task is stored. If that is not confirmed, the answer is 503 and
+//!   says so.
+//! - An answer contains nothing internal: no text of the store, no path, no panic. The log has it,
+//!   with the request's id.
 //! - An unknown field is refused, never ignored.
 //!
-//! Absent on purpose: policy of retries (`outcome`), and timers per task. Only pulls with `wait`
-//! wait for something to fall due.
+//! Absent on purpose: retry decisions (see `outcome`) and timers per task.
 
 mod auth;
 #[cfg(test)]
@@ -71,7 +73,7 @@ pub use params::Params;
 pub use state::{Api, Parts};
 pub use transport::listener::{IoTimeouts, ServerParams, listen, serve};
 
-/// Everything that is served, as one service.
+/// The whole API as one tower service.
 pub fn edge(
     api: Arc<Api>,
 ) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static>

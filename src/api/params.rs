@@ -1,4 +1,4 @@
-//! The settings of the API, and of those that may change while it serves, the current values.
+//! The settings of the API, and the current values of those that a reload may change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::outcome::Policy;
 
-/// The settings of the edge.
+/// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// The longest body of a request, in bytes (`limits.body`).
@@ -17,27 +17,25 @@ pub struct Params {
     pub batch_limit: usize,
     /// The longest body of a batch, in bytes (`limits.batch_body`).
     pub batch_body_limit: usize,
-    /// The furthest due moment from now (`limits.max_delay`).
+    /// The latest due time, from now (`limits.max_delay`).
     pub max_delay: Duration,
     /// How long an idempotency key is remembered (`limits.idempotency_window`).
     pub idempotency_window: Duration,
-    /// What a nacked task follows that has no options of its own.
+    /// The retry policy of a nacked task that has no options of its own.
     pub policy: Policy,
-    /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
+    /// The memory budget for request bodies, and for answers, in bytes (`limits.bodies`).
     pub bodies: usize,
-    /// The most requests that are worked on at a time; one more waits for a slot for 150 ms and is
-    /// then answered 503.
+    /// The limit of concurrent requests. A further request waits for a slot for at most 150 ms, and
+    /// then gets 503.
     pub concurrency: usize,
-    /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
+    /// The limit of pulls that wait for a task. A further one gets 503 at once.
     pub waiters: usize,
-    /// The longest time from a request's head to its answer, beyond what its caller asked to be
-    /// kept waiting.
+    /// The longest time from a request's head to its answer, in addition to the `wait` of a pull.
     pub timeout: Duration,
 }
 
 impl Params {
-    /// The parameters that no key of the configuration sets, and the documented default of the
-    /// others.
+    /// Values that no configuration key sets, and the documented defaults of the others.
     pub fn new(policy: Policy) -> Self {
         Self {
             body_limit: 1 << 20,
@@ -64,8 +62,7 @@ impl Params {
     }
 }
 
-/// What callers may ask for; may change while serving (`Api::set_bounds`). The fields are those of
-/// [`Params`].
+/// Limits that a reload may change (`Api::set_bounds`). The fields are those of [`Params`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) content_limit: usize,
@@ -74,7 +71,7 @@ pub(crate) struct Bounds {
     pub(crate) idempotency_window: Duration,
 }
 
-/// The most bytes of a route's bodies; may change while serving.
+/// The longest body of a route, in bytes. A reload may change it.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     bytes: Arc<AtomicUsize>,

@@ -36,7 +36,7 @@ async fn answer(request: Request) -> Response {
     edge(Arc::new(api)).answer(request).await
 }
 
-/// Asks, and compares status and case; the rest of the answer comes back.
+/// Sends a request and compares status and code; returns the answer's body.
 async fn check(request: Request, status: u16, dm_error: u16) -> Value {
     let asked = format!("{} {}", request.method(), request.uri());
     let response = answer(request).await;
@@ -47,7 +47,7 @@ async fn check(request: Request, status: u16, dm_error: u16) -> Value {
     body
 }
 
-/// A body that does not say how long it is.
+/// A body without a length.
 fn chunked(length: usize) -> Body {
     let chunks = (0..length.div_ceil(100))
         .map(|_| Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[b' '; 100]))));
@@ -59,9 +59,9 @@ async fn a_wrong_route_or_method_is_told_so() {
     check(get_of("/nowhere"), 404, 1004).await;
     check(post_of("/delay/task/undo", "{}"), 404, 1004).await;
     let body = check(get_of(ADD), 405, 1005).await;
-    assert_eq!(body["error_msg"], "this route takes POST only");
+    assert_eq!(body["error_msg"], "method: this route takes only POST");
     let body = check(post_of("/healthz", ""), 405, 1005).await;
-    assert_eq!(body["error_msg"], "this route takes GET only");
+    assert_eq!(body["error_msg"], "method: this route takes only GET");
     assert_eq!(answer(get_of(ADD)).await.headers()["allow"], "POST");
 }
 
@@ -109,12 +109,17 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     let pull = "/delay/task/pull";
     bad(pull, "{}", "topic: is missing").await;
     bad(pull, r#"{"topic":"t","wait":"31s"}"#, "wait: must be from 0s to 30s").await;
-    bad(pull, r#"{"topic":"t","task_id":1,"wait":1}"#, "lease, count and wait do not go").await;
+    bad(pull, r#"{"topic":"t","task_id":1,"wait":1}"#, "lease, count and wait are not allowed")
+        .await;
     bad(pull, r#"{"topic":"t","lease":"999ms"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","lease":"13h"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","count":0}"#, "count: must be a whole number from 1 to 256").await;
-    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease, count and wait do not go with it")
-        .await;
+    bad(
+        pull,
+        r#"{"topic":"t","task_id":7,"count":1}"#,
+        "lease, count and wait are not allowed with it",
+    )
+    .await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":0}"#, "task_id: is missing").await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number")
         .await;
@@ -140,7 +145,7 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(
         list,
         r#"{"topic":"t","state":"dead","cursor":"7"}"#,
-        "cursor: must be the cursor of the page before",
+        "cursor: must be the cursor of the previous page",
     )
     .await;
     bad(list, r#"{"topic":"t","state":"dead","from":-1}"#, "from: must be Unix seconds").await;
@@ -163,7 +168,7 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(
         replay,
         r#"{"topic":"t","all":true,"cursor":"7"}"#,
-        "cursor: must be the cursor of the call before",
+        "cursor: must be the cursor of the previous call",
     )
     .await;
     bad("/delay/dead/purge", r#"{"topic":"t","all":true,"rate":"1/s"}"#, "unknown field \"rate\"")
@@ -215,7 +220,7 @@ async fn a_store_out_of_reach_is_an_unconfirmed_503() {
     }
 }
 
-/// They once said "not confirmed", of a call that confirms nothing.
+/// Reads once answered "not confirmed", though they have nothing to confirm.
 #[tokio::test]
 async fn a_read_without_a_store_is_to_be_tried_again() {
     for (path, body) in [
@@ -228,7 +233,7 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/destination/list", "{}"),
     ] {
         let answer = check(post_of(path, body), 503, 2003).await;
-        assert_eq!(answer["error_msg"], "the store is out of reach: try again", "{path}");
+        assert_eq!(answer["error_msg"], "the store is unavailable: try again", "{path}");
     }
 }
 
@@ -300,7 +305,7 @@ async fn one_request_too_many_is_turned_away_and_health_is_not() {
     assert_eq!(edge.answer(get_of("/healthz")).await.status(), StatusCode::OK);
 }
 
-/// What a handler is given may be gone long before its answer; a slot that was only there bounded
+/// A handler may drop what it was given long before its answer, so a slot held only there limited
 /// nothing.
 #[tokio::test]
 async fn a_request_holds_its_slot_to_its_end() {
@@ -320,8 +325,8 @@ async fn a_request_holds_its_slot_to_its_end() {
     assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
 }
 
-/// Its slot from the door was kept while its body dripped, so that a thousand callers who drip shut
-/// everyone else out.
+/// The slot was once kept while the body arrived slowly, so a thousand slow callers locked out
+/// everyone else.
 #[tokio::test]
 async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
     let (mut api, _draining) = edge_without_store().await;
@@ -333,7 +338,7 @@ async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
-/// A body that never ends, and holds up whoever reads it.
+/// A body that never ends.
 fn dripping() -> Body {
     Body::new(StreamBody::new(futures_util::stream::pending::<
         Result<http_body::Frame<Bytes>, std::io::Error>,
@@ -369,8 +374,8 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
 }
 
-/// A handler's state lives until its answer, and with the body in it long polls held all bytes
-/// there are.
+/// A handler's state lives until its answer. Waiting pulls once kept their bodies there, and used
+/// up the memory budget.
 #[tokio::test]
 async fn a_waiting_pull_holds_no_bytes() {
     let (mut api, _draining, _folder) = edge_with_store();
@@ -387,11 +392,11 @@ async fn a_waiting_pull_holds_no_bytes() {
     assert_eq!(ask(ADD, TASK).await.status(), StatusCode::OK);
 }
 
-/// Slow batches, each with its first bytes, held all that single tasks had.
+/// Slow batches, each with its first bytes, once used up the share of single tasks.
 #[tokio::test]
 async fn batches_that_drip_leave_bytes_for_single_tasks() {
     let (mut api, _draining) = edge_without_store().await;
-    // The small part of it is as much as two of them.
+    // Its small part is as long as two of them.
     api.params.bodies = 32_000;
     let edge = edge(Arc::new(api));
     let begun = || {
@@ -430,7 +435,7 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
         )
         .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
     let mut unread = answers.clone().answer(get_of("/")).await.into_body();
-    // Taken from the body, but not let go of by the server that writes it.
+    // Taken from the body, but still held by the server that writes it.
     let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();
     drop(unread);
     assert_eq!(told.try_recv(), Ok(Confirmation::NotWritten));

@@ -1,9 +1,8 @@
-//! The whole API: one row for each route.
+//! The table of all routes: one row for each.
 //!
-//! A row says where the route is, what it is for, which handler answers it, who may call it, how
-//! long its body may be, and what it reads and answers. Dispatch, authorization, limits and the
-//! OpenAPI document derive from it. Methods derive from the kind of a row: a call takes `POST`, a
-//! page `GET`.
+//! A row declares the path, the summary, the handler, who may call it, the longest body, and the
+//! types of request and answer. Dispatch, authorization, limits and the OpenAPI document derive
+//! from it. The method derives from the kind of the row: a call takes `POST`, a page takes `GET`.
 
 use std::sync::LazyLock;
 
@@ -24,12 +23,11 @@ use crate::api::{docs, openapi};
 use crate::model::task::{Options, TopicPolicy};
 use crate::model::token::Scope::{Admin, Consume, Produce};
 
-/// The errors of calls that name something which may not be there, or may not be in the state for
-/// it.
+/// Error codes of calls that name something that may not exist, or that may be in another state.
 const UNKNOWN: &[u16] = &[1004];
-const STANDS_ELSEWHERE: &[u16] = &[1004, 1009];
+const UNKNOWN_OR_CONFLICT: &[u16] = &[1004, 1009];
 
-/// The table, ready for look-ups.
+/// The table, indexed by path.
 pub(crate) static ROUTES: LazyLock<Routes> = LazyLock::new(|| Routes::of(routes()));
 
 fn routes() -> Vec<Route> {
@@ -62,32 +60,36 @@ fn tasks() -> Vec<Route> {
             .answers::<wire::Pulled>()
             .answers::<wire::PulledMany>()
             .errors(UNKNOWN),
-        Route::call("/delay/task/ack", "A leased task is done", settle::ack)
+        Route::call("/delay/task/ack", "Acknowledge a leased task", settle::ack)
             .access(&[Consume], Topic)
             .reads::<settle::AckRequest>()
             .answers::<Nothing>()
-            .errors(STANDS_ELSEWHERE),
-        Route::call("/delay/task/nack", "A leased task is to come again", settle::nack)
+            .errors(UNKNOWN_OR_CONFLICT),
+        Route::call("/delay/task/nack", "Return a leased task for another attempt", settle::nack)
             .access(&[Consume], Topic)
             .reads::<settle::NackRequest>()
             .answers::<Nothing>()
-            .errors(STANDS_ELSEWHERE),
-        Route::call("/delay/task/extend", "Hold a lease for longer", settle::extend)
+            .errors(UNKNOWN_OR_CONFLICT),
+        Route::call("/delay/task/extend", "Extend a lease", settle::extend)
             .access(&[Consume], Topic)
             .reads::<settle::ExtendRequest>()
             .answers::<Nothing>()
-            .errors(STANDS_ELSEWHERE),
-        Route::call("/delay/task/cancel", "Take a task back", manage::cancel)
+            .errors(UNKNOWN_OR_CONFLICT),
+        Route::call("/delay/task/cancel", "Cancel a task", manage::cancel)
             .access(&[Produce], Topic)
             .reads::<manage::CancelRequest>()
             .answers::<wire::Gone>()
-            .errors(STANDS_ELSEWHERE),
-        Route::call("/delay/task/update", "Move a task", manage::update)
-            .access(&[Produce], Topic)
-            .body(Content)
-            .reads::<manage::UpdateRequest<'_>>()
-            .answers::<wire::Moved>()
-            .errors(STANDS_ELSEWHERE),
+            .errors(UNKNOWN_OR_CONFLICT),
+        Route::call(
+            "/delay/task/update",
+            "Reschedule a task, or replace its content",
+            manage::update,
+        )
+        .access(&[Produce], Topic)
+        .body(Content)
+        .reads::<manage::UpdateRequest<'_>>()
+        .answers::<wire::Moved>()
+        .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/get", "Show a task", task::get)
             .only_reads()
             .access(&[Produce, Consume, Admin], Topic)
@@ -102,29 +104,37 @@ fn tasks() -> Vec<Route> {
             .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
-            "Show whole tasks, or lend them to whoever moves them to another store",
+            "Show whole tasks, or lease them for a move to another store",
             transfer::records,
         )
         .access(&[Admin], Topic)
         .reads::<transfer::RecordsRequest>()
         .answers::<wire::Records<Record<Options>>>()
         .errors(UNKNOWN),
-        Route::call("/delay/task/moved", "What was lent is elsewhere now", transfer::moved)
-            .access(&[Admin], Topic)
-            .reads::<transfer::MovedRequest>()
-            .answers::<wire::Ended>()
-            .errors(UNKNOWN),
-        Route::call("/delay/task/adopt", "Keep tasks of another store", adopt::adopt)
-            .access(&[Admin], EachOfThem)
-            .body(Batch)
-            .reads::<adopt::AdoptRequest<'_>>()
-            .answers::<wire::AdoptAnswer>(),
+        Route::call(
+            "/delay/task/moved",
+            "Remove tasks that were moved to another store",
+            transfer::moved,
+        )
+        .access(&[Admin], Topic)
+        .reads::<transfer::MovedRequest>()
+        .answers::<wire::Ended>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/adopt",
+            "Store tasks of another store under their ids",
+            adopt::adopt,
+        )
+        .access(&[Admin], EachOfThem)
+        .body(Batch)
+        .reads::<adopt::AdoptRequest<'_>>()
+        .answers::<wire::AdoptAnswer>(),
     ]
 }
 
 fn dead_letters() -> Vec<Route> {
     vec![
-        Route::call("/delay/dead/causes", "What the dead of a topic died of", dead::causes)
+        Route::call("/delay/dead/causes", "Group a topic's dead tasks by cause", dead::causes)
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<dead::CausesRequest>()
@@ -135,7 +145,7 @@ fn dead_letters() -> Vec<Route> {
             .reads::<dead::ReplayRequest>()
             .answers::<wire::Done>()
             .errors(UNKNOWN),
-        Route::call("/delay/dead/purge", "Throw dead tasks away", dead::purge)
+        Route::call("/delay/dead/purge", "Delete dead tasks", dead::purge)
             .access(&[Admin], Topic)
             .reads::<dead::PurgeRequest>()
             .answers::<wire::Done>()
@@ -145,7 +155,7 @@ fn dead_letters() -> Vec<Route> {
 
 fn topics() -> Vec<Route> {
     vec![
-        Route::call("/delay/topic/list", "Name all topics", topic::list)
+        Route::call("/delay/topic/list", "List all topics", topic::list)
             .only_reads()
             .access(&[Admin], EachOfThem)
             .reads::<wire::TopicListRequest>()
@@ -161,51 +171,59 @@ fn topics() -> Vec<Route> {
             .reads::<policy::Request<'_>>()
             .answers::<TopicShown<TopicPolicy>>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/pause", "Hold a topic back", topic::pause)
+        Route::call("/delay/topic/pause", "Pause a topic", topic::pause)
             .access(&[Admin], Topic)
             .reads::<topic::TopicRequest>()
             .answers::<wire::Paused>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/resume", "End a pause", topic::resume)
+        Route::call("/delay/topic/resume", "Resume a topic", topic::resume)
             .access(&[Admin], Topic)
             .reads::<topic::ResumeRequest>()
             .answers::<wire::Paused>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/purge", "Throw a topic's tasks away", topic::purge)
+        Route::call("/delay/topic/purge", "Delete all tasks of a topic", topic::purge)
             .access(&[Admin], Topic)
             .reads::<topic::PurgeRequest>()
             .answers::<wire::Purged>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/forecast", "Count what falls due when", topic::forecast)
+        Route::call("/delay/topic/forecast", "Count future tasks by due time", topic::forecast)
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<topic::ForecastRequest>()
             .answers::<wire::Forecast>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/delete", "Remove an empty topic", topic::delete)
+        Route::call("/delay/topic/delete", "Delete an empty topic", topic::delete)
             .access(&[Admin], Topic)
             .reads::<topic::TopicRequest>()
             .answers::<Nothing>()
-            .errors(STANDS_ELSEWHERE),
+            .errors(UNKNOWN_OR_CONFLICT),
     ]
 }
 
-/// A service is called for tasks of any topic.
+/// These calls need access to all topics: a service receives tasks of any topic.
 fn destinations() -> Vec<Route> {
     vec![
-        Route::call("/delay/destination/list", "How all services stand", destination::list)
-            .only_reads()
-            .access(&[Admin], All)
-            .reads::<wire::DestinationListRequest>()
-            .answers::<wire::Destinations>(),
-        Route::call("/delay/destination/hold", "Keep calls off a service", destination::hold)
-            .access(&[Admin], All)
-            .reads::<destination::HoldRequest>()
-            .answers::<wire::Held>()
-            .errors(UNKNOWN),
+        Route::call(
+            "/delay/destination/list",
+            "List destinations and their state",
+            destination::list,
+        )
+        .only_reads()
+        .access(&[Admin], All)
+        .reads::<wire::DestinationListRequest>()
+        .answers::<wire::Destinations>(),
+        Route::call(
+            "/delay/destination/hold",
+            "Hold a destination: stop its calls",
+            destination::hold,
+        )
+        .access(&[Admin], All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::Held>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/destination/release",
-            "End a hold by hand, and one by Retry-After",
+            "Release a destination from a hold and from its Retry-After",
             destination::release,
         )
         .access(&[Admin], All)
@@ -215,18 +233,23 @@ fn destinations() -> Vec<Route> {
     ]
 }
 
-/// Load balancers and probes have no token. The page at `/docs` holds no data, and asks for it with
-/// the reader's own token. The metrics name topics and services.
+/// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
+/// the reader's token. `/metrics` needs `admin`, because metrics name topics and services.
 fn pages() -> Vec<Route> {
     let health = |statuses| Answer::Health(described::<health::Health>, statuses);
     vec![
-        Route::page("/healthz", "Is it alive?", health(&[200]), || get(health::alive)),
-        Route::page("/readyz", "Should it be given work?", health(&[200, 503]), || {
-            get(health::ready)
+        Route::page("/healthz", "Liveness: the process answers", health(&[200]), || {
+            get(health::alive)
         }),
         Route::page(
+            "/readyz",
+            "Readiness: the instance can take requests",
+            health(&[200, 503]),
+            || get(health::ready),
+        ),
+        Route::page(
             "/metrics",
-            "What is counted, for Prometheus",
+            "Metrics for Prometheus",
             Answer::Text("application/openmetrics-text"),
             || get(metrics::serve),
         )
@@ -237,7 +260,7 @@ fn pages() -> Vec<Route> {
         }),
         Route::page(
             "/docs",
-            "A page to read this document by, and to try calls",
+            "A page that shows this document and sends calls",
             Answer::Text("text/html"),
             || get(docs::page),
         ),
@@ -278,7 +301,7 @@ mod tests {
         assert_eq!(documented, routes.collect());
     }
 
-    /// The access matrix, written down once more: a slip in the table would open a call.
+    /// The access matrix a second time: a mistake in the table would give access to a call.
     #[test]
     fn the_scopes_of_each_call_are_meant() {
         let is_call = |route: &&Route| route.path.starts_with("/delay/");

@@ -1,4 +1,4 @@
-//! What the handlers share: the store, the topics, the services, and what may change while serving.
+//! What the handlers share: the store, the topics, the services, and values that may change.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -19,27 +19,27 @@ use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{AnyStore, Registered};
 use crate::topic::Registry;
 
-/// How long [`Api::finish`] waits.
+/// The longest time that [`Api::finish`] waits.
 const LAST_SETTLES: Duration = Duration::from_secs(15);
 
-/// What the edge is built from.
+/// What the API is built from.
 #[derive(Debug)]
 pub struct Parts {
-    /// Where tasks are kept.
+    /// The store.
     pub store: Arc<AnyStore>,
-    /// Which topics there are.
+    /// The topics.
     pub topics: Arc<Registry>,
-    /// Which services can be called back.
+    /// The services that can be called.
     pub services: Arc<Services>,
-    /// How the calls to them stand.
+    /// The limits and the state of each destination.
     pub limits: DestinationLimits,
-    /// Who may call.
+    /// The access tokens.
     pub tokens: Arc<Tokens>,
-    /// The machine's time.
+    /// The system clock.
     pub clock: Clock,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// True from the moment on at which no more work is taken in.
+    /// True as soon as the instance drains: it refuses new work.
     pub draining: watch::Receiver<bool>,
 }
 
@@ -58,13 +58,13 @@ pub struct Api {
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) pulls: Arc<Pulls>,
-    /// Claims and settles that outlive their request.
+    /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Api {
-    /// Puts the parts together. To be called within a runtime.
+    /// Builds the shared state. Must be called within a tokio runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
         let Parts { store, topics, services, limits, tokens, clock, metrics, draining } = parts;
         let pending = TaskTracker::new();
@@ -92,23 +92,23 @@ impl Api {
         }
     }
 
-    /// Returns once what outlives its request (the settles of pulls whose answers were written
-    /// last) is done. To be awaited after `serve` has returned and before the store is closed;
-    /// takes about ten seconds as a rule, and no more than fifteen should the store not answer at
-    /// all.
+    /// Waits for work that outlives its request, such as the settles of the last pulls. Call it
+    /// after `serve` has returned and before the store is closed. It takes at most about ten
+    /// seconds while the store answers, and 15 s otherwise.
     pub async fn finish(&self) {
         self.pending.close();
         if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
             let left = self.pending.len();
             tracing::warn!(
                 left,
-                "The store does not answer: {left} pulls are not settled, and their tasks come back"
+                "The store does not answer: {left} pulls are not settled, so their tasks will be \
+                 delivered again"
             );
         }
     }
 
-    /// Goes by other limits from now on: of bodies, contents, batches and delays. What else
-    /// `params` say stays as it was at the start.
+    /// Applies new limits for bodies, contents, batches and delays. The other values of `params`
+    /// keep their initial values.
     pub fn set_bounds(&self, params: &Params) {
         self.body_limit.set(params.body_limit);
         self.batch_body_limit.set(params.batch_body_limit);
@@ -123,7 +123,7 @@ impl Api {
         *self.draining.borrow()
     }
 
-    /// Refuses new work while draining. What ends work (acks, nacks) goes on.
+    /// Refuses new work while draining. Acks, nacks and the like still work.
     pub(crate) fn check_accepting(&self) -> Result<(), Error> {
         match self.is_draining() {
             true => Err(Error::Unavailable(
@@ -143,9 +143,9 @@ impl Api {
         Ok(self.topic(topic).await?.entry.lane_of(id))
     }
 
-    /// Does something with a task in its lane. Where there is no such task, this instance's entry
-    /// of the topic may be an old one: it is read again, and if the id leads to another lane by
-    /// that, the same is done there.
+    /// Calls `act` with the lane of a task. If the task is not found, this instance's entry of the
+    /// topic may be outdated: the entry is read again, and `act` is repeated if the task's lane has
+    /// changed.
     pub(crate) async fn in_lane<T, F>(
         &self,
         topic: &Topic,
@@ -170,7 +170,7 @@ impl Api {
 
 #[cfg(test)]
 impl Api {
-    /// Room for so many waiting pulls.
+    /// Changes the limit of waiting pulls.
     pub(crate) fn set_places(&mut self, places: usize) {
         let lease_return = LeaseReturn { store: self.store.clone(), pending: self.pending.clone() };
         self.pulls =

@@ -1,10 +1,11 @@
-//! What several tests of the edge need.
+//! Helpers of several tests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::Response;
+use delayd_wire::Backoff;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,9 +21,8 @@ use crate::store::AnyStore;
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::{self, Redis};
 use crate::topic::{self, Registry};
-use delayd_wire::Backoff;
 
-/// Asks a service.
+/// Sends a request to a service.
 pub(crate) trait Ask {
     fn answer(self, request: Request) -> impl Future<Output = Response> + Send;
 }
@@ -43,7 +43,7 @@ pub(crate) async fn json_of(response: Response) -> Value {
     serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("no JSON: {bytes:?}"))
 }
 
-/// Services of which only `message.call` is known.
+/// Services with only `message.call`.
 pub(crate) fn services() -> Services {
     let service = ServiceParams {
         name: "message.call".into(),
@@ -55,13 +55,13 @@ pub(crate) fn services() -> Services {
     Services::new(vec![service]).unwrap()
 }
 
-/// An edge before a store that refuses every connection, and what tells it to drain.
+/// An API whose store refuses every connection, and the switch for draining.
 pub(crate) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     // Nothing listens on port 1.
     edge_before("redis://127.0.0.1:1/").await
 }
 
-/// An edge before a store that takes connections and never says a word, while the listener is held.
+/// An API whose store accepts connections but never answers, as long as the listener is kept.
 pub(crate) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (api, draining) =
@@ -79,7 +79,7 @@ async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     edge_over(AnyStore::Redis(Redis::connect(params).await.unwrap()), clock)
 }
 
-/// An edge over a store of its own, and the folder that this keeps its file in.
+/// An API with an embedded store, and the folder with its file.
 pub(crate) fn edge_with_store() -> (Api, watch::Sender<bool>, tempfile::TempDir) {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
     let params = embedded::Params {

@@ -1,4 +1,4 @@
-//! What `delayd check` looks at, and what it and the start warn of.
+//! The checks of `delayd check`, and the warnings that it and the start print.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,28 +9,28 @@ use crate::store::embedded::Embedded;
 use crate::store::redis::Redis;
 use crate::store::{Durability, warning_of};
 
-/// What the operator should know of a valid configuration.
+/// Warnings about a valid configuration.
 pub fn warnings(settings: &Settings) -> Vec<String> {
     settings.http.warning().into_iter().collect()
 }
 
-/// What is there.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Checked {
-    /// The store, its servers by address, and what it keeps.
+    /// A description of the store: its kind, its servers, its durability.
     pub store: String,
-    /// What the operator should know.
+    /// The warnings.
     pub warnings: Vec<String>,
 }
 
-/// Looks whether the configured address is this machine's, and at the store. Nothing is written,
-/// here or at the store, and a delayd that has the address or the store is no fault.
+/// Checks whether this machine has the configured address, and whether the store can be used.
+/// Writes nothing. It is no error if another delayd uses the address or the store.
 ///
 /// # Errors
-/// Those of a start.
+/// See [`StartError`].
 pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
     let address = settings.http.bind;
-    // Another port: the configured one may be a running delayd's, or about to be.
+    // Another port, because a running delayd may use the configured one.
     TcpListener::bind(SocketAddr::new(address.ip(), 0))
         .map_err(|source| StartError::Bind { address, source })?;
     let clock = Clock::system();

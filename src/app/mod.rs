@@ -1,15 +1,15 @@
-//! The composition root: builds every part from the settings, and owns the order of start and of
+//! The composition root: builds all parts from the settings, and defines the order of start and
 //! drain.
 //!
-//! Nobody below this module sees [`Settings`]; each part is given its own `Params`.
+//! No module below this one sees [`Settings`]; each part gets its own `Params`.
 //!
 //! # The order of drain
 //!
-//! 1. `/readyz` answers 503, and adds and pulls are refused: whoever routes here goes elsewhere.
-//! 2. Claims stop; what was claimed but not fired is given back unspent.
-//! 3. Running calls end, within `shutdown.grace`; one cut off keeps its lease and its attempt.
+//! 1. `/readyz` answers 503, and adds and pulls are refused, so load balancers use other instances.
+//! 2. Claims stop. Tasks that were claimed but not called are released without using an attempt.
+//! 3. Running calls end within `shutdown.grace`. An interrupted call keeps its lease and attempt.
 //! 4. Their settles are flushed.
-//! 5. The listener closes: acks worked until then. The last pulls are settled.
+//! 5. The listener closes. Acks are accepted until then. The last pulls are settled.
 //! 6. The store closes.
 
 use std::net::SocketAddr;
@@ -34,27 +34,27 @@ use crate::store::{self, AnyStore, Formats, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
-/// How long open connections may take to end after the workers are done.
+/// How long open connections may continue after the workers have ended.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How long the store may take to close; a disk that hangs would take for ever.
+/// How long closing the store may take: a hanging disk would block the exit forever.
 const STORE_CLOSING: Duration = Duration::from_secs(10);
 
 pub mod check;
 mod params;
 pub mod reload;
 
-/// Why delayd could not start. Each is one clear line.
+/// Why delayd could not start. Each text is one clear line.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
+    /// delayd cannot listen on the address.
     #[error("cannot listen on http.bind = {address}: {source}")]
     Bind {
         /// The configured address.
         address: SocketAddr,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The store cannot be used as it is set up.
+    /// The store cannot be used.
     #[error("store: {0}")]
     Store(#[from] store::Error),
     /// The callback client cannot be built.
@@ -63,13 +63,13 @@ pub enum StartError {
     /// The services cannot be used.
     #[error("services: {0}")]
     Services(#[from] callback::InvalidService),
-    /// Everyone could call, and nothing says that they may.
+    /// Anyone could call, and the configuration does not allow that explicitly.
     #[error(transparent)]
     Unguarded(#[from] settings::Error),
 }
 
 impl StartError {
-    /// Whether it is the configuration that has to change.
+    /// Whether the configuration is the cause.
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, store::Error::Misconfigured(_)),
@@ -79,7 +79,7 @@ impl StartError {
     }
 }
 
-/// A delayd that listens and works.
+/// A running delayd.
 #[derive(Debug)]
 pub struct App {
     address: SocketAddr,
@@ -96,10 +96,10 @@ pub struct App {
 }
 
 impl App {
-    /// Builds and starts everything. From here on it accepts, claims and calls.
+    /// Builds and starts all parts. From then on it accepts, claims and calls.
     ///
     /// # Errors
-    /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so,
+    /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, logs it,
     /// and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
@@ -137,7 +137,7 @@ impl App {
         let edge = api::edge(api.clone());
         let serving = tokio::spawn(async move {
             let closed = async move {
-                // Dropped or told: either way it is time.
+                // Both a message and a dropped sender close the listener.
                 let _ = closed.await;
             };
             api::serve(listener, edge, server, closed).await;
@@ -183,12 +183,12 @@ impl App {
         })
     }
 
-    /// From now on reads the configuration again when it is told to, or when a file of it changes.
+    /// Reads the configuration again from now on, whenever `source` asks for it or a file changes.
     pub fn reload_from(&mut self, source: reload::Source) {
         self.reloading = Some(tokio::spawn(reload::run(self.parts.clone(), source)));
     }
 
-    /// Where it listens: the port that the system chose, if `http.bind` asked for port 0.
+    /// The address it listens on, with the port that the system chose if `http.bind` has port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -196,7 +196,8 @@ impl App {
     /// Runs until `shutdown` resolves, then drains.
     ///
     /// # Errors
-    /// If the store failed in a way that only a new start can mend (an I/O error of its disk).
+    /// If the store has failed permanently (an I/O error of its disk), so that only a restart
+    /// helps.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
         let broken = tokio::select! {
             () = shutdown => false,
@@ -204,11 +205,11 @@ impl App {
         };
         if broken {
             tracing::error!(
-                "The store's disk failed; stopping, so that nothing is accepted that may not be kept"
+                "The store's disk failed; stopping, so that no task is accepted and then lost"
             );
         } else {
             tracing::info!(
-                "Draining: no more adds and claims; running calls have {:?} to end",
+                "Draining: no new adds and claims; running calls may take {:?} to end",
                 self.grace
             );
         }
@@ -221,16 +222,16 @@ impl App {
         if cut_off > 0 {
             tracing::warn!(
                 cut_off,
-                "{cut_off} calls did not end in time; their tasks come back when their leases run out"
+                "{cut_off} calls did not end in time; their tasks return when their leases end"
             );
         }
-        // The receiver may be gone if serving panicked; the join tells.
+        // The receiver is gone if serving panicked; the join below reports that.
         let _ = self.close_listener.send(());
         self.serving.await.context("the HTTP server failed")?;
         self.api.finish().await;
         if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
             tracing::warn!(
-                "The store did not close in time and is left as it is; what was confirmed is kept"
+                "The store did not close in time; everything that was confirmed is stored"
             );
         }
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
@@ -239,8 +240,8 @@ impl App {
     }
 }
 
-/// Raises the limit of open files of this process to the maximum allowed, and returns it; `u64::MAX`
-/// if there is no limit.
+/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
+/// there is no limit.
 fn raise_open_file_limit() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX)
         .or_else(|_| rlimit::Resource::NOFILE.get_soft())
@@ -251,11 +252,11 @@ async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStor
     open_store_by(settings, clock, Embedded::open).await
 }
 
-/// Opens the configured store for `delayd fsck`, which works no task: to look, which changes
-/// nothing, or to repair as well.
+/// Opens the configured store for `delayd fsck`, without working on tasks. Without `repair`,
+/// nothing is changed.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// See [`StartError`].
 pub async fn open_store_for_check(
     settings: &Settings,
     repair: bool,
@@ -272,7 +273,7 @@ async fn open_store_by(
     match settings.store.kind {
         StoreKind::Embedded => {
             let params = params::embedded(settings, clock);
-            // Opening blocks: it may bring an old file's schema up to date.
+            // Opening blocks, for example while it migrates the schema of an old file.
             let opened = tokio::task::spawn_blocking(move || open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
         }
@@ -282,10 +283,10 @@ async fn open_store_by(
     }
 }
 
-/// Gives the configured store another id. Answers the one before, if it had one, and the new one.
+/// Gives the configured store a new id. Returns its previous id, if it had one, and the new one.
 ///
 /// # Errors
-/// Says what is wrong with the store: an embedded one that a process has open is refused.
+/// See [`StartError`]. An embedded store that another process has open is refused.
 pub async fn replace_store_id(
     settings: &Settings,
 ) -> Result<(Option<StoreId>, StoreId), StartError> {
@@ -301,10 +302,10 @@ pub async fn replace_store_id(
     }
 }
 
-/// The formats of the configured store.
+/// Returns the stored and the newest format of the configured store.
 ///
 /// # Errors
-/// Says what is wrong with the store.
+/// See [`StartError`].
 pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::formats).await?),
@@ -314,10 +315,10 @@ pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
     }
 }
 
-/// Gives the configured store the newest format. Answers its formats before.
+/// Raises the configured store to the newest format. Returns its previous formats.
 ///
 /// # Errors
-/// Says what is wrong with the store: an embedded one that a process has open is refused.
+/// See [`StartError`]. An embedded store that another process has open is refused.
 pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::raise_format).await?),
@@ -328,7 +329,7 @@ pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
     }
 }
 
-/// Runs what blocks on the embedded store's file.
+/// Runs a blocking operation on the file of the embedded store.
 async fn of_file<T: Send + 'static>(
     settings: &Settings,
     run: impl FnOnce(&Path) -> store::Result<T> + Send + 'static,

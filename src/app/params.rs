@@ -1,4 +1,4 @@
-//! What each part is told of the settings.
+//! Derives the `Params` of each part from the settings.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
 use crate::{api, callback, maintenance, topic, worker};
 
-/// Calls, or connections, of which so many at a time are enough for most: fewer are worth a
+/// A number of concurrent calls or connections that is enough for most uses. A lower limit causes a
 /// warning.
 const AMPLE: usize = 1_024;
 /// The time between two safety polls.
@@ -107,15 +107,16 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
     }
 }
 
-/// `open_files` is how many files this process may have open: each call needs one, and the edge and
-/// the store some.
+/// `open_files` is the limit of open files. Each call needs one, and the API and the store need
+/// some.
 pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     let wanted = settings.callback.concurrency;
     let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(16);
     if is_too_few(wanted, most) {
         tracing::warn!(
-            "callback.concurrency: expected at most half of the open-file limit, {most}, got {wanted}. At most {most} calls run at a \
-             time; raise the limit (ulimit -n), or lower the setting"
+            "callback.concurrency: expected at most half of the open-file limit, {most}, got \
+             {wanted}. At most {most} calls run at a time; raise the limit (ulimit -n), or \
+             lower the setting"
         );
     }
     LimitParams {
@@ -126,8 +127,8 @@ pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     }
 }
 
-/// Whether an operator has to know that so many calls are not possible: they asked for them, or
-/// there are few. The default is more than anyone needs as a rule.
+/// Whether to warn that only `most` calls are possible: the operator asked for more, or it is very
+/// little. The default is more than most need.
 fn is_too_few(wanted: usize, most: usize) -> bool {
     let is_default = || {
         Settings::load(&[], &[], std::iter::empty()).is_ok_and(|d| d.callback.concurrency == wanted)
@@ -135,15 +136,16 @@ fn is_too_few(wanted: usize, most: usize) -> bool {
     wanted > most && (most < AMPLE || !is_default())
 }
 
-/// Connections share with the store, and with callback connections kept for reuse, what `calls`
-/// leave of the open files.
+/// The limit of connections: half of the open files that `calls` leaves. The rest is for the store
+/// and for idle callback connections.
 pub(super) fn server(calls: usize, open_files: u64, drain: Duration) -> api::ServerParams {
     let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
     let files = usize::try_from(open_files).unwrap_or(usize::MAX);
     let most = (files.saturating_sub(calls) / 2).max(16);
     if most < AMPLE {
         tracing::warn!(
-            "The open-file limit allows at most {most} connections at a time; further ones wait. Raise the limit (ulimit -n)"
+            "The open-file limit allows at most {most} connections at a time; further ones wait. \
+             Raise the limit (ulimit -n)"
         );
     }
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
@@ -170,8 +172,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
     }
 }
 
-/// Callers who wait may hold half of the `connections`: the others are there for those who add and
-/// acknowledge.
+/// Long polls may use half of the `connections`, so that adds and acks always get through.
 pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
     let limits = &settings.limits;
     let defaults = api::Params::new(policy(settings));

@@ -1,25 +1,22 @@
-//! Reading the configuration again while serving: on SIGHUP, and when a file of it changes.
+//! Reloads the configuration while serving: on SIGHUP, and when one of its files changes.
 //!
 //! ```text
-//! SIGHUP ─────────────────────▶ read until the same ─▶ load ─▶ check ─▶ hand out to the parts
-//! a change in a file's folder ─▶ read until the same, other text? ─┘      └▶ wrong: say so, and all stays
+//! SIGHUP ─────────────────▶ read until stable ───▶ load ─▶ check ─▶ apply to the parts
+//! a change in a folder ───▶ read until stable, changed? ─▲    └▶ invalid: log, keep the old one
 //! ```
 //!
-//! Services, tokens, limits, breakers and the log level change at once; calls that run end by what
-//! they began with. What cannot change while serving is named in a warning. Folders are watched
-//! rather than files: editors write a new file and rename it, and Kubernetes swaps a link to a
-//! folder, so that a watched file would be one that nobody changes any more. Whether anything
-//! happened to the *texts* is looked at before anything is loaded, so that a busy folder costs a
-//! few reads and says nothing.
+//! Services, tokens, limits, breakers and the log level change at once; running calls keep the old
+//! ones. A warning names changed settings that need a restart. Folders are watched rather than
+//! files: editors replace a file by renaming, and Kubernetes swaps a link to a folder. The texts
+//! are compared before anything is loaded, so a busy folder costs only a few reads.
 //!
 //! # Invariants
 //!
-//! - All or nothing: what is checked first can fail, what is done then cannot.
-//! - The same layers as at the start: files, environment and `--set`, in their order.
-//! - What was read until it stayed the same is what is loaded: no file is read once more in
-//!   between.
-//! - A file that was cut off gives nobody access: the last token goes only if `http.auth.anonymous`
-//!   says so, a token names its topics, and an empty file is refused.
+//! - All or nothing: the checks come first, and what follows cannot fail.
+//! - The layers are those of the start: files, environment and `--set`, in this order.
+//! - The texts that were stable are the ones that are loaded; no file is read again in between.
+//! - A truncated file never widens access: the last token can be removed only if
+//!   `http.auth.anonymous` allows it, a token names its topics, and an empty file is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,24 +38,23 @@ use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
 
-/// How long files must stay the same before they are loaded: the program that writes them may not
-/// be done.
+/// How long files must stay the same before they are loaded: a program may still be writing.
 const CALM: Duration = Duration::from_millis(500);
-/// How long that is waited for. A configuration that goes on changing is not taken.
+/// The maximum wait for that. A configuration that keeps changing is not loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes settings of files that were read, and of all other layers.
 pub type Load = Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>;
 
-/// Where the configuration comes from, and what tells that it may be another.
+/// The sources of the configuration, and of the signals to reload it.
 pub struct Source {
-    /// The files as the start read them. Their folders are watched.
+    /// The files, as read at the start. Their folders are watched.
     pub files: Vec<File>,
-    /// Makes settings of all layers, and checks them.
+    /// Loads settings from all layers, and checks them.
     pub load: Load,
     /// SIGHUP.
     pub hangup: Signal,
-    /// The level of the logs.
+    /// Changes the log level.
     pub level: telemetry::Level,
 }
 
@@ -68,7 +64,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// What changes with the configuration.
+/// The parts that a reload changes.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) services: Arc<Services>,
@@ -77,27 +73,27 @@ pub(super) struct Parts {
     pub(super) topics: Arc<Registry>,
     pub(super) api: Arc<Api>,
     pub(super) metrics: Arc<Metrics>,
-    /// The limit of open files, by which calls are capped.
+    /// The limit of open files, which limits the calls.
     pub(super) open_files: u64,
-    /// The most connections.
+    /// The maximum number of connections.
     pub(super) connections: usize,
-    /// The settings of the start, which hold for all that cannot change.
+    /// The settings of the start, which remain in force for all that needs a restart.
     pub(super) started: Settings,
 }
 
-/// A configuration and the files that it was made of.
+/// A configuration, and the files it was made of.
 struct Taken {
     files: Vec<File>,
     settings: Settings,
 }
 
-/// Reloads whenever there is reason, until it is aborted.
+/// Reloads on each trigger, until it is aborted.
 pub(super) async fn run(parts: Parts, mut source: Source) {
     let (changed, mut changes) = mpsc::channel(1);
     let paths: Vec<PathBuf> = source.files.iter().map(|file| file.path().to_owned()).collect();
     let _watchers = watch(&paths, &changed);
     if paths.iter().all(|path| path.is_file()) {
-        // They may have changed before they were watched. (A pipe cannot be read again.)
+        // The files may have changed before they were watched. (A pipe cannot be read again.)
         let _ = changed.try_send(());
     }
     let mut seen = source.files.clone();
@@ -118,7 +114,7 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
             Some(files) if files == seen && !is_told => continue,
             Some(files) => {
                 if files != seen {
-                    tracing::info!("The configuration's files have changed, reading them again");
+                    tracing::info!("Configuration files have changed, reading them again");
                 }
                 seen.clone_from(&files);
                 reload(&parts, &source, &taken, files)
@@ -129,7 +125,7 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
         match reloaded {
             Ok(now) => taken = now,
             Err(why) => {
-                tracing::error!("The new configuration is not taken, the old one stays: {why}")
+                tracing::error!("The new configuration is refused, the old one stays: {why}")
             }
         }
     }
@@ -139,8 +135,8 @@ fn one_line(error: &settings::Error) -> String {
     error.to_string().replace('\n', " ")
 }
 
-/// Makes settings of the files and refuses those that are wrong, or that a truncated file may have
-/// led to.
+/// Makes settings of the files. Refuses invalid ones, and those that a truncated file may have
+/// caused.
 fn checked(
     parts: &Parts,
     source: &Source,
@@ -153,7 +149,7 @@ fn checked(
     Ok(settings)
 }
 
-/// Loads, checks, and hands out.
+/// Loads and checks the settings, and applies them to the parts.
 fn reload(
     parts: &Parts,
     source: &Source,
@@ -161,7 +157,7 @@ fn reload(
     files: Vec<File>,
 ) -> Result<Taken, String> {
     let settings = checked(parts, source, taken, &files).map_err(|error| one_line(&error))?;
-    // The level was checked with the settings; the services are checked by being put in place.
+    // The level was checked with the settings. Setting the services checks them.
     parts.services.replace(params::services(&settings)).map_err(|error| error.to_string())?;
     source.level.set(&settings.log.level).map_err(|error| error.to_string())?;
     parts.services.allow(params::unlisted(&settings));
@@ -171,22 +167,22 @@ fn reload(
     parts.api.set_bounds(&params::api(&settings, parts.connections));
     let changed = changed(&taken.settings, &settings);
     match changed.is_empty() {
-        true => tracing::info!("The configuration has been read again; nothing changes"),
+        true => tracing::info!("The configuration was read again; nothing has changed"),
         false => tracing::info!(
             changed = changed.join(", "),
-            "The configuration has been read again; changed: {}",
+            "The configuration was read again; changed: {}",
             changed.join(", ")
         ),
     }
     let fixed = fixed(&parts.started, &settings);
     if !fixed.is_empty() {
         let fixed = fixed.join(", ");
-        tracing::warn!(fixed, "Not taken before the next start: {fixed}");
+        tracing::warn!(fixed, "These changes need a restart: {fixed}");
     }
     Ok(Taken { files, settings })
 }
 
-/// Which sections that can change are other than before.
+/// The names of the reloadable sections that differ.
 fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let (call, now) = (&old.callback, &new.callback);
     let limits = |settings: &Settings| settings::Limits {
@@ -214,7 +210,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     ])
 }
 
-/// Which settings are other than those of the start, and cannot change while serving.
+/// The names of the settings that differ from those of the start, and need a restart.
 fn fixed(started: &Settings, new: &Settings) -> Vec<&'static str> {
     let (call, now) = (&started.callback, &new.callback);
     named([
@@ -235,15 +231,15 @@ fn named<const N: usize>(parts: [(&'static str, bool); N]) -> Vec<&'static str> 
     parts.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
 }
 
-/// Reads the files. That blocks, so it has a thread of its own.
+/// Reads the files on a blocking thread.
 async fn read(paths: Vec<PathBuf>) -> Vec<File> {
     let read =
         tokio::task::spawn_blocking(move || paths.iter().map(|path| File::read(path)).collect());
     read.await.expect("reading a file does not panic")
 }
 
-/// What `read` answers once it has answered the same twice, [`CALM`] apart; `None` if it does not
-/// within [`PATIENCE`].
+/// Returns the result of `read` once two calls, [`CALM`] apart, agree; `None` if they do not within
+/// [`PATIENCE`].
 async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> Option<T> {
     let deadline = Instant::now() + PATIENCE;
     let mut before = read().await;
@@ -258,8 +254,8 @@ async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> O
     None
 }
 
-/// Watches the folders of the files, and of what they link to. One that cannot be watched is said;
-/// SIGHUP works all the same.
+/// Watches the folders of the files, and of their link targets. A folder that cannot be watched is
+/// logged; SIGHUP works nevertheless.
 fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
     let folders: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders_of(file)).collect();
     let mut watchers = Vec::new();
@@ -267,7 +263,7 @@ fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatche
         let changed = changed.clone();
         let heard = move |event: notify::Result<notify::Event>| {
             if event.is_ok_and(|event| is_change(event.kind)) {
-                // A full channel means that it is known already.
+                // A full channel already holds a notification.
                 let _ = changed.try_send(());
             }
         };
@@ -279,7 +275,11 @@ fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatche
             Ok(watcher) => watchers.push(watcher),
             Err(error) => {
                 let folder = folder.display();
-                tracing::warn!(%folder, %error, "Cannot watch {folder} for changes of the configuration; SIGHUP makes it read again");
+                tracing::warn!(
+                    %folder,
+                    %error,
+                    "Cannot watch {folder} for changes of the configuration; reload with SIGHUP"
+                );
             }
         }
     }
@@ -295,7 +295,7 @@ fn folders_of(file: &Path) -> Vec<PathBuf> {
     std::iter::once(folder(file)).chain(linked).collect()
 }
 
-/// Our own reading is none.
+/// Whether a file may have changed. Reads by this process do not count.
 fn is_change(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }

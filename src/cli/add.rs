@@ -1,4 +1,4 @@
-//! `delayd add`: a task for a running service.
+//! `delayd add`: adds a task to a running service.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,32 +18,32 @@ use delayd_wire::Span;
 
 /// Add a task to a running service.
 ///
-/// The content of a task that is called back is a JSON object with `sn` (the service's name) and
-/// `url` (the path); all of it is the callback's body. Without `sn` the task waits for someone to
-/// pull it.
+/// The content of a task that is called back is a JSON object with `sn` (the name of the service)
+/// and `url` (the path). All of it is sent as the body of the callback. A task without `sn` waits
+/// until a consumer pulls it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":7}'
-  delayd add orders --at 1795236367 --max-attempts 3 --timeout 5s '{\"sn\":\"message.call\",\"url\":\"/x\"}'
+  delayd add orders --at 1795236367 --max-attempts 3 '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add alive --key device-7 --in 30s '{\"device\":7}'
-  delayd add orders --in 1h --backoff 5s,5m,30m --on-dead message.call/failed '{\"sn\":\"message.call\",\"url\":\"/x\"}'
+  delayd add orders --in 1h --backoff 5s,5m --on-dead shop/dead '{\"sn\":\"shop\",\"url\":\"/x\"}'
   echo 'any text' | delayd add notes --in 1m --mode pull -")]
 pub(super) struct Args {
     /// The topic
     topic: Topic,
     #[command(flatten)]
     due: Due,
-    /// Whether the task is called back or pulled; auto decides by its content
+    /// Whether the task is called back or pulled; auto: by its content
     #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
     mode: Option<Mode>,
-    /// Take the place of the topic's waiting task of this key, if there is one
+    /// Replace the waiting task of the topic that has this key, if there is one
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Makes the add safe to repeat: with the same key it stores one task
+    /// Make the add safe to repeat: with the same key, only one task is stored
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Calls before the task is dead, 1 to 1000
+    /// Attempts before the task is dead, 1 to 1000
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long one call may take, 100ms to 10m
@@ -52,13 +52,13 @@ pub(super) struct Args {
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
     #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
     backoff: Option<Value>,
-    /// So long after its due moment the task is not worth delivering any more
+    /// Drop the task if it is not delivered within this time after its due time
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<Span>,
     /// A header of your own for the callback; may be given several times
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = wishes::header)]
     headers: Vec<(String, String)>,
-    /// The call that is made if the task dies
+    /// The call to make if the task becomes dead
     #[arg(long, value_name = "SN/PATH", value_parser = wishes::call)]
     on_dead: Option<Value>,
     /// The content; - reads it from standard input
@@ -73,7 +73,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// The content as it was given, or what standard input holds.
+/// The content from the argument, or from standard input.
 pub(super) fn content(given: &str) -> anyhow::Result<String> {
     if given != "-" {
         return Ok(given.to_owned());
@@ -114,7 +114,7 @@ fn shown(stored: Stored) -> String {
         ("durability", durability.cell()),
     ];
     if duplicate {
-        pairs.push(("duplicate", "it was added before, with this idempotency key".into()));
+        pairs.push(("duplicate", "the task was added before with this idempotency key".into()));
         pairs.push(("state", state.map_or("forgotten", TaskState::as_str).into()));
     }
     if replaced {
@@ -152,7 +152,10 @@ mod tests {
         );
         check(
             &["t", "--at", "5", "--mode", "pull", "--max-attempts", "3", "--timeout", "2", "x"],
-            json!({"topic": "t", "timing_moment": 5, "content": "x", "mode": "pull", "max_attempts": 3, "timeout": "2000ms"}),
+            json!({
+                "topic": "t", "timing_moment": 5, "content": "x", "mode": "pull",
+                "max_attempts": 3, "timeout": "2000ms",
+            }),
         );
         let wishes =
             ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
@@ -170,7 +173,8 @@ mod tests {
     #[test]
     fn the_answer_is_shown_with_a_readable_moment() {
         let answer = json!({
-            "task_id": 42, "due_ms": 1_795_234_567_042_i64, "due": "2026-11-21T04:16:07.042Z", "mode": "push",
+            "task_id": 42, "due_ms": 1_795_234_567_042_i64, "due": "2026-11-21T04:16:07.042Z",
+            "mode": "push",
             "durability": "fsynced",
         });
         insta::assert_snapshot!(shown(serde_json::from_value(answer).unwrap()), @r#"

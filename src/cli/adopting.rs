@@ -1,5 +1,5 @@
-//! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what
-//! is refused is told.
+//! Sends records to `adopt`, for `move` and `import`: repeats what is not confirmed, and returns
+//! what is refused.
 
 use anyhow::{anyhow, bail};
 use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode};
@@ -7,26 +7,26 @@ use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBec
 use super::exported::Exported;
 use super::patient::Patient;
 
-/// What became of a record, or why it is refused.
+/// The result for one record, or why it was refused.
 pub(super) type Adoption = Result<Adopted, Refusal>;
 
-/// Why a record is refused.
+/// Why a record was refused.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) code: ErrorCode,
     pub(super) sentence: String,
 }
 
-/// What became of a record that was not refused.
+/// The result for a record that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Adopted {
-    /// The task is kept.
+    /// The task is stored.
     New,
-    /// It had been adopted before, or has ended there now as it did here.
+    /// It was adopted before, or has now ended there as it did here.
     Known,
-    /// A task of its key was set later there.
+    /// The service has a task of the same key that was set later.
     Superseded,
-    /// It has ended, but is in someone's hands there.
+    /// It has ended here, but is leased there.
     Held,
 }
 
@@ -39,11 +39,10 @@ fn read(task: &AdoptedTask) -> Adopted {
     }
 }
 
-/// Has records adopted; answers for each what became of it. Does something else before each further
-/// try.
+/// Has records adopted, and returns the result for each. Calls `between` before each further try.
 ///
 /// # Errors
-/// No answer for longer than the patience, or a refusal of the whole.
+/// No answer within the patience, or a refusal of the whole request.
 pub(super) async fn adopt(
     to: &Patient,
     records: &[Exported],

@@ -1,4 +1,4 @@
-//! `delayd bench`: its options, its progress, and its figures for people and machines.
+//! `delayd bench`: options, progress, and the output of the figures.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -14,68 +14,74 @@ use super::hidden::Hidden;
 use super::signals::Signals;
 use super::{Code, Configuration, command, out, progress, table};
 
-/// How often the bar is brought up to date.
+/// How often the progress bar is updated.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Put load on a service and tell what it did: one that is started for it with an empty store of
-/// its own, or one that runs (`--server`).
+/// Put load on a service and print what it did: on a service that is started for this with an empty
+/// store, or on a running one (`--server`).
 ///
-/// Every figure counts verified work alone: each task is accepted, arrives exactly once, and not
-/// before its moment. What is not as promised is said instead of figures, with exit code 1.
-/// Whatever was made for it is removed, also after Ctrl-C.
+/// All figures count only verified work: each task is accepted, arrives exactly once, and not
+/// before its due time. If a check fails, that is printed instead of the figures, and the exit code
+/// is 1. Everything that was created for the bench is removed, also after Ctrl-C.
 ///
-/// Scenarios that find out how much a service can take are closed loops: a fixed number of
-/// connections, each of which sends its next request when the one before was answered. Where
-/// lateness or latency is the question the loop is open: all moments are planned in advance, and
-/// times count from the planned moment.
+/// Scenarios that measure throughput are closed loops: a fixed number of connections, each of which
+/// sends its next request after the answer to the last. Scenarios that measure lateness or latency
+/// are open loops: all send times are planned in advance, and times count from the plan.
 ///
-/// --config and --set go to the service that is started.
+/// --config and --set are passed to the service that is started.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  delayd bench add                                     adds a second, over 64 connections, to an embedded store
-  delayd bench add --connections 1                     one after the other
-  delayd bench burst --tasks 20000 --store redis       with the Redis on 127.0.0.1:6379, under keys of its own
+  delayd bench add                                adds per second, 64 connections, embedded store
+  delayd bench add --connections 1                one after the other
+  delayd bench burst --tasks 20000 --store redis  with the Redis on 127.0.0.1:6379, own keys
   delayd bench lateness --rate 3500 --for 10s --json
   delayd bench idle --topics 1000 --instances 3 --store redis --redis redis://127.0.0.1:6380/0
-  delayd --set worker.claim_batch=1024 bench burst     with another setting
-  delayd bench add --server http://127.0.0.1:7799 --service message.call --receiver 127.0.0.1:9000")]
+  delayd --set worker.claim_batch=1024 bench burst
+  delayd bench add --server http://127.0.0.1:7799 --service message.call \\
+    --receiver 127.0.0.1:9000")]
 pub(super) struct Args {
     #[command(subcommand)]
     scenario: Scenario,
-    /// A service that runs, instead of one that is started
+    /// A running service, instead of one that is started for the bench
     #[arg(long, value_name = "URL", global = true)]
     server: Option<PlainUrl>,
-    /// With --server: what the service calls the receiver of the bench (`[services."NAME"]`)
+    /// With --server: the name of the receiver in that service (`[services."NAME"]`)
     #[arg(long, value_name = "NAME", global = true)]
     service: Option<String>,
-    /// With --server: where the service expects that receiver
+    /// With --server: the address at which that service expects the receiver
     #[arg(long, value_name = "ADDRESS", global = true, default_value = "127.0.0.1:9000")]
     receiver: SocketAddr,
-    /// With --server: the access token, if it asks for one
+    /// With --server: the access token, if the service requires one
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true, global = true)]
     token: Option<Hidden>,
     /// The store of the service that is started
     #[arg(long, value_name = "KIND", global = true, default_value = "embedded")]
     store: Kind,
     /// The Redis of --store redis
-    #[arg(long, value_name = "URL", global = true, default_value = "redis://127.0.0.1:6379/0", value_parser = redis_url)]
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        default_value = "redis://127.0.0.1:6379/0",
+        value_parser = redis_url
+    )]
     redis: String,
     /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// The stores, by name.
+/// The stores.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum Kind {
     /// A file in a temporary folder.
     Embedded,
-    /// Keys of their own on a server.
+    /// A Redis server, with a key prefix of its own.
     Redis,
 }
 
-/// An address without TLS: the load is made by hand.
+/// The address of a service without TLS, which the load generator does not speak.
 #[derive(Clone, Debug, PartialEq)]
 struct PlainUrl {
     address: String,
@@ -87,7 +93,7 @@ impl FromStr for PlainUrl {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const WRONG: &str =
-            "must be an address such as http://127.0.0.1:7799; https is not spoken here";
+            "must be an address such as http://127.0.0.1:7799; https is not supported here";
         let url = Url::parse(text).map_err(|_| WRONG)?;
         let is_plain = url.scheme() == "http" && url.query().is_none() && url.fragment().is_none();
         let (Some(host), true) = (url.host_str(), is_plain) else { return Err(WRONG) };
@@ -108,15 +114,16 @@ fn redis_url(text: &str) -> Result<String, &'static str> {
 impl Args {
     pub(super) fn misplaced_configuration(&self) -> Option<&'static str> {
         let why =
-            "--config and --set are for a service that is started; --server names one that runs";
+            "--config and --set are for a service that is started; --server names a running one";
         self.server.is_some().then_some(why)
     }
 
-    /// Why these options do not go together.
+    /// Why these options cannot be combined, or `None`.
     fn objection(&self) -> Option<String> {
         if self.server.is_some() && self.service.is_none() {
             return Some(
-                "--server needs --service: the name by which that service knows the receiver of the bench".into(),
+                "--server needs --service: the name of the receiver of the bench in that service"
+                    .into(),
             );
         }
         let objection = self.scenario.objection(&self.store(), self.server.is_some())?;
@@ -161,14 +168,14 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
     let drawing = tokio::spawn(draw(progress.clone()));
     let (scenario, figures) = on_one_thread(args.scenario, target, progress).await;
     drawing.abort();
-    // An aborted drawing clears its bar as it is dropped.
+    // The bar is cleared when the aborted task is dropped.
     let _ = drawing.await;
     out::line(&told(&scenario, store, &figures?, args.json))?;
     Ok(Code::Done)
 }
 
-/// Plays the scenario on a thread of its own: work that moves between threads would cost more than
-/// it is.
+/// Runs the scenario on one thread: work that moves between threads would cost more than the work
+/// itself.
 async fn on_one_thread(
     scenario: Scenario,
     target: Target,
@@ -189,7 +196,7 @@ async fn on_one_thread(
     played.await.expect("a bench does not panic")
 }
 
-/// Draws the steps until it is aborted.
+/// Draws the progress until it is aborted.
 async fn draw(progress: Progress) {
     let mut drawn: Option<(bench::Step, ClearedBar)> = None;
     loop {
@@ -198,7 +205,7 @@ async fn draw(progress: Progress) {
             Some((before, bar)) if *before == step => bar.0.set_position(done),
             _ if step.number == 0 => {}
             _ => {
-                // The one before is cleared before this one is drawn.
+                // The last bar is cleared before the next is drawn.
                 drop(drawn.take());
                 let bar = if step.total > 0 {
                     progress::towards(step.total, step.what)
@@ -212,7 +219,7 @@ async fn draw(progress: Progress) {
     }
 }
 
-/// A bar that leaves nothing behind.
+/// A bar that is cleared on drop.
 struct ClearedBar(indicatif::ProgressBar);
 
 impl Drop for ClearedBar {
@@ -239,7 +246,7 @@ fn told(scenario: &Scenario, store: &str, figures: &Figures, is_json: bool) -> S
     format!("{}, store: {store}; each task verified\n{}", scenario.name(), table::pairs(&rows))
 }
 
-/// A number for people: whole and in groups where it is large.
+/// A number with up to three decimals, or, from 1,000 on, rounded and in groups of three digits.
 fn number(value: f64) -> String {
     if value.abs() < 1_000.0 {
         let text = format!("{value:.3}");

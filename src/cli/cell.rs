@@ -1,4 +1,4 @@
-//! What the values of answers look like in a table.
+//! How values of answers are shown in tables.
 
 use delayd_wire::{
     BreakerState, Durability, Holder, ServiceName, TaskId, TaskState, TopicName, UnixMillis, Way,
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{out, time};
 
-/// The longest text of a cell, in characters.
+/// The maximum length of a cell, in characters.
 const MOST: usize = 200;
 
-/// A value that can stand in a table.
+/// A value that can be shown in a table.
 pub(super) trait Cell {
-    /// Its text, without control characters; a long one is cut.
+    /// Its text, with control characters escaped and cut to the maximum length.
     fn cell(&self) -> String;
 }
 
@@ -34,7 +34,7 @@ cells! {
     usize: number => number.to_string();
     bool: is => if *is { "yes" } else { "no" }.into();
     String: text => out::plain(text, MOST);
-    Value: value => out::plain(&value.as_str().map_or_else(|| value.to_string(), str::to_owned), MOST);
+    Value: value => value.as_str().map_or_else(|| value.to_string(), str::to_owned).cell();
     TaskId: id => id.to_string();
     TopicName: name => name.0.cell();
     ServiceName: name => name.0.cell();
@@ -52,7 +52,7 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
-/// A text of which nothing is cut.
+/// A text at full length, with control characters escaped.
 pub(super) fn whole(text: &str) -> String {
     out::plain(text, usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! `delayd check`: is the configuration right, and would a start find what it needs?
+//! `delayd check`: checks the configuration, the address and the store without changing anything.
 
 use anyhow::Context;
 
@@ -6,14 +6,13 @@ use super::{Code, out, table};
 use crate::app::check::{Checked, check, warnings};
 use crate::settings::Settings;
 
-/// Read the configuration, look at the address and the store, and say what is there and what is
-/// wrong.
+/// Check the configuration, the address and the store, and report what is wrong.
 ///
-/// Writes nothing: no file is created, and no lock is taken, so it may run beside a running delayd.
-/// Run it as the user that delayd runs as: whether the embedded file can be written is told by the
-/// permissions of that user.
+/// Nothing is written: no file is created and no lock is taken, so it can run beside a running
+/// delayd. Run it as the same user as delayd: the permissions of that user decide whether the
+/// embedded file can be written.
 ///
-/// Exit codes: 0 all is well, 1 the store does not answer, 78 the configuration is wrong.
+/// Exit codes: 0 ok, 1 the store does not answer, 78 the configuration is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +20,7 @@ Examples:
   delayd check --config /etc/delayd.toml --offline
   DELAYD__STORE__KIND=redis delayd check")]
 pub(super) struct Args {
-    /// Check the configuration alone: no store and no address is looked at
+    /// Check only the configuration, not the store or the address
     #[arg(long)]
     offline: bool,
 }

@@ -1,4 +1,4 @@
-//! The client of a running service: what all commands share that call one.
+//! The HTTP client that all client commands share.
 
 use std::error::Error;
 use std::fmt;
@@ -16,20 +16,20 @@ use serde_json::{Map, Value};
 use super::hidden::Hidden;
 use super::out;
 
-/// The longest wait for an answer.
+/// How long to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Which service, and how its answers are shown.
+/// Which service is called, and how its answers are shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ServerArgs {
     #[command(flatten)]
     server: Server,
-    /// Print the service's answer as it is; several, one a line
+    /// Print the answers of the service as JSON, one per line
     #[arg(long)]
     json: bool,
 }
 
-/// Which service.
+/// Which service is called, and with which token.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Server {
     /// The service
@@ -40,16 +40,16 @@ pub(super) struct Server {
         default_value = "http://127.0.0.1:7799"
     )]
     server: ServerUrl,
-    /// The access token, if the service asks for one; other users of this machine can see what
-    /// stands here, unlike the variable
+    /// The access token, if the service requires one; prefer the variable: other users of this
+    /// machine can see command lines
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
     token: Option<Hidden>,
-    /// What the token is given by
+    /// The variable and the option that give the token.
     #[arg(skip = TOKEN)]
     given_by: GivenBy,
 }
 
-/// The variable and the option by which an access token is given.
+/// The variable and the option that give an access token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GivenBy {
     pub(super) variable: &'static str,
@@ -59,10 +59,10 @@ pub(super) struct GivenBy {
 const TOKEN: GivenBy = GivenBy { variable: "DELAYD_TOKEN", option: "--token" };
 
 impl ServerArgs {
-    /// Posts `body` and prints the answer: as it is, or as `table` makes it.
+    /// Posts `body` and prints the answer: as JSON if asked for, else as `table` shows it.
     ///
     /// # Errors
-    /// No answer, or one that says what is wrong.
+    /// No answer, or a failure.
     pub(super) async fn ask<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -77,25 +77,25 @@ impl ServerArgs {
         Ok(())
     }
 
-    /// For a command of several calls, whose answers are printed as they come if the caller wants
-    /// JSON.
+    /// A connection for a command with several calls. With --json, their answers are printed as
+    /// they come.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client { json: self.json, ..self.server.client()? })
     }
 }
 
 impl Server {
-    /// Another service, and by what its token is given.
+    /// Another service, with the names of its token options.
     pub(super) fn at(server: ServerUrl, token: Option<Hidden>, given_by: GivenBy) -> Self {
         Self { server, token, given_by }
     }
 
-    /// Where it is.
+    /// Its address.
     pub(super) fn url(&self) -> &ServerUrl {
         &self.server
     }
 
-    /// For a command that prints something else than answers.
+    /// A connection for a command that does not print the answers.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let (server, given_by) = (self.server.clone(), self.given_by);
         let token = Hidden::unless_empty(self.token.clone())
@@ -109,14 +109,14 @@ impl Server {
 pub(super) struct Client {
     http: reqwest::Client,
     server: ServerUrl,
-    /// As the header has it.
+    /// The value of the `Authorization` header.
     token: Option<HeaderValue>,
     given_by: GivenBy,
     json: bool,
 }
 
 impl Client {
-    /// Posts `body`; the answer is printed as it is, if that was asked for.
+    /// Posts `body`. With --json, the answer is printed.
     ///
     /// # Errors
     /// No answer, or one that says what is wrong.
@@ -144,7 +144,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// What to do about a token that the service refuses.
+    /// What the user can do about a token that the service refuses.
     fn advice(&self) -> String {
         let (server, GivenBy { variable, option }) = (&self.server, self.given_by);
         match self.token {
@@ -157,18 +157,18 @@ impl Client {
         }
     }
 
-    /// Whether the answers are printed as they are, and nothing else is to be.
+    /// Whether answers are printed as JSON, and nothing else.
     pub(super) fn is_json(&self) -> bool {
         self.json
     }
 }
 
-/// A request's body: the fields that are there.
+/// The body of a request, without the fields that are `None`.
 pub(super) fn fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The base address of a service: http or https, without trailing slash.
+/// The base address of a service: http or https, without a trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerUrl(String);
 
@@ -194,18 +194,18 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// The service has refused a call.
+/// The service refused a call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{sentence} (dm_error {number})")]
 pub(super) struct Refused {
     pub(super) code: ErrorCode,
-    /// As the service wrote it: a later one may know more codes.
+    /// The number from the answer: a later version may know more codes.
     number: u64,
     sentence: String,
 }
 
 impl Refused {
-    /// Whether an error is a refusal of this kind.
+    /// Whether an error is a refusal with this code.
     pub(super) fn is(error: &anyhow::Error, code: ErrorCode) -> bool {
         error.downcast_ref::<Self>().is_some_and(|refused| refused.code == code)
     }
@@ -214,16 +214,16 @@ impl Refused {
 /// A service's answer.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// As it came.
+    /// The answer, unparsed.
     pub(super) text: String,
     head: Head,
-    /// After how long a refused call may be repeated, if the service said so.
+    /// The `Retry-After` of a refused call.
     pub(super) retry_after: Option<Duration>,
-    /// What the user of the command can do, in place of the service's own sentence.
+    /// What the user can do. Replaces the error message of the service.
     advice: Option<String>,
 }
 
-/// How a call ended.
+/// The code and message of an answer.
 #[derive(Debug, Deserialize)]
 struct Head {
     dm_error: u64,
@@ -231,7 +231,7 @@ struct Head {
 }
 
 impl Answer {
-    /// What a service might say.
+    /// The fields that every answer may have.
     #[cfg(test)]
     pub(super) fn of(value: &Value) -> Self {
         let text = value.to_string();
@@ -239,28 +239,28 @@ impl Answer {
         Self { text, head, retry_after: None, advice: None }
     }
 
-    /// Whether the call failed, and why.
+    /// The error, if the call failed.
     pub(super) fn code(&self) -> ErrorCode {
         ErrorCode::of(self.head.dm_error)
     }
 
-    /// The fields of a success.
+    /// Returns the fields of a successful answer.
     ///
     /// # Errors
-    /// A failure is a [`Refused`].
+    /// A failed call is a [`Refused`].
     pub(super) fn checked<A: DeserializeOwned>(self) -> anyhow::Result<A> {
         let (code, number) = (self.code(), self.head.dm_error);
         if code == ErrorCode::Ok {
             return serde_json::from_str(&self.text)
-                .context("the service answers what this version does not understand");
+                .context("this version does not understand the answer of the service");
         }
         let sentence =
             self.advice.or(self.head.error_msg).unwrap_or_else(|| "no error_msg".to_owned());
         Err(Refused { code, number, sentence }.into())
     }
 
-    /// What a batch's answer says of each task. If none was stored the answer is a failure, and
-    /// says it as well.
+    /// Returns the results of a batch. If no task was stored, the answer is a failure and has them
+    /// as well.
     pub(super) fn results(self) -> anyhow::Result<Vec<BatchItem>> {
         match serde_json::from_str::<Batch>(&self.text) {
             Ok(batch) => Ok(batch.results),
@@ -269,8 +269,7 @@ impl Answer {
     }
 }
 
-/// A client that waits no longer than `timeout` and goes past proxies, which have no place before
-/// one's own service.
+/// An HTTP client with this timeout, which ignores proxy settings.
 pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
     let client = reqwest::Client::builder()
         .timeout(timeout)
@@ -279,7 +278,7 @@ pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
     client.build().map_err(|e| anyhow::anyhow!("cannot build an HTTP client: {}", cause(&e)))
 }
 
-/// Posts `body` to a verb.
+/// Posts `body` to a path.
 pub(super) async fn post(
     http: &reqwest::Client,
     server: &ServerUrl,
@@ -299,7 +298,8 @@ pub(super) async fn post(
     let status = answer.status();
     let retry_after =
         answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let text = answer.text().await.with_context(|| format!("the answer of {server} broke off"))?;
+    let text =
+        answer.text().await.with_context(|| format!("the answer of {server} is incomplete"))?;
     match serde_json::from_str(&text) {
         Ok(head) => Ok(Answer {
             text,
@@ -308,7 +308,7 @@ pub(super) async fn post(
             advice: None,
         }),
         Err(_) => {
-            bail!("{server} answered {status}, but not as delayd does; is the address right?")
+            bail!("{server} answered {status}, but is not a delayd; is the address right?")
         }
     }
 }
@@ -326,7 +326,7 @@ fn bearer(token: &Hidden, given_by: GivenBy) -> anyhow::Result<HeaderValue> {
     Ok(value)
 }
 
-/// The innermost cause of an error: reqwest's own texts only say that something went wrong.
+/// The innermost cause of an error: the text of reqwest itself does not name it.
 pub(super) fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "timed out".into();

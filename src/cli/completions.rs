@@ -1,10 +1,10 @@
-//! `delayd completions`: what a shell needs to complete delayd's commands.
+//! `delayd completions`: prints shell completions.
 
 use clap_complete::Shell;
 
 use super::{Code, command, out};
 
-/// Print the completions for a shell.
+/// Print completions for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
-    // Into memory first: the generator panics if the reader of stdout goes away.
+    // Written to memory first: the generator panics if stdout is closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "delayd", &mut script);
     out::line(String::from_utf8_lossy(&script).trim_end())?;

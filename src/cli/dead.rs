@@ -1,4 +1,4 @@
-//! `delayd dead …`: what died, why, again, and away with it.
+//! `delayd dead …`: shows, replays and purges dead tasks.
 
 use anyhow::Context;
 use clap::{ArgGroup, Subcommand};
@@ -15,7 +15,7 @@ use super::{Code, out, progress, table, topic};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
 
-/// Look at dead tasks, schedule them again, or throw them away.
+/// Show dead tasks, replay them, or delete them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,9 +31,9 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Group a topic's dead by what killed them, the commonest first
+    /// Count the dead tasks of a topic by their last outcome, most frequent first
     Causes(CausesArgs),
-    /// Show a topic's dead, in the order of their end
+    /// List the dead tasks of a topic, in the order in which they died
     List(ListArgs),
     Replay(ReplayArgs),
     Purge(PurgeArgs),
@@ -57,11 +57,10 @@ struct ListArgs {
     server: ServerArgs,
 }
 
-/// Schedule dead tasks again, with fresh attempts.
+/// Schedule dead tasks again, with new attempts.
 ///
-/// It goes on until all have been replayed that were dead at the beginning, however many are passed
-/// over. With --rate their due moments are spread; where there are more than one call goes over it
-/// waits in between.
+/// Replays all tasks that were dead at the beginning, in several calls if needed. With --rate their
+/// due times are spread, and the command waits between calls.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "delayd dead replay [OPTIONS] <TOPIC> <TASK_ID>...|--all|--reason <OUTCOME>"
@@ -69,29 +68,28 @@ struct ListArgs {
 struct ReplayArgs {
     #[command(flatten)]
     which: Which,
-    /// So many in a time, such as 100/s, 6000/m or 500/h
+    /// The maximum rate, such as 100/s, 6000/m or 500/h
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// Throw dead tasks away, for good.
+/// Delete dead tasks permanently.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "delayd dead purge [OPTIONS] <TOPIC> <TASK_ID>...\n       \
                             delayd dead purge [OPTIONS] <TOPIC> --all|--reason <OUTCOME> --yes")]
 struct PurgeArgs {
     #[command(flatten)]
     which: Which,
-    /// Needed with --all and --reason, unless tasks are named, so that nothing is thrown away by
-    /// mistake
+    /// Required with --all and --reason, so that no tasks are deleted by mistake
     #[arg(long, required_unless_present_any = ["task_ids", "dry_run"])]
     yes: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// Which of the dead.
+/// Which dead tasks.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true))]
@@ -101,19 +99,19 @@ struct Which {
     /// These tasks
     #[arg(value_name = "TASK_ID", group = "which")]
     task_ids: Vec<TaskId>,
-    /// All of the topic's dead
+    /// All dead tasks of the topic
     #[arg(long, group = "which", conflicts_with = "task_ids")]
     all: bool,
-    /// Only those whose last outcome is exactly this, such as '503 Service Unavailable'
+    /// Only tasks whose last outcome is exactly this, such as '503 Service Unavailable'
     #[arg(long, value_name = "OUTCOME", group = "which")]
     reason: Option<String>,
-    /// Only count
+    /// Only count the tasks
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Which {
-    /// The tasks, or all of them.
+    /// The ids, or `None` for all tasks.
     fn tasks(&self) -> (Option<&[TaskId]>, Option<bool>) {
         if self.task_ids.is_empty() { (None, Some(true)) } else { (Some(&self.task_ids), None) }
     }
@@ -161,21 +159,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
         }
         Verb::Purge(PurgeArgs { which, server, .. }) => {
-            let purge = Repeated {
-                path: "/delay/dead/purge",
-                done: "thrown away",
-                client: server.client()?,
-            };
+            let purge =
+                Repeated { path: "/delay/dead/purge", done: "deleted", client: server.client()? };
             purge.run(&which, |cursor| which.purge(cursor)).await
         }
     }
 }
 
-/// A call that goes over so many of the dead as one may, and is made again behind those for the
-/// others.
+/// A call that handles a limited number of dead tasks. It is repeated from the returned cursor.
 struct Repeated {
     path: &'static str,
-    /// What has become of a task then.
+    /// The past participle that names what was done to a task.
     done: &'static str,
     client: Client,
 }
@@ -189,20 +183,19 @@ impl Repeated {
         let most = self.most(which).await?;
         let Self { path, done, client } = self;
         let (mut from, mut total) = (None, 0);
-        // It moves with what is passed over as well.
-        let bar = progress::towards(most, "gone over");
+        // The bar also counts tasks that were skipped.
+        let bar = progress::towards(most, "dead tasks checked");
         loop {
             let Done { count, seen, more, cursor, until_ms } =
                 client.call(path, &body(from)).await?;
             total += count;
             bar.inc(seen);
-            // What is replayed and dies again lies behind the cursor's end: it is not replayed once
-            // more.
+            // A replayed task that dies again is behind the cursor, so it is not replayed twice.
             if !more {
                 break;
             }
-            // A service that names no place to go on from would be asked the same for ever.
-            from = Some(cursor.context("the service says that there is more, and not where")?);
+            // Without a cursor, the same request would be repeated forever.
+            from = Some(cursor.context("the service reported more tasks, but no cursor")?);
             if let Some(until) = until_ms {
                 Clock::system().sleep_until(UnixMillis(until.0)).await;
             }
@@ -215,7 +208,7 @@ impl Repeated {
         Ok(Code::Done)
     }
 
-    /// The most tasks that are gone over.
+    /// The maximum number of tasks that may be handled.
     async fn most(&self, which: &Which) -> anyhow::Result<u64> {
         if !which.task_ids.is_empty() {
             return Ok(which.task_ids.len() as u64);
@@ -235,7 +228,7 @@ fn causes(Causes { causes, more }: Causes) -> String {
     };
     let rows: Vec<_> = causes.iter().map(row).collect();
     let table = table::columns(&["count", "first", "last", "one_of_them", "reason"], &rows);
-    if more { format!("{table}\nand more that one call does not go over") } else { table }
+    if more { format!("{table}\nand more, which one call does not cover") } else { table }
 }
 
 #[cfg(test)]
@@ -296,11 +289,11 @@ mod tests {
         let causes = |answer| causes(serde_json::from_value(answer).unwrap());
         assert_eq!(causes(json!({"causes": [], "more": false})), "no dead tasks");
         let answer = json!({"more": false, "causes": [
-            {"reason": "503 Service Unavailable", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
+            {"reason": "410 Gone", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
         ]});
         insta::assert_snapshot!(causes(answer), @r#"
         COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
-        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            503 Service Unavailable
+        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            410 Gone
         "#);
     }
 }

@@ -1,8 +1,7 @@
-//! `delayd demo`: the whole road on this machine, in one process, with nothing installed.
+//! `delayd demo`: a complete run in one process, without any installation.
 //!
-//! A service with an embedded store in a temporary folder, a receiver, and a few tasks that are
-//! added over HTTP like anyone's. Some are due at whole seconds, as most real tasks are, and some
-//! in between.
+//! It starts a service with an embedded store in a temporary folder, and a receiver. It adds a few
+//! tasks over HTTP. Some are due at whole seconds, as most real tasks are, and some between.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,29 +22,34 @@ use crate::model::clock::{Clock, UnixMillis};
 use crate::settings::{Settings, StoreKind};
 
 const SERVICE: &str = "demo.receiver";
-/// How long after the last due moment tasks are waited for.
+/// How long to wait for tasks after the last due time.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The longest wait for the answer to an add.
+/// How long to wait for the answer to an add.
 const ADD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Show tasks arriving on time: a service with an embedded store in a temporary folder, a receiver,
-/// and a few tasks due within seconds.
+/// Show tasks arriving on time: starts a service with an embedded store in a temporary folder, a
+/// receiver, and adds a few tasks that are due within seconds.
 ///
-/// Prints each callback with its lateness, then a summary. Exit code 0 if all came and none early,
-/// else 1. Nothing is left behind.
+/// Prints each callback with its lateness, then a summary. The exit code is 0 if all tasks arrived
+/// and none was early, else 1. All files are removed at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd demo
   delayd demo --tasks 100")]
 pub(super) struct Args {
-    /// How many tasks
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// How many tasks to add
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
     tasks: u16,
 }
 
 pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Code> {
-    // The log of a healthy start would only stand between the callbacks.
+    // INFO lines would appear between the callbacks.
     start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let folder = tempfile::Builder::new()
@@ -88,7 +92,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     Ok(if seen.is_good() { Code::Done } else { Code::Failed })
 }
 
-/// Points the settings at this process and nothing else.
+/// Makes the settings use only this process.
 fn adapt(
     settings: &mut Settings,
     folder: &TempDir,
@@ -106,7 +110,7 @@ fn adapt(
     Ok(())
 }
 
-/// Adds the tasks, then prints what arrives until all have come or patience ends.
+/// Adds the tasks, then prints each callback until all have arrived or the time is up.
 async fn show(
     server: &ServerUrl,
     tasks: u16,
@@ -138,8 +142,8 @@ async fn show(
     Ok(seen)
 }
 
-/// The task number `number`: every other one at a whole second, the rest in between, all within
-/// some five seconds.
+/// The body of task `number`. Every other one is due at a whole second, all within about five
+/// seconds.
 fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
     let content = json!({ "sn": SERVICE, "url": "/demo", "number": number + 1 });
     let mut task =
@@ -153,17 +157,17 @@ fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
     task
 }
 
-/// What was added, and what has come of it.
+/// The tasks that were added, and the callbacks that arrived.
 #[derive(Debug, Default)]
 struct Seen {
     due: HashMap<String, UnixMillis>,
-    /// The lateness of each first arrival, in ms; negative is early.
+    /// The lateness of each first arrival, in ms. Negative is early.
     late: HashMap<String, i64>,
     repeats: usize,
 }
 
 impl Seen {
-    /// Notes an arrival and tells it in a line; nothing for what is none of ours.
+    /// Counts a callback and returns a line about it, or `None` if its task is unknown.
     fn note(&mut self, callback: &Callback) -> Option<String> {
         let due = *self.due.get(&callback.task_id)?;
         if self.late.insert(callback.task_id.clone(), callback.at.0 - due.0).is_some() {

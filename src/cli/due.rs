@@ -1,14 +1,14 @@
-//! When: the arguments that name a moment, for `add`, `update` and lists.
+//! The arguments that name a moment, for `add`, `update` and lists.
 
 use serde_json::Value;
 
 use delayd_wire::Span;
 
-/// The due moment: exactly one of the two.
+/// The due time: exactly one of the two.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct Due {
-    /// Due so long from now: seconds, or 1500ms, 10s, 5m, 2h, 7d
+    /// Due after this time: seconds, or 1500ms, 10s, 5m, 2h, 7d
     #[arg(long = "in", value_name = "DURATION")]
     after: Option<Span>,
     /// Due at this moment
@@ -17,18 +17,18 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// The request's field `delay`.
+    /// The value of the field `delay`.
     pub(super) fn delay(&self) -> Option<Span> {
         self.after
     }
 
-    /// The request's field `timing_moment`.
+    /// The value of the field `timing_moment`.
     pub(super) fn timing_moment(&self) -> Option<Value> {
         self.at.clone()
     }
 }
 
-/// A number as it was written: whole stays whole.
+/// Parses a number. A whole number stays whole.
 pub(super) fn seconds(text: &str) -> Result<Value, &'static str> {
     match serde_json::from_str(text) {
         Ok(number @ Value::Number(_)) => Ok(number),

@@ -1,4 +1,4 @@
-//! `delayd export`: topics and tasks, one a line.
+//! `delayd export`: writes topics and tasks, one per line.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -18,19 +18,19 @@ use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
 use crate::model::task::Topic;
 
-/// Tasks that are asked for at a time.
+/// Tasks per request.
 const BATCH: usize = 200;
-/// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands
-/// in the second list.
+/// The states in which a task waits. Scheduled tasks come first: a task that is leased meanwhile is
+/// then found in the second list.
 const WAITING: [TaskState; 2] = [TaskState::Scheduled, TaskState::Leased];
 const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
 
-/// Write what a running service keeps, one JSON object a line, for `delayd import`.
+/// Write the topics and tasks of a running service, one JSON object per line, for `delayd import`.
 ///
-/// Topics with their settings, scheduled tasks, those that wait for a retry, those in someone's
-/// hands, and the dead. What is delivered while this runs may be among them, so for a picture that
-/// holds pause the topics first; to another running service `delayd move` is the better way.
-/// Contents and headers are in it: keep the file as safe as the store.
+/// This includes topics with their settings, and scheduled, retrying, leased and dead tasks. Tasks
+/// that are delivered meanwhile may be included; for a consistent export pause the topics first. To
+/// copy to a running service, `delayd move` is better. The file contains contents and headers:
+/// protect it like the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,10 +41,10 @@ pub(super) struct Args {
     /// Only this topic; may be given several times
     #[arg(long = "topic", value_name = "TOPIC")]
     topics: Vec<Topic>,
-    /// Write to this file instead of standard output; it is there only once it is complete
+    /// Write to this file; it appears only once it is complete
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write what has ended, too: delivered, cancelled and expired tasks
+    /// Include the history: delivered, cancelled and expired tasks
     #[arg(long)]
     history: bool,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// A file that its owner alone may read: there are contents in it.
+/// Creates a file that only its owner can read, because it has contents.
 fn private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
@@ -94,7 +94,7 @@ async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
 }
 
-/// Writes what these topics have in these states; answers how many tasks that is.
+/// Writes the tasks of these topics in these states, and returns their number.
 async fn write(
     client: &Client,
     topics: &[String],
@@ -124,12 +124,12 @@ async fn write(
     Ok(count)
 }
 
-/// What of a topic stands in the export already.
+/// The tasks of a topic that are already written.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<TaskId>,
-    /// A task in someone's hands may have lost its key to a waiting one, and then is not tried
-    /// again. Imported it would take the place of the other.
+    /// A leased task may have lost its key to a waiting one, and is then not retried. If it were
+    /// imported, it would replace the other.
     keys: HashSet<String>,
 }
 
@@ -139,7 +139,7 @@ impl Seen {
     }
 }
 
-/// Writes what one topic has in one state, page by page, but for what was `seen`.
+/// Writes the tasks of a topic in one state, page by page, without those in `seen`.
 async fn write_state(
     client: &Client,
     topic: &str,
@@ -170,7 +170,7 @@ async fn write_state(
     }
 }
 
-/// These tasks, but for those that are forgotten by now.
+/// The records of these tasks, without those that were forgotten meanwhile.
 async fn records(client: &Client, topic: &str, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
     let (mut records, mut rest) = (Vec::new(), ids.to_vec());
     while !rest.is_empty() {

@@ -1,11 +1,11 @@
-//! One line of an export: a topic's settings, or a task; how it is asked for, and how it comes to a
-//! service again.
+//! One line of an export: the settings of a topic, or a task. Also how it is read from a service
+//! and imported.
 //!
 //! # Invariants
 //!
-//! - The key that makes the second add of a line harmless depends on the task alone, so that
-//!   another export of it, or another import, stores nothing twice. Its origin is in it, and its
-//!   moment of creation, because two stores may give the same id.
+//! - The idempotency key of a line depends only on the task, so another export or import of the
+//!   task stores nothing twice. It includes the origin and the creation time, because two stores
+//!   may use the same id.
 
 use delayd_wire::{ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,16 @@ use serde_json::{Map, Value, json};
 use super::client::fields;
 use super::topic_settings::TopicSettings;
 
-/// Tasks of a page of the list.
+/// Tasks per page of the list.
 const PAGE: u16 = 1000;
 
-/// The next page of a topic's tasks in one state.
+/// Reads the next page of the tasks of a topic in one state.
 pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> impl Serialize {
     let (from, to) = (None::<u16>, None);
     ListRequest { topic: Some(topic), state: Some(state), limit: Some(PAGE), cursor, from, to }
 }
 
-/// The records of tasks, which are not lent.
+/// Reads the records of tasks without leasing them.
 pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
     RecordsRequest {
         topic: Some(topic),
@@ -33,7 +33,7 @@ pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
     }
 }
 
-/// A line.
+/// One line of an export.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
@@ -41,11 +41,10 @@ pub(super) enum Line {
     Topic(TopicSettings),
 }
 
-/// A record, and what it has that this version does not know: that goes along to those who adopt
-/// it.
+/// A record, with the fields that this version does not know. They are passed on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
-    /// A line that people write may leave the mode to the service.
+    /// A line written by hand may omit the mode.
     #[serde(flatten)]
     pub(super) record: Record<Map<String, Value>, Mode>,
     #[serde(flatten)]
@@ -53,11 +52,11 @@ pub(super) struct Exported {
 }
 
 impl Exported {
-    /// The record as it is exported, if the task still stands there, or waits as it did. Who has it
-    /// when it is exported has lost it when it is imported.
+    /// The record to export, if the task is still in that state or waits as before. A lease that
+    /// holds during the export is not imported.
     pub(super) fn standing(mut self, state: TaskState) -> Option<Self> {
         let record = &mut self.record;
-        // It is not tried again.
+        // The task is not retried.
         if record.cancelling {
             return None;
         }
@@ -73,12 +72,12 @@ impl Exported {
         self.record.task_id
     }
 
-    /// Whether it is to be delivered yet.
+    /// Whether the task is still to be delivered.
     pub(super) fn waits(&self) -> bool {
         self.record.state == TaskState::Scheduled
     }
 
-    /// The task of an add.
+    /// The body of an add of this task.
     pub(super) fn into_task(self) -> Map<String, Value> {
         let Record {
             topic,
@@ -92,14 +91,13 @@ impl Exported {
             content,
             ..
         } = self.record;
-        // It becomes a task of its new store, as does the call for it if it dies.
+        // The task, and its dead-letter callback, belong to the new store.
         let origin = options.remove("origin");
         let from = origin.as_ref().and_then(Value::as_str).unwrap_or_default();
         if let Some(Value::Object(call)) = options.get_mut("on_dead") {
             call.remove("task_id");
         }
-        // Exact: a double holds milliseconds as seconds far beyond the latest moment that an add
-        // takes.
+        // This is exact: a double holds milliseconds as seconds far beyond the latest allowed time.
         let moment = waits_ms.unwrap_or(due_ms).0 as f64 / 1000.0;
         let mut task = fields([
             ("topic", Some(json!(topic))),
@@ -110,7 +108,7 @@ impl Exported {
             ("content", Some(json!(content))),
         ]);
         for (name, value) in options {
-            // What a line says of itself is not overruled by an option that somebody wrote into it.
+            // The fields of the line take precedence over its options.
             task.entry(name).or_insert(value);
         }
         task
@@ -124,9 +122,12 @@ mod tests {
     #[test]
     fn a_task_is_added_or_adopted_as_it_waited() {
         let record = json!({
-            "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k", "due_ms": 1_795_234_567_000_i64,
-            "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64, "last_outcome": "nacked",
-            "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
+            "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k",
+            "due_ms": 1_795_234_567_000_i64,
+            "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64,
+            "last_outcome": "nacked",
+            "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3,
+                "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
             "content": "any \"text\"", "unknown_ms": 5,
         });
         let exported: Exported = serde_json::from_value(record.clone()).unwrap();
@@ -140,8 +141,10 @@ mod tests {
         assert_eq!(
             Value::Object(exported.into_task()),
             json!({
-                "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k", "max_attempts": 3,
-                "on_dead": {"sn": "s", "url": "/"}, "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
+                "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k",
+                "max_attempts": 3,
+                "on_dead": {"sn": "s", "url": "/"},
+                "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
                 "content": "any \"text\"",
             })
         );
@@ -151,7 +154,8 @@ mod tests {
     fn what_stands_elsewhere_by_now_is_not_exported() {
         let record = |state: TaskState, cancelling: bool| {
             let record = json!({
-                "topic": "t", "task_id": 1, "state": state, "created_ms": 1, "due_ms": 2, "mode": "push", "content": "{}",
+                "topic": "t", "task_id": 1, "state": state, "created_ms": 1, "due_ms": 2,
+                "mode": "push", "content": "{}",
                 "cancelling": cancelling,
             });
             serde_json::from_value::<Exported>(record).unwrap()
@@ -174,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_is() {
-        let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,"mode":"push","content":"{}"}"#;
+        let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,
+            "mode":"push","content":"{}"}"#;
         assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));

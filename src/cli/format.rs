@@ -1,4 +1,4 @@
-//! `delayd format`: the format of the configured store.
+//! `delayd format`: shows or raises the format of the configured store.
 
 use super::{Code, out};
 use crate::app;
@@ -7,12 +7,12 @@ use crate::store::Formats;
 
 /// Show the format of the configured store, or raise it after an upgrade.
 ///
-/// Some changes of a new version store what older versions would damage. They are refused until the
-/// store has the format of the new version. Raise it once no instance of an older version runs on
-/// the store: an older version refuses the store from then on, and there is no way back.
+/// Some features of a new version store data that older versions would damage. They are refused
+/// until the store has the new format. Raise it when no instance of an older version uses the
+/// store: older versions then refuse the store, and this cannot be undone.
 ///
-/// To raise it, an embedded store must not be open: stop its delayd first. Instances on a Redis
-/// store go on.
+/// Stop delayd before you raise the format of an embedded store. Instances on a Redis store
+/// continue to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
 fn said(formats: Formats, was_raised: bool) -> String {
     let Formats { stored, newest } = formats;
     match (formats.can_rise(), was_raised) {
-        (true, true) => format!("The store has format {newest} now; it had {stored}."),
+        (true, true) => format!("The store now has format {newest}; it had {stored}."),
         (true, false) => format!(
             "The store has format {stored}. This version knows {newest}: raise it with --raise."
         ),
@@ -53,7 +53,7 @@ mod tests {
     fn it_says_what_can_be_done_and_what_was() {
         let old = Formats { stored: 1, newest: 2 };
         assert!(said(old, false).contains("format 1. This version knows 2: raise it with --raise"));
-        assert_eq!(said(old, true), "The store has format 2 now; it had 1.");
+        assert_eq!(said(old, true), "The store now has format 2; it had 1.");
         let new = Formats { stored: 2, newest: 2 };
         for was_raised in [false, true] {
             assert_eq!(

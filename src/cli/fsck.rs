@@ -1,4 +1,4 @@
-//! `delayd fsck`: is everything that is kept where it belongs?
+//! `delayd fsck`: checks the consistency of the store.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,14 @@ use crate::app;
 use crate::settings::Settings;
 use crate::store::{Admin, AnyStore, Cursor, Finding, Flaw, Store};
 
-/// Look at everything that the store keeps, for what no call leaves behind; with --repair, put it
-/// right.
+/// Check everything in the store for inconsistencies that no call leaves behind; with --repair,
+/// repair them.
 ///
-/// A look changes nothing. Both are safe while delayd is at work with a Redis store. An embedded
-/// file can be looked at beside a running delayd, too; to repair it, stop delayd first. No contents
-/// are printed.
+/// A check changes nothing. With a Redis store, both are safe while delayd runs. An embedded file
+/// can be checked while delayd runs; stop delayd to repair it. No contents are printed.
 ///
-/// Exit codes: 0 all is in order, or was repaired; 1 something was found, or could not be repaired;
-/// 78 the configuration is wrong, or a running delayd has the file.
+/// Exit codes: 0 no findings, or all were repaired; 1 findings remain; 78 the configuration is
+/// wrong, or a running delayd has the file open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,8 +25,7 @@ Examples:
   delayd fsck --set store.embedded.path=data/delayd.db
   DELAYD__STORE__KIND=redis delayd fsck --repair --json")]
 pub(super) struct Args {
-    /// Put right what is found, so that nothing accepted is lost and nothing that has ended is
-    /// called again
+    /// Repair the findings, so that no accepted task is lost and no ended task is called again
     #[arg(long)]
     repair: bool,
     /// Print one JSON object
@@ -35,13 +33,13 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Time between two signs of life on stderr.
+/// Time between two progress lines on stderr.
 const SIGN: Duration = Duration::from_secs(5);
 
-/// Subjects that are named of each flaw.
+/// Subjects that are named for each flaw.
 const NAMED: usize = 3;
 
-/// The longest subject that is printed.
+/// The maximum length of a subject.
 const LONGEST: usize = 80;
 
 pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code> {
@@ -53,7 +51,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
     Ok(if report.is_in_order() { Code::Done } else { Code::Failed })
 }
 
-/// Walks the whole store; says so from time to time if that takes long.
+/// Checks the complete store, and reports progress from time to time.
 async fn look(store: &AnyStore, repair: bool) -> anyhow::Result<Report> {
     let mut report = Report { repair, ..Report::default() };
     let (mut next, mut last_sign) = (Some(Cursor::start()), Instant::now());
@@ -66,18 +64,14 @@ async fn look(store: &AnyStore, repair: bool) -> anyhow::Result<Report> {
         }
         if last_sign.elapsed() >= SIGN {
             last_sign = Instant::now();
-            eprintln!(
-                "delayd: {} tasks looked at so far, {} findings",
-                report.tasks,
-                report.count()
-            );
+            eprintln!("delayd: checked {} tasks so far, {} findings", report.tasks, report.count());
         }
         next = checked.next;
     }
     Ok(report)
 }
 
-/// What was seen.
+/// The result of a check.
 #[derive(Debug, Default)]
 struct Report {
     repair: bool,
@@ -86,7 +80,7 @@ struct Report {
     flaws: BTreeMap<Flaw, Found>,
 }
 
-/// What was seen of one flaw.
+/// The findings of one kind.
 #[derive(Debug, Default)]
 struct Found {
     count: u64,
@@ -120,18 +114,18 @@ impl Report {
 
     fn text(&self) -> String {
         let looked = format!(
-            "{} and {} looked at",
+            "checked {} and {}",
             out::many(self.tasks, "task"),
             out::many(self.lanes, "lane")
         );
         if self.flaws.is_empty() {
-            return format!("{looked}, all in order");
+            return format!("{looked}: no findings");
         }
         let left = self.count() - self.repaired();
         let ending = match (left, self.repair) {
             (0, _) => ", all repaired".to_owned(),
-            (_, true) => format!(", {} repaired, {left} left alone", self.repaired()),
-            (_, false) => "; delayd fsck --repair puts right what can be".to_owned(),
+            (_, true) => format!(", {} repaired, {left} not repaired", self.repaired()),
+            (_, false) => "; repair with: delayd fsck --repair".to_owned(),
         };
         let rows: Vec<_> = self.flaws.iter().map(|(flaw, found)| found.row(*flaw)).collect();
         let table = table::columns(&["finding", "count", "repaired", "first"], &rows);
@@ -147,7 +141,8 @@ impl Report {
         let findings: Vec<Value> =
             self.flaws.iter().map(|(flaw, found)| found.json(*flaw)).collect();
         json!({
-            "tasks": self.tasks, "lanes": self.lanes, "found": self.count(), "repaired": self.repaired(),
+            "tasks": self.tasks, "lanes": self.lanes, "found": self.count(),
+            "repaired": self.repaired(),
             "findings": findings,
         })
     }
@@ -178,7 +173,7 @@ impl Found {
 }
 
 fn meaning(flaw: Flaw) -> String {
-    let remedy = flaw.remedy().unwrap_or("It is left alone.");
+    let remedy = flaw.remedy().unwrap_or("It is not repaired.");
     format!("{}: {} Repair: {remedy}", flaw.name(), flaw.meaning())
 }
 
@@ -203,7 +198,7 @@ mod tests {
     #[test]
     fn a_store_in_order_is_one_line() {
         let report = report(false, &[]);
-        assert_eq!(report.text(), "12000 tasks and 1 lane looked at, all in order");
+        assert_eq!(report.text(), "checked 12000 tasks and 1 lane: no findings");
         assert!(report.is_in_order());
     }
 
@@ -214,15 +209,18 @@ mod tests {
             [body("1"), body("2"), body("3"), body("4"), (Flaw::StrayKey, "p:\u{1b}[2J{x}", false)];
         let report = report(true, &findings);
         assert!(!report.is_in_order());
-        insta::assert_snapshot!(report.text(), @r#"
+        let text = report.text().replace(" Repair:", "\n    Repair:");
+        insta::assert_snapshot!(text, @r#"
         FINDING             COUNT  REPAIRED  FIRST
         body-without-place  4      4         1 in orders:0, 2 in orders:0, 3 in orders:0, …
         stray-key           1      0         p:\u{1b}[2J{x}
 
-        body-without-place: The body of a task that stands nowhere: it would never be called. Repair: It is put on its schedule, for its due moment or for now, whichever is later.
-        stray-key: A key that looks like a lane's and names none. Repair: It is left alone.
+        body-without-place: The body of a task that stands nowhere: it would never be called.
+            Repair: It is put on its schedule, for its due moment or for now, whichever is later.
+        stray-key: A key that looks like a lane's and names none.
+            Repair: It is not repaired.
 
-        12000 tasks and 1 lane looked at: 5 findings, 4 repaired, 1 left alone
+        checked 12000 tasks and 1 lane: 5 findings, 4 repaired, 1 not repaired
         "#);
         assert_eq!(report.json()["findings"][0]["count"], 4);
         assert_eq!(report.json()["findings"][1]["repair"], Value::Null);
@@ -237,6 +235,6 @@ mod tests {
                 .ends_with(": 1 finding, all repaired")
         );
         let look = report(false, &[(finding.0, finding.1, false)]);
-        assert!(look.text().ends_with("--repair puts right what can be") && !look.is_in_order());
+        assert!(look.text().ends_with("repair with: delayd fsck --repair") && !look.is_in_order());
     }
 }

@@ -1,4 +1,4 @@
-//! `delayd get`: where a task stands.
+//! `delayd get`: shows a task.
 
 use delayd_wire::{Found, GetRequest, Note, Task};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::client::ServerArgs;
 use super::{Code, table};
 use crate::model::task::{TaskId, Topic};
 
-/// Show a task: its state, its moments, its attempts and its content.
+/// Show a task: its state, times, attempts and content.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// A task, in the order in which people look at it.
+/// The fields of a task, the most important first.
 fn shown(task: &Task<Value>) -> String {
     let pairs = [
         ("task_id", task.task_id.cell()),
@@ -54,7 +54,7 @@ fn shown(task: &Task<Value>) -> String {
     }
 }
 
-/// The attempts that were noted. A line each: line breaks in an answer are shown, not obeyed.
+/// A table of the recorded attempts. Line breaks in answers are escaped.
 fn log(attempts: &[Note]) -> String {
     let row = |note: &Note| {
         let duration = format!("{}ms", note.duration_ms);
@@ -79,12 +79,17 @@ mod tests {
     #[test]
     fn a_task_is_shown_in_the_order_people_look_at_it() {
         let task = json!({
-            "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
-            "due": "2026-11-21T04:16:17.000Z", "finished_ms": null, "last_outcome": "500", "mode": "push", "sn": "a",
-            "state": "scheduled", "task_id": 7, "webhook_id": "00c0ffee00c0ffee-7", "options": {"max_attempts": 3},
+            "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64,
+            "due_ms": 1_795_234_577_000_i64,
+            "due": "2026-11-21T04:16:17.000Z", "finished_ms": null, "last_outcome": "500",
+            "mode": "push", "sn": "a",
+            "state": "scheduled", "task_id": 7, "webhook_id": "00c0ffee00c0ffee-7",
+            "options": {"max_attempts": 3},
             "log": [
-                {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12, "outcome": "500", "answer": "no\nroom"},
-                {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000, "outcome": "timed out after 15s", "answer": ""},
+                {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12,
+                 "outcome": "500", "answer": "no\nroom"},
+                {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000,
+                 "outcome": "timed out after 15s", "answer": ""},
             ],
         });
         let task: Task<Value> = serde_json::from_value(task).unwrap();

@@ -1,4 +1,4 @@
-//! `delayd healthcheck`: is a running service alive? For containers, which have no curl.
+//! `delayd healthcheck`: checks whether a service is alive. For containers without curl.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::client::{self, ServerUrl};
 use super::{Code, Configuration, out};
 
-/// The longest wait for an answer.
+/// How long to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ask GET /healthz of a running service; exit code 0 if it is alive, else 1.
+/// Call GET /healthz of a running service; the exit code is 0 if it is alive, else 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd healthcheck
   delayd healthcheck --server http://10.0.0.5:7799")]
 pub(super) struct Args {
-    /// The service; without it the configured http.bind is asked
+    /// The service; by default, that of the configured http.bind
     #[arg(long, value_name = "URL", env = "DELAYD_SERVER")]
     server: Option<ServerUrl>,
 }
@@ -37,7 +37,7 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
     Ok(code)
 }
 
-/// The address at which this machine reaches what is bound to `bind`.
+/// The address for a client on this machine of a service that listens on `bind`.
 fn reachable(bind: SocketAddr) -> SocketAddr {
     let mut to = bind;
     if bind.ip().is_unspecified() {

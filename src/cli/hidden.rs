@@ -1,11 +1,11 @@
-//! An argument that nobody else should read: `--token`, `--secret`.
+//! A secret argument: `--token`, `--secret`.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-/// Any text. It is checked by who uses it: clap's own errors repeat what was given. `Debug` does
-/// not show it.
+/// A text that `Debug` does not show. It is validated after parsing, because errors of clap repeat
+/// the value.
 #[derive(Clone)]
 pub(super) struct Hidden(String);
 
@@ -14,7 +14,7 @@ impl Hidden {
         &self.0
     }
 
-    /// The option, unless its text is empty: a variable that is set to nothing counts as absent.
+    /// The option, or `None` if it is empty: an empty variable counts as absent.
     pub(super) fn unless_empty(option: Option<Self>) -> Option<Self> {
         option.filter(|hidden| !hidden.0.trim().is_empty())
     }

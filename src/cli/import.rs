@@ -1,11 +1,11 @@
-//! `delayd import`: adds what `delayd export` wrote.
+//! `delayd import`: adds the tasks of an export.
 //!
 //! # Invariants
 //!
-//! - A batch that is not confirmed is sent again, and the whole import may be: each task brings an
-//!   idempotency key that depends on the exported task alone.
-//! - What cannot be added is named by its line and does not stop the others; the exit code then
-//!   is 1.
+//! - An unconfirmed batch is sent again, and a complete import can be repeated: the idempotency key
+//!   of a task depends only on the exported task.
+//! - A line that cannot be added is reported by its number and does not stop the others. The exit
+//!   code is then 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -23,38 +23,42 @@ use super::patient::Patient;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress, table};
 
-/// The longest body of a batch, in bytes, but for a single task: a quarter of what a service takes
-/// that is not set otherwise.
+/// The maximum body of a batch in bytes, unless it has a single task: a quarter of the default
+/// limit of a service.
 const BATCH_BYTES: usize = 4 << 20;
-/// How often a batch that is not confirmed is sent in all, and the first wait between two; each
-/// next is twice as long.
+/// How often a batch is sent in all, and the first wait. Each next wait is twice as long.
 const TRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// For how long a topic, or a record, that is not confirmed is sent again.
+/// For how long an unconfirmed topic or record is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Failures that are told one by one.
+/// Failures that are reported one by one.
 const TOLD: u64 = 20;
 
 /// Add the tasks of an export to a running service.
 ///
-/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew, unless
-/// --keep-ids is given. What fell due meanwhile is due at once. It can be repeated: what is there
-/// already is not stored again for `limits.idempotency_window` (24 hours). Topics that are not
-/// there are set as they were. Dead tasks, and the history, keep their ids. All but adding wants a
-/// token of scope admin.
+/// Due times, keys, options and contents are kept. Ids are new and attempts start at zero, unless
+/// --keep-ids is given. Overdue tasks are due at once. The import can be repeated: within
+/// `limits.idempotency_window` (24 hours) no task is stored twice. Existing topics are not changed.
+/// Dead tasks and the history keep their ids. Everything except adding requires a token with the
+/// scope admin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd import tasks.ndjson
   delayd export --server http://10.0.0.5:7799 | delayd import --server http://10.0.0.6:7799 -")]
 pub(super) struct Args {
-    /// What `delayd export` wrote; - reads it from standard input
+    /// The file from `delayd export`; - reads standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Tasks that are added at a time
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    /// Tasks per request
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u16).range(1..=10_000)
+    )]
     batch: u16,
-    /// Keep ids and attempts of waiting tasks, too
+    /// Keep the ids and attempts of waiting tasks as well
     #[arg(long)]
     keep_ids: bool,
     /// Print the counts as JSON
@@ -93,7 +97,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(if counts.failed == 0 { Code::Done } else { Code::Failed })
 }
 
-/// The input, and the bar that shows how far it has been read.
+/// The input, and a progress bar for it.
 fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead>, indicatif::ProgressBar)> {
     if path == Path::new("-") {
         return Ok((Box::new(BufReader::new(io::stdin())), progress::counting("tasks read")));
@@ -104,7 +108,7 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead>, indicatif::ProgressBar
     Ok((Box::new(BufReader::new(file)), progress::along(length, "of the export")))
 }
 
-/// What became of the lines.
+/// The counts of all lines.
 #[derive(Debug, Default)]
 struct Counts {
     sent: u64,
@@ -127,7 +131,7 @@ impl Counts {
     }
 }
 
-/// A task that is to be added, and the line that it came from.
+/// A task to add, and its line number.
 type Waiting = (u64, Map<String, Value>);
 
 struct Import {
@@ -137,7 +141,7 @@ struct Import {
     most: usize,
     lines: u64,
     batch: Vec<Waiting>,
-    /// What is adopted rather than added, and the lines that it stood on.
+    /// Records to adopt, with their line numbers.
     records: Vec<Exported>,
     lines_of_records: Vec<u64>,
     bytes: usize,
@@ -160,7 +164,7 @@ impl Import {
         })
     }
 
-    /// Takes a line, and sends the batch before it would be too large.
+    /// Handles a line. Sends the batch first if the line would make it too large.
     async fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
         self.lines += 1;
         if line.trim_ascii().is_empty() {
@@ -177,12 +181,12 @@ impl Import {
                 self.gather(exported);
             }
             Ok(Line::Topic(settings)) => self.set(&settings).await?,
-            Err(_) => self.fail(self.lines, "is no line of an export"),
+            Err(_) => self.fail(self.lines, "is not a line of an export"),
         }
         Ok(())
     }
 
-    /// What waits is added, unless ids are to be kept; what has ended can only be adopted.
+    /// A waiting task is added, unless ids are kept. An ended one can only be adopted.
     fn gather(&mut self, exported: Exported) {
         if exported.waits() && !self.keeps_ids {
             self.batch.push((self.lines, exported.into_task()));
@@ -200,7 +204,7 @@ impl Import {
         Ok(())
     }
 
-    /// Sends what was gathered.
+    /// Sends the collected tasks and records.
     async fn send(&mut self) -> anyhow::Result<()> {
         self.add().await?;
         let (lines, records) =
@@ -221,7 +225,7 @@ impl Import {
         Ok(())
     }
 
-    /// Adds what was gathered, again where it is not confirmed.
+    /// Adds the collected tasks, and repeats those that are not confirmed.
     async fn add(&mut self) -> anyhow::Result<()> {
         let mut batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
@@ -237,7 +241,7 @@ impl Import {
                 .post("/delay/task/add_batch", &BatchRequest { tasks: Some(tasks) })
                 .await;
             match answer {
-                // Nobody there at the very beginning is a wrong address rather than a restart.
+                // An unreachable service at the very beginning is most likely a wrong address.
                 Err(error) if is_last || self.counts.sent == 0 => return Err(error),
                 Err(_) => {}
                 Ok(answer) if answer.code() == ErrorCode::Unavailable && !is_last => {}
@@ -251,7 +255,7 @@ impl Import {
         Ok(())
     }
 
-    /// Counts what an answer says of each task; answers those that are to be sent again.
+    /// Counts the results, and returns the tasks to send again.
     fn note(
         &mut self,
         batch: Vec<Waiting>,
@@ -309,13 +313,15 @@ mod tests {
         let answer = || {
             let stored = |id: u64, duplicate: bool| {
                 json!({
-                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "", "mode": "push",
+                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "",
+                    "mode": "push",
                     "durability": "fsynced", "duplicate": duplicate,
                 })
             };
             Answer::of(&json!({"dm_error": 0, "failed": 2, "results": [
                 stored(1, false), stored(2, true),
-                {"dm_error": 2003, "error_msg": "not confirmed"}, {"dm_error": 1000, "error_msg": "content: is missing"},
+                {"dm_error": 2003, "error_msg": "not confirmed"},
+                {"dm_error": 1000, "error_msg": "content: is missing"},
             ]}))
         };
         let again = import.note(batch(), answer(), false).unwrap();
@@ -338,7 +344,9 @@ mod tests {
                 .is_err()
         );
         let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
-        let none = json!({"dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad]});
+        let none = json!({
+            "dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad],
+        });
         assert!(import.note(batch(), Answer::of(&none), false).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 7}));
     }

@@ -1,4 +1,4 @@
-//! `delayd list`: a topic's tasks in one state, a page at a time or all of them.
+//! `delayd list`: lists the tasks of a topic in one state, one page or all.
 
 use delayd_wire::{Entry, ListRequest, TaskState};
 use serde_json::Value;
@@ -10,9 +10,9 @@ use super::wishes::one_of;
 use super::{Code, out, table};
 use crate::model::task::Topic;
 
-/// Show the tasks of a topic in one state, in time order.
+/// List the tasks of a topic in one state, in time order.
 ///
-/// Scheduled ones stand by their due moment, leased ones by the end of their lease, all others by
+/// Scheduled tasks are ordered by due time, leased ones by the end of their lease, all others by
 /// their end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -24,7 +24,12 @@ pub(super) struct Args {
     /// The topic
     topic: Topic,
     /// The state
-    #[arg(long, value_name = "STATE", default_value = "scheduled", value_parser = one_of(&TaskState::ALL, TaskState::as_str))]
+    #[arg(
+        long,
+        value_name = "STATE",
+        default_value = "scheduled",
+        value_parser = one_of(&TaskState::ALL, TaskState::as_str)
+    )]
     state: TaskState,
     #[command(flatten)]
     page: Page,
@@ -32,22 +37,27 @@ pub(super) struct Args {
     server: ServerArgs,
 }
 
-/// Which of them.
+/// Which tasks to list.
 #[derive(Debug, clap::Args)]
 pub(super) struct Page {
-    /// Tasks of a page
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Tasks per page
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
     limit: u16,
-    /// Begin behind this place, which the page before named
+    /// Continue after this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
-    /// Go on to the last page
+    /// List all pages
     #[arg(long)]
     all: bool,
-    /// Only those from this moment on
+    /// Only tasks from this moment on
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
     from: Option<Value>,
-    /// Only those up to this moment
+    /// Only tasks up to this moment
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
     to: Option<Value>,
 }
@@ -56,7 +66,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     show(&args.server.client()?, &args.topic, args.state, args.page).await
 }
 
-/// Prints the page, or all from there on.
+/// Prints the page, or all pages from there on.
 pub(super) async fn show(
     client: &Client,
     topic: &Topic,
@@ -85,7 +95,7 @@ pub(super) async fn show(
             Some(next) if !all => {
                 if !client.is_json() {
                     eprintln!(
-                        "delayd: there may be more: --cursor {}, or --all",
+                        "delayd: there may be more; continue with --cursor {} or --all",
                         out::plain(next, 100)
                     );
                 }
@@ -126,18 +136,22 @@ mod tests {
         assert_eq!(shown(&[]), "no tasks");
         let tasks = json!([
             {
-                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64, "due": "",
-                "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null,
+                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call",
+                "due_ms": 1_795_234_577_000_i64, "due": "",
+                "attempts": 2, "created_ms": 1, "finished_ms": null,
+                "last_outcome": "410 Gone", "key": null,
             },
             {
-                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64, "due": "",
-                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7",
+                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null,
+                "due_ms": 1_795_234_578_000_i64, "due": "",
+                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null,
+                "key": "device-7",
             },
         ]);
         let tasks: Vec<Entry> = serde_json::from_value(tasks).unwrap();
         insta::assert_snapshot!(shown(&tasks), @r#"
         TASK_ID  DUE                       TO            ATTEMPTS  FINISHED  KEY       LAST_OUTCOME
-        7        2026-11-21T04:16:17.000Z  message.call  2         -         -         503 Service Unavailable
+        7        2026-11-21T04:16:17.000Z  message.call  2         -         -         410 Gone
         8        2026-11-21T04:16:18.000Z  pull          0         -         device-7  -
         "#);
     }

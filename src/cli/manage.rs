@@ -1,4 +1,4 @@
-//! `delayd cancel` and `delayd update`: taking a task back, or moving it.
+//! `delayd cancel` and `delayd update`.
 
 use delayd_wire::{CancelRequest, Gone, Moved, UpdateRequest};
 
@@ -8,10 +8,10 @@ use super::due::Due;
 use super::{Code, add, table};
 use crate::model::task::{TaskId, Topic};
 
-/// Take a task back that is scheduled, waits for a retry, or is dead.
+/// Cancel a task that is scheduled, waits for a retry, or is dead.
 ///
-/// Once this has succeeded the task never fires. One that is in someone's hands is an error here:
-/// it is cancelled unless that attempt succeeds.
+/// After success the task never fires. For a leased task this is an error: it is cancelled unless
+/// its current attempt succeeds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,15 +25,14 @@ pub(super) struct CancelArgs {
     server: ServerArgs,
 }
 
-/// Move a task that is scheduled or waits for a retry to another moment.
+/// Change the due time or the content of a task that is scheduled or waits for a retry.
 ///
-/// Its attempts start anew. A pulled task stays pulled, one that is called back goes on being
-/// called.
+/// Its attempts start again at zero. Whether it is called back or pulled does not change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd update orders 1795234567000042 --in 2h
-  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":8}'")]
+  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"shop\",\"url\":\"/x\"}'")]
 pub(super) struct UpdateArgs {
     /// The topic
     topic: Topic,
@@ -41,7 +40,7 @@ pub(super) struct UpdateArgs {
     task_id: TaskId,
     #[command(flatten)]
     due: Due,
-    /// Another content; - reads it from standard input
+    /// The new content; - reads it from standard input
     content: Option<String>,
     #[command(flatten)]
     server: ServerArgs,

@@ -1,13 +1,13 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `healthcheck`,
-//! `token`, `openapi` and `completions` stand beside it; all others are clients of a running
-//! service over HTTP and know nothing of its inside.
+//! `serve` runs the service. `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `format`,
+//! `healthcheck`, `token`, `openapi` and `completions` run beside it. All other commands are HTTP
+//! clients of a running service, and know none of its internals.
 //!
 //! # Invariants
 //!
-//! - stdout carries a command's result and nothing else; errors, notices and logs go to stderr.
-//! - Exit codes: 0 done, 1 failed, 2 usage (clap's own), 78 bad configuration.
+//! - stdout carries only the result of a command. Errors, notices and logs go to stderr.
+//! - Exit codes: 0 done, 1 failed, 2 wrong usage (by clap), 78 wrong configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ struct Cli {
     command: Command,
 }
 
-/// Where the settings come from.
+/// The options that say where the settings come from.
 #[derive(Debug, clap::Args)]
 struct Configuration {
     /// A TOML file with settings; may be given several times, later ones win
@@ -94,7 +94,7 @@ struct Configuration {
     sets: Vec<String>,
 }
 
-/// The commands; what their help says stands at their arguments.
+/// The commands. Their help texts are the comments of their argument types.
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
@@ -127,7 +127,7 @@ enum Command {
     Bench(bench::Args),
 }
 
-/// How a command ends.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
     Done = 0,
@@ -141,11 +141,11 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// The commands that take settings. The help of the others does not list --config and --set.
+/// The commands that take settings. Only their help lists --config and --set.
 const CONFIGURED: [&str; 8] =
     ["serve", "demo", "check", "fsck", "store", "format", "healthcheck", "bench"];
 
-/// The whole command line. All that is done with it starts here, not at `Cli::command`.
+/// The complete command line. Use this instead of `Cli::command`.
 fn command() -> clap::Command {
     let cli = Cli::command();
     let configuration = Configuration::augment_args(clap::Command::new("configuration"));
@@ -153,11 +153,11 @@ fn command() -> clap::Command {
         configuration.get_arguments().map(|argument| argument.clone().hide(true)).collect();
     let others = cli.get_subcommands().map(|command| command.get_name().to_owned());
     let others: Vec<_> = others.filter(|name| !CONFIGURED.contains(&name.as_str())).collect();
-    // An argument of the same name stands before the one that the command would inherit.
+    // An argument of the same name replaces the inherited one.
     others.iter().fold(cli, |cli, name| cli.mut_subcommand(name, |command| command.args(&hidden)))
 }
 
-/// Reads the process's arguments.
+/// Parses the arguments of the process.
 fn parse(
     words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
 ) -> Result<Cli, clap::Error> {
@@ -171,8 +171,8 @@ fn parse(
     parsed.map_err(with_whole_usage)
 }
 
-/// clap's usage line of an error names each option that the environment gives, as if it were
-/// required. This puts the usage line of the command's help in its place.
+/// Replaces the usage line of an error by that of the command's help. clap's own line shows options
+/// that an environment variable can give as if they were required.
 fn with_whole_usage(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
     let usage = usage.to_string();
@@ -191,7 +191,7 @@ fn with_whole_usage(mut error: clap::Error) -> clap::Error {
 }
 
 impl Cli {
-    /// Settings given to a command that has none would seem to work and do nothing.
+    /// Refuses settings for a command that takes none: they would have no effect.
     fn misplaced_configuration(&self, name: &str) -> Option<&'static str> {
         if self.configuration.files.is_empty() && self.configuration.sets.is_empty() {
             return None;
@@ -203,7 +203,8 @@ impl Cli {
             | Command::Token(_)
             | Command::Completions(_)
             | Command::Openapi(_) => Some(
-                "--config and --set are for the service; this command takes its options from the command line",
+                "--config and --set are for the service; this command takes its options from the \
+                 command line",
             ),
             _ => {
                 Some("--config and --set are for the service; a client command takes --server URL")
@@ -213,7 +214,7 @@ impl Cli {
 }
 
 impl Configuration {
-    /// As another delayd would be given it.
+    /// The options, as arguments for another delayd process.
     fn words(&self) -> Vec<String> {
         let files =
             self.files.iter().map(|file| ["--config".to_owned(), file.display().to_string()]);
@@ -225,28 +226,28 @@ impl Configuration {
         self.load_from(&self.read())
     }
 
-    /// Reads the files.
+    /// Loads the settings from the files, the options and the environment.
     fn read(&self) -> Vec<File> {
         self.files.iter().map(|path| File::read(path)).collect()
     }
 
-    /// As `load`, from files that have been read already.
+    /// Like `load`, for files that have been read already.
     fn load_from(&self, files: &[File]) -> Result<Settings, settings::Error> {
         Settings::of_files(files, &self.sets, environment().into_iter())
     }
 }
 
-/// The environment. A variable that is no text becomes one that no key accepts, and is named;
-/// `vars` would panic.
+/// The environment variables. `vars` would panic at one that is not UTF-8; such a variable gets a
+/// name that no key accepts, so the error names it.
 fn environment() -> Vec<(String, String)> {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// What the receivers in `docs/samples` read: they may be started from the same shell.
+/// The variables of the receivers in `docs/samples`, which may be started from the same shell.
 const READ_BY_SAMPLES: &str = "DELAYD_SECRETS";
 
-/// The variables that options are taken from, whatever the command.
+/// The variables from which any command takes options.
 fn option_variables() -> Vec<String> {
     fn walk(command: &clap::Command, into: &mut Vec<String>) {
         into.extend(
@@ -261,8 +262,8 @@ fn option_variables() -> Vec<String> {
     variables
 }
 
-/// Runs the command that the process's arguments name. Ends the process itself only for usage
-/// errors and `--help`.
+/// Runs the command that the arguments name. Only usage errors and `--help` end the process
+/// directly.
 pub fn main() -> ExitCode {
     let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
@@ -275,9 +276,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A thread for each core but one. That one is the store's: the thread that writes the embedded
-/// file, or a Redis on this machine. With a thread for it as well, workers wake each other for
-/// nothing, and an add waits longer for its turn.
+/// One thread for each core but one. That core belongs to the store: to the writer thread of the
+/// embedded file, or to a Redis on this machine. One more thread makes workers wake each other in
+/// vain, and adds wait longer.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
@@ -322,13 +323,12 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Bench(args) => bench::run(args, &configuration).await,
         }
     });
-    // A blocking read (stdin, a name look-up) must not hold up the end.
+    // A blocking read (stdin, a DNS lookup) must not delay the exit.
     runtime.shutdown_background();
     code
 }
 
-/// An error and its causes on one line. Some errors name their cause themselves; that is not said
-/// twice.
+/// An error and its causes on one line. A cause that is already part of the text is not repeated.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |said, cause| {
         let cause = cause.to_string();
@@ -343,7 +343,7 @@ fn code_of(error: &anyhow::Error) -> Code {
     if is_configuration { Code::BadConfiguration } else { Code::Failed }
 }
 
-/// Starts the logs as `settings` say, at `level` instead if one is given.
+/// Starts the logs with these settings, at `level` instead if given.
 fn start_logs(
     settings: &Settings,
     level: Option<&str>,

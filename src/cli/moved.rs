@@ -1,4 +1,4 @@
-//! What `delayd move` has to say at its end: what became of each topic's tasks.
+//! The summary of `delayd move`: the results per topic.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,15 @@ const HEADS: [&str; 9] = [
     "left",
 ];
 
-/// What became of a topic's tasks.
+/// The results of one topic.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) moved: u64,
-    /// Had been adopted by a run before.
+    /// Adopted by an earlier run.
     pub(super) known: u64,
-    /// Ended at the old service, for the new one has a task of the same key that was set later.
+    /// Ended at the old service, because the new one has a task of the same key that was set later.
     pub(super) superseded: u64,
-    /// Ended at the new service as well, for they ended at the old one while they were on their
-    /// way.
+    /// Ended at the new service as well, because they ended at the old one while they were moved.
     pub(super) withdrawn: u64,
     pub(super) dead: u64,
     pub(super) ended: u64,
@@ -35,7 +34,7 @@ pub(super) struct Tally {
     pub(super) left: u64,
 }
 
-/// Those of all topics, by name.
+/// The results of all topics, by name.
 #[derive(Debug, Default)]
 pub(super) struct Tallies(BTreeMap<String, Tally>);
 
@@ -44,12 +43,12 @@ impl Tallies {
         self.0.contains_key(topic)
     }
 
-    /// A topic's, which begins with nothing.
+    /// The results of a topic, initially zero.
     pub(super) fn of(&mut self, topic: &str) -> &mut Tally {
         self.0.entry(topic.to_owned()).or_default()
     }
 
-    /// How many were moved, and how many are left.
+    /// The numbers of moved and of remaining tasks.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.0
             .values()
@@ -75,10 +74,12 @@ impl Tallies {
         let topic = |(topic, tally): (&String, &Tally)| {
             let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
             json!({
-                "topic": topic, "moved": moved, "known": known, "superseded": superseded, "withdrawn": withdrawn,
+                "topic": topic, "moved": moved, "known": known, "superseded": superseded,
+                "withdrawn": withdrawn,
                 "dead": dead, "history": ended, "refused": refused, "left": left,
             })
         };
-        json!({"moved": moved, "left": left, "topics": self.0.iter().map(topic).collect::<Vec<_>>()})
+        let topics: Vec<Value> = self.0.iter().map(topic).collect();
+        json!({"moved": moved, "left": left, "topics": topics})
     }
 }

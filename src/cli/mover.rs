@@ -1,4 +1,4 @@
-//! `delayd move`: everything that a running service keeps, to another one, while both go on.
+//! `delayd move`: moves the tasks of a running service to another one, while both continue.
 //!
 //! ```text
 //! old: records, lend ─▶ new: adopt ─▶ old: moved
@@ -6,17 +6,17 @@
 //! ```
 //!
 //! The command is a consumer of the old service: it leases tasks that are not due yet, delivers
-//! them to the new one, and acknowledges them. `docs/adr/0011-move.md` goes through every moment at
-//! which it may die.
+//! them to the new one, and acknowledges them. `docs/adr/0011-move.md` shows what happens if it
+//! stops at any point.
 //!
 //! # Invariants
 //!
-//! - A task is forgotten by the old service only after the new one has said that it is kept.
-//! - Each call may be repeated. A run that died is gone on with by the next: it takes over what the
-//!   other had in hand.
-//! - What the new service will not have is given back to the old one, and said.
-//! - What ends at the old service while it is on its way (a cancel, a push-back by its key, a late
-//!   success) ends at the new one as well.
+//! - The old service forgets a task only after the new one has confirmed that it is stored.
+//! - Each call may be repeated. The next run continues after one that died, and takes over its
+//!   leased tasks.
+//! - Tasks that the new service refuses are returned to the old one and reported.
+//! - A task that ends at the old service while it is moved (a cancel, a push-back by its key, a
+//!   late success) ends at the new one as well.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
@@ -48,26 +48,25 @@ use delayd_wire::Span;
 mod history;
 mod withdrawal;
 
-/// How long the old service holds what is on its way. Whoever has died is to be noticed and started
-/// again within it.
+/// The lease at the old service. A run that died should be restarted within it.
 const HOLD: &str = "10m";
-/// What is held is held for longer if its adoption takes this long.
+/// The lease is extended if the adoption takes this long.
 const RENEW: Duration = Duration::from_secs(150);
-/// Between two passes.
+/// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(250);
-/// By what the new service's token is given.
+/// The names of the token options for the new service.
 const TO_TOKEN: GivenBy = GivenBy { variable: "DELAYD_TO_TOKEN", option: "--to-token" };
-/// Refusals that are told one by one.
+/// Refusals that are reported one by one.
 const TOLD: u64 = 20;
 const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
 
-/// Move everything that a running service keeps to another one, while both go on serving.
+/// Move the tasks of a running service to another one, while both continue to serve.
 ///
-/// Topics come first, with their settings, then waiting tasks, which keep their ids, moments,
-/// attempts and contents; dead tasks are copied. It goes on, pass after pass, until nothing waits
-/// at the old service. What is about to fire, or in someone's hands, is left to that; if it comes
-/// back for a retry, it is moved then. No task fires early, none is lost, and it fires at one of
-/// the two. Should this command be killed, start it again: it goes on where the other was.
+/// Topics are set first. Then waiting tasks are moved, with their ids, due times, attempts and
+/// contents; dead tasks are copied. This is repeated until nothing waits at the old service. Tasks
+/// that are leased or about to fire stay there; if they are retried, they are moved then. No task
+/// fires early and none is lost, and each fires at one of the two services. If this command is
+/// killed, start it again: it continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -76,33 +75,39 @@ Examples:
   delayd move --to http://10.0.0.6:7799 --topic heartbeats --linger 1m
   DELAYD_TOKEN=... DELAYD_TO_TOKEN=... delayd move --to http://10.0.0.6:7799 --json")]
 pub(super) struct Args {
-    /// The service that gets them
+    /// The service to move to
     #[arg(long, value_name = "URL", env = "DELAYD_TO")]
     to: ServerUrl,
-    /// The new service's access token, if it asks for one (scope admin); as --token, others can see
-    /// it here
+    /// The access token of the new service, if required (scope admin); as with --token, other users
+    /// can see it here
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TO_TOKEN", hide_env_values = true)]
     to_token: Option<Hidden>,
     /// Only this topic; may be given several times
     #[arg(long = "topic", value_name = "TOPIC")]
     topics: Vec<Topic>,
-    /// Copy what has ended, too: delivered, cancelled and expired tasks
+    /// Copy the history: delivered, cancelled and expired tasks
     #[arg(long)]
     history: bool,
-    /// Leave what falls due within this time, or has just fallen due, to the old service; a task
-    /// with a key is moved up to its moment
+    /// Leave tasks that fall due within this time, or have just fallen due, to the old service; a
+    /// task with a key is moved until it is due
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     margin: Span,
-    /// Move no more than this, such as 500/s
+    /// The maximum rate, such as 500/s
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// Tasks that are moved at a time
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    /// Tasks per request
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200,
+        value_parser = clap::value_parser!(u16).range(1..=1_000)
+    )]
     batch: u16,
-    /// Give up once a service has been away, or nothing could be moved, for this long
+    /// Give up if a service is unreachable, or no task can be moved, for this long
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     patience: Span,
-    /// Go on until nothing has waited at the old service for this long, while callers change over
+    /// Continue until no task has waited at the old service for this long, while callers switch
+    /// over
     #[arg(long, value_name = "DURATION")]
     linger: Option<Span>,
     /// Print the summary as JSON
@@ -148,7 +153,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     })?;
     if left > 0 {
         eprintln!(
-            "delayd: {} left at the old service: in someone's hands, about to fire, or refused; run it again later",
+            "delayd: {} left at the old service: leased, about to fire, or refused; \
+             run it again later",
             out::many(left, "task")
         );
     }
@@ -159,23 +165,22 @@ struct Mover {
     args: Args,
     old: Patient,
     new: Patient,
-    /// What the old service lends by.
+    /// The lease for the moved tasks at the old service.
     receipt: String,
     bar: ProgressBar,
     began: Instant,
-    /// For the rate.
+    /// For the rate limit.
     sent: u64,
-    /// What the new service will not have, and the due moment and the attempts that it was last
-    /// seen waiting with. The new service is asked again only for tasks with a key, which may be
-    /// superseded meanwhile.
+    /// Tasks that the new service refuses, with the due time and the attempts they had then. Only
+    /// tasks with a key are offered again, because they may be superseded meanwhile.
     refused: HashMap<TaskId, Option<(UnixMillis, u32)>>,
-    /// What waits at the old service in this pass.
+    /// The tasks that wait at the old service in this pass.
     listed: HashSet<TaskId>,
-    /// How many signs there were that callers still use the old service: tasks that the new one has
-    /// taken over or has had newer ones of, and refused tasks that were pushed back.
+    /// How many times callers were seen to use the old service: superseded or taken-over tasks, and
+    /// refused tasks that were pushed back.
     signs: u64,
-    /// By topic: what the new service keeps, and somebody else holds at the old one. If it succeeds
-    /// there, it has to end at the new one.
+    /// By topic: tasks that the new service has stored, and that another consumer holds at the old
+    /// one. If they succeed there, they must end at the new one.
     held: BTreeMap<String, Vec<TaskId>>,
     told: u64,
     tallies: Tallies,
@@ -195,13 +200,13 @@ impl Mover {
                 self.settings(topic).await?;
                 self.waiting(topic).await?;
             }
-            // What was refused and is gone by now hides nothing that is left.
+            // A refused task that is gone by now does not count as left.
             self.refused.retain(|id, _| self.listed.contains(id));
             let mut left = 0;
             for topic in &topics {
                 left += self.count_left(topic).await?;
             }
-            // After the count: what has ended by then is seen to here.
+            // After the count, so that tasks that ended before it are included.
             for (topic, ids) in std::mem::take(&mut self.held) {
                 self.follow(&topic, ids).await?;
             }
@@ -209,7 +214,7 @@ impl Mover {
                 last_progress = Instant::now();
             }
             left_before = left;
-            // Callers still come here: the time without any begins again.
+            // Callers still use the old service, so the quiet period starts again.
             empty_since = empty_since.filter(|_| self.signs == signs_before);
             let is_empty = left <= self.refused.len() as u64;
             let empty = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
@@ -228,7 +233,7 @@ impl Mover {
         }
     }
 
-    /// Those that were named, or all that there are now.
+    /// The topics that were named, or all topics.
     async fn topics(&self) -> anyhow::Result<Vec<String>> {
         if !self.args.topics.is_empty() {
             return Ok(self.args.topics.iter().map(ToString::to_string).collect());
@@ -237,7 +242,7 @@ impl Mover {
         Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
     }
 
-    /// Sets the topic at the new service, before any of its tasks comes.
+    /// Sets the topic at the new service before any of its tasks is moved.
     async fn settings(&mut self, topic: &str) -> anyhow::Result<()> {
         if self.tallies.knows(topic) {
             return Ok(());
@@ -251,22 +256,22 @@ impl Mover {
         for (is_other, what) in [
             (
                 there.shards != settings.shards,
-                "another number of shards: tasks with a key or an on_dead will be refused",
+                "another number of shards: tasks with a key or on_dead will be refused",
             ),
             (
                 there.paused != settings.paused,
-                "another pause: what is held back here may be delivered there, or the other way round",
+                "another pause: tasks paused here may be delivered there, or vice versa",
             ),
         ] {
             if is_other {
-                eprintln!("delayd: topic {topic} was at the new service before, and has {what}");
+                eprintln!("delayd: topic {topic} exists at the new service, and has {what}");
             }
         }
         self.tallies.of(topic);
         Ok(())
     }
 
-    /// One pass over what waits, and what a run before held.
+    /// One pass over the waiting tasks, and over those that an earlier run had leased.
     async fn waiting(&mut self, topic: &str) -> anyhow::Result<()> {
         for state in [TaskState::Leased, TaskState::Scheduled] {
             let mut cursor = None;
@@ -287,13 +292,13 @@ impl Mover {
         Ok(())
     }
 
-    /// Notes that a task is there, and whether it was refused and has been pushed back since.
+    /// Records that a task waits, and whether it was refused and pushed back since.
     fn see(&mut self, task: &Entry) {
         let &Entry { task_id, state, due_ms, attempts, .. } = task;
         self.listed.insert(task_id);
         if let Some(seen) = self.refused.get_mut(&task_id).filter(|_| state == TaskState::Scheduled)
         {
-            // An attempt that failed moves a task as well.
+            // A failed attempt changes the due time as well.
             let was_pushed_back =
                 |(before, attempts_before)| due_ms != before && attempts <= attempts_before;
             self.signs += u64::from(seen.replace((due_ms, attempts)).is_some_and(was_pushed_back));
@@ -310,9 +315,9 @@ impl Mover {
         at.call("/delay/task/list", &list_of(topic, state, cursor)).await
     }
 
-    /// What is about to fire is left alone; what should have fired and did not waits for something
-    /// that may never come. A task with a key is
-    /// moved up to its moment: those who push it back may do so at the new service by now.
+    /// Tasks that are about to fire stay. Tasks that are long overdue are moved: nothing may ever
+    /// take them here. A task with a key is moved until it is due, because callers may push it back
+    /// at the new service by now.
     fn is_to_move(&self, task: &Entry) -> bool {
         let has_key = task.key.is_some();
         let is_known = self.refused.contains_key(&task.task_id) && !has_key;
@@ -329,8 +334,8 @@ impl Mover {
         }
     }
 
-    /// Moves these tasks. Those that were claimed, cancelled or forgotten meanwhile are not lent,
-    /// and left.
+    /// Moves these tasks. Tasks that were claimed, cancelled or forgotten meanwhile are not leased,
+    /// and stay.
     async fn batch(&mut self, topic: &str, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
@@ -355,7 +360,7 @@ impl Mover {
         }
     }
 
-    /// Has lent tasks adopted, and ends them here.
+    /// Has leased tasks adopted, and ends them here.
     async fn hand_over(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
         let (cancelled, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|task| task.record.cancelling);
@@ -391,10 +396,10 @@ impl Mover {
             }
         }
         self.end(topic, &back, true).await?;
-        ensure!(!is_own, "the two services have the same store: there is nothing to be moved");
+        ensure!(!is_own, "the two services have the same store: there is nothing to move");
         let stale = self.end(topic, &kept, false).await?;
-        // No copy is there. What is not held any more has been seen to by somebody else; a pending
-        // cancel is carried out by the return.
+        // The new service has no copy. Tasks that are no longer leased have been handled by another
+        // consumer. Returning a task also carries out its pending cancel.
         let changed = self.end(topic, &superseded, false).await?;
         self.end(topic, &changed, true).await?;
         let tally = self.tallies.of(topic);
@@ -408,8 +413,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Says that lent tasks are moved, or gives them `back`; answers those that are not held any
-    /// more.
+    /// Reports leased tasks as moved, or returns them if `back`. Returns those that are no longer
+    /// leased.
     async fn end(&self, topic: &str, ids: &[TaskId], back: bool) -> anyhow::Result<Vec<TaskId>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -425,8 +430,8 @@ impl Mover {
         Ok(ended.stale.into_iter().map(|stale| stale.task_id).collect())
     }
 
-    /// Has records adopted; answers for each whether it was there already, or why not. Those of
-    /// `lent_in` are held for longer if that takes long.
+    /// Has records adopted, and returns for each whether it was known, or why it was refused.
+    /// Extends the leases in `lent_in` if that takes long.
     async fn adopt(
         &self,
         records: Vec<Exported>,
@@ -454,7 +459,7 @@ impl Mover {
         Ok(left)
     }
 
-    /// Waits until so many more are not too many.
+    /// Waits until the rate allows this many more tasks.
     async fn pace(&mut self, more: u64) {
         self.sent += more;
         if let Some(rate) = self.args.rate {

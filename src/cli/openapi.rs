@@ -1,9 +1,9 @@
-//! `delayd openapi`: the API as an OpenAPI document.
+//! `delayd openapi`: prints the OpenAPI document.
 
 use super::{Code, out};
 use crate::api;
 
-/// Print the API as an OpenAPI 3.1 document, as a running service answers it at /openapi.json
+/// Print the API as an OpenAPI 3.1 document, as /openapi.json of a running service
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! A client that waits: for a service that restarts, and where it is asked to.
+//! A client that retries: while a service restarts, or when the service asks for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Refused};
 
-/// The first wait, and the longest, if the service names none; each next is twice as long.
+/// The first and the maximum wait, unless the service names one. Each next wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Repeats what is not confirmed: no answer, 503, 429.
+/// Repeats unconfirmed calls: without an answer, or with 503 or 429.
 pub(super) struct Patient {
     client: Client,
     patience: Duration,
-    /// Nobody there at the very beginning is a wrong address rather than a restart.
+    /// An unreachable service at the very beginning is most likely a wrong address.
     was_reached: AtomicBool,
 }
 
-/// The waits between the tries of one call.
+/// The waits between the attempts of one call.
 pub(super) struct Waits {
     until: Instant,
     next: Duration,
@@ -37,10 +37,10 @@ impl Patient {
         Waits { until: Instant::now() + self.patience, next: FIRST }
     }
 
-    /// Posts `body` until the service has said yes or no.
+    /// Posts `body` until the service confirms or refuses it.
     ///
     /// # Errors
-    /// No, or nothing for longer than the patience.
+    /// A refusal, or no confirmation within the patience.
     pub(super) async fn call<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -49,7 +49,7 @@ impl Patient {
         self.call_and(path, body, async || ()).await
     }
 
-    /// As [`Patient::call`]; does something else before each further try.
+    /// Like [`Patient::call`]. Calls `between` before each further attempt.
     pub(super) async fn call_and<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -78,12 +78,12 @@ impl Patient {
         }
     }
 
-    /// Posts `body` once; answers whether it succeeded.
+    /// Posts `body` once, and returns whether it succeeded.
     pub(super) async fn try_once(&self, path: &str, body: &impl Serialize) -> bool {
         self.client.post(path, body).await.is_ok_and(|answer| answer.code() == ErrorCode::Ok)
     }
 
-    /// The answer, unless there is no such thing (1004).
+    /// Returns the answer, or `None` if nothing was found (1004).
     pub(super) async fn find<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -97,10 +97,10 @@ impl Patient {
 }
 
 impl Waits {
-    /// Waits before the next try.
+    /// Waits before the next attempt.
     ///
     /// # Errors
-    /// `why`, once the patience is at its end.
+    /// `why`, once the patience is over.
     pub(super) async fn wait(
         &mut self,
         why: anyhow::Error,

@@ -1,27 +1,27 @@
-//! Progress bars, on stderr and only where that is a terminal: what is piped or logged stays clean.
+//! Progress bars, drawn on stderr only if that is a terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a bar is drawn anew while nothing happens.
+/// How often a bar is redrawn.
 const TICK: Duration = Duration::from_millis(200);
 
 const TOWARDS: &str = "{bar:30} {human_pos} of {human_len} {msg} ({eta} left)";
 const ALONG: &str = "{bar:30} {bytes} of {total_bytes}, {msg} ({eta} left)";
 const COUNTING: &str = "{spinner} {human_pos} {msg} ({elapsed})";
 
-/// A bar towards a known number of `what`.
+/// A bar for a known number of `what`.
 pub(super) fn towards(total: u64, what: &'static str) -> ProgressBar {
     shown(ProgressBar::new(total), TOWARDS, what)
 }
 
-/// A bar along the bytes of an input.
+/// A bar for the bytes of an input.
 pub(super) fn along(bytes: u64, what: &'static str) -> ProgressBar {
     shown(ProgressBar::new(bytes), ALONG, what)
 }
 
-/// A number of `what`, whose end nobody knows.
+/// A counter of `what` without a known end.
 pub(super) fn counting(what: &'static str) -> ProgressBar {
     shown(ProgressBar::new_spinner(), COUNTING, what)
 }

@@ -1,4 +1,4 @@
-//! `delayd pull`: due tasks of a topic, or one task by its id.
+//! `delayd pull`: pulls due tasks of a topic, or reads one task.
 
 use delayd_wire::{PullRequest, Pulled, PulledMany};
 
@@ -8,11 +8,10 @@ use super::{Code, table};
 use crate::model::task::{TaskId, Topic};
 use delayd_wire::span::{Span, lease_of};
 
-/// Take due tasks that wait to be pulled, or read one by its id.
+/// Pull due tasks, or read one by its id.
 ///
-/// Without --lease a task is consumed by this. With it the task comes back after that time unless
-/// it is acknowledged with the receipt that is shown. With --task-id the task is only read,
-/// whatever its state.
+/// Without --lease a pulled task is consumed. With --lease it returns after that time unless it is
+/// acknowledged with the printed receipt. With --task-id the task is only read, in any state.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,16 +21,16 @@ Examples:
 pub(super) struct Args {
     /// The topic
     topic: Topic,
-    /// The most tasks to take
+    /// The maximum number of tasks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     count: Option<u16>,
-    /// Take them for so long instead of consuming them
+    /// Lease the tasks for this long instead of consuming them
     #[arg(long, value_name = "DURATION", value_parser = lease_of)]
     lease: Option<Span>,
-    /// With nothing due, wait so long for a task, at most 30s
+    /// If no task is due, wait this long for one, at most 30s
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
-    /// Read this task without taking it
+    /// Read this task without pulling it
     #[arg(long, value_name = "TASK_ID", conflicts_with_all = ["count", "lease", "wait"])]
     task_id: Option<TaskId>,
     #[command(flatten)]
@@ -49,16 +48,16 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// The answer of a pull without `count`: a task, or none.
+/// The answer of a pull without `count`: one task, or none.
 fn one(task: Pulled) -> String {
     if task.task_id.is_some() { shown(&[task]) } else { shown(&[]) }
 }
 
 fn shown(tasks: &[Pulled]) -> String {
     if tasks.is_empty() {
-        return "nothing is due".into();
+        return "no task is due".into();
     }
-    // This may be the only place where a consumed task is ever shown.
+    // The content is not cut: a consumed task is shown only here.
     let row = |task: &Pulled| {
         let content = task.content.as_deref().map_or_else(|| "-".into(), whole);
         vec![task.task_id.cell(), task.attempt.cell(), task.receipt.cell(), content]
@@ -76,9 +75,10 @@ mod tests {
     #[test]
     fn one_task_many_tasks_and_none_are_shown() {
         let task = |answer| serde_json::from_value::<Pulled>(answer).unwrap();
-        assert_eq!(one(task(json!({"task_id": null, "content": null}))), "nothing is due");
-        assert_eq!(shown(&[]), "nothing is due");
-        insta::assert_snapshot!(one(task(json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"}))), @r#"
+        assert_eq!(one(task(json!({"task_id": null, "content": null}))), "no task is due");
+        assert_eq!(shown(&[]), "no task is due");
+        let seven = task(json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"}));
+        insta::assert_snapshot!(one(seven), @r#"
         TASK_ID  ATTEMPT  RECEIPT  CONTENT
         7        1        -        {"a":1}
         "#);
@@ -86,9 +86,10 @@ mod tests {
         assert!(one(task(json!({"task_id": 7, "content": &long}))).ends_with(&long));
         let two = [
             task(json!({"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"})),
-            task(
-                json!({"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"}),
-            ),
+            task(json!({
+                "task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def",
+                "content": "y\nz",
+            })),
         ];
         insta::assert_snapshot!(shown(&two), @r#"
         TASK_ID           ATTEMPT  RECEIPT  CONTENT

@@ -1,4 +1,4 @@
-//! `delayd receive`: a service to be called back, that prints.
+//! `delayd receive`: a receiver that prints callbacks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::signals::Signals;
 use super::{Code, out, time};
 use delayd_wire::Span;
 
-/// How long the last answers may take beyond their own delay.
+/// How long the last answers may take in addition to --delay.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Receive callbacks and print one line for each.
 ///
-/// A line shows when the callback arrived, the task's id, the attempt, the topic, the path, how
-/// many milliseconds after its due moment it came, and its body. Ends with SIGINT or SIGTERM.
+/// A line has the time of arrival, the task id, the attempt, the topic, the path, the milliseconds
+/// since the due time, and the body. Ends with SIGINT or SIGTERM.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,23 +30,28 @@ Examples:
   delayd receive --json --stop-after 10   ten callbacks as NDJSON, then the end
   DELAYD_RECEIVE_SECRET=whsec_… delayd receive   check signatures")]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes a free one
+    /// The address to listen on; port 0 uses a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     bind: SocketAddr,
     /// The status of the answers
-    #[arg(long, value_name = "STATUS", default_value = "200", value_parser = clap::value_parser!(u16).range(200..=599))]
+    #[arg(
+        long,
+        value_name = "STATUS",
+        default_value = "200",
+        value_parser = clap::value_parser!(u16).range(200..=599)
+    )]
     status: u16,
     /// Answer the first N callbacks with 500
     #[arg(long, value_name = "N", default_value = "0")]
     fail_first: u64,
-    /// Wait so long before each answer
+    /// Wait this long before each answer
     #[arg(long, value_name = "DURATION", default_value = "0")]
     delay: Span,
     /// The body of the answers
     #[arg(long, value_name = "TEXT", default_value = receiver::OK)]
     body: String,
-    /// Answer 401 to what is not signed with this secret of the service (whsec_…); may be given
-    /// several times
+    /// Answer 401 to callbacks that are not signed with this secret (whsec_…); may be given several
+    /// times
     #[arg(
         long,
         value_name = "SECRET",
@@ -58,10 +63,10 @@ pub(super) struct Args {
     /// End after N callbacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
-    /// Print no callbacks, only their number at the end
+    /// Print only the number of callbacks at the end
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
-    /// Print one JSON object a line, with the whole body
+    /// Print one JSON object per line, with the complete body
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +108,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     }
     drop(arrivals);
     drop(stop);
-    // The last callback is still to be answered; a peer that hangs must not keep us.
+    // The last callback still has to be answered, but a peer that hangs must not block the exit.
     if let Ok(answered) = tokio::time::timeout(args.delay.0 + LAST_ANSWERS, answering).await {
         answered.context("the receiver failed")?.context("the receiver failed")?;
     }
@@ -176,10 +181,14 @@ mod tests {
 
     #[test]
     fn a_callback_is_one_line() {
-        insta::assert_snapshot!(line(&callback(StatusCode::OK)), @r#"2026-11-21T04:16:07.044Z task=1795234567000042 attempt=1 topic=orders path=/order/cancel late_ms=+2 body={\n}"#);
+        let said = "2026-11-21T04:16:07.044Z task=1795234567000042 attempt=1 topic=orders \
+                    path=/order/cancel late_ms=+2 body={\\n}";
+        assert_eq!(line(&callback(StatusCode::OK)), said);
         let stray =
             Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
-        insta::assert_snapshot!(line(&stray), @r#"2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders path=/order/cancel late_ms=- body={\n} answered=502"#);
+        let said = "2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders \
+                    path=/order/cancel late_ms=- body={\\n} answered=502";
+        assert_eq!(line(&stray), said);
         let forged = Callback {
             signature: Some(Err(Unverified::Wrong)),
             ..callback(StatusCode::UNAUTHORIZED)
@@ -191,6 +200,15 @@ mod tests {
 
     #[test]
     fn a_callback_is_one_object() {
-        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","signature":null,"status":200,"task_id":1795234567000042,"topic":"orders","webhook_id":"00c0ffee00c0ffee-1795234567000042"}"#);
+        let line = ndjson(&callback(StatusCode::OK));
+        assert!(!line.contains('\n'), "{line}");
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let expected = serde_json::json!({
+            "at_ms": 1_795_234_567_044_i64, "attempt": 1, "body": "{\n}",
+            "due_ms": 1_795_234_567_042_i64, "late_ms": 2, "path": "/order/cancel",
+            "signature": null, "status": 200, "task_id": 1_795_234_567_000_042_u64,
+            "topic": "orders", "webhook_id": "00c0ffee00c0ffee-1795234567000042",
+        });
+        assert_eq!(object, expected);
     }
 }

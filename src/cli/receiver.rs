@@ -1,5 +1,4 @@
-//! A callback receiver: takes whatever is posted to it, and answers as it is told. For `receive`
-//! and `demo`.
+//! A callback receiver with configurable answers, for `receive` and `demo`.
 
 use std::future::Future;
 use std::io;
@@ -20,41 +19,41 @@ use tokio::sync::mpsc;
 use crate::callback::{Received, Secret, Unverified};
 use crate::model::clock::{Clock, UnixMillis};
 
-/// What a well-behaved service answers.
+/// The default body of an answer.
 pub(super) const OK: &str = r#"{"dm_error":0,"error_msg":"ok"}"#;
 
-/// The largest body taken.
+/// The maximum body.
 const LARGEST_BODY: usize = 64 << 20;
 
 /// How the receiver answers.
 #[derive(Clone, Debug)]
 pub(super) struct Params {
-    /// The status, unless `fail_first` says 500.
+    /// The status, unless `fail_first` applies.
     pub(super) status: StatusCode,
-    /// So many of the first callbacks are answered 500.
+    /// The number of callbacks at the beginning that are answered 500.
     pub(super) fail_first: u64,
-    /// The wait before each answer.
+    /// The delay before each answer.
     pub(super) delay: Duration,
-    /// The answer's body.
+    /// The body of the answers.
     pub(super) body: String,
-    /// If there are any, what none of them has signed is answered 401.
+    /// If not empty, callbacks without a signature by one of these are answered 401.
     pub(super) secrets: Vec<Secret>,
 }
 
 impl Default for Params {
-    /// A well-behaved service.
+    /// Answers 200 at once.
     fn default() -> Self {
         let (status, body) = (StatusCode::OK, OK.to_owned());
         Self { status, fail_first: 0, delay: Duration::ZERO, body, secrets: Vec::new() }
     }
 }
 
-/// What arrived.
+/// A callback that arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Callback {
-    /// When, by this machine's clock.
+    /// The arrival time by this machine's clock.
     pub(super) at: UnixMillis,
-    /// `delay-task-id`; empty if it is not there, as are the others.
+    /// `delay-task-id`. A header that is missing is empty.
     pub(super) task_id: String,
     /// `webhook-id`.
     pub(super) webhook_id: String,
@@ -68,13 +67,13 @@ pub(super) struct Callback {
     pub(super) path: String,
     /// The body as text.
     pub(super) body: String,
-    /// What it is answered.
+    /// The status of the answer.
     pub(super) status: StatusCode,
-    /// What its signature was found to be, if that was asked for.
+    /// The result of the signature check, if there are secrets.
     pub(super) signature: Option<Result<(), Unverified>>,
 }
 
-/// A receiver that listens, and answers once it runs.
+/// A receiver that listens. It answers once [`Receiver::run`] is called.
 #[derive(Debug)]
 pub(super) struct Receiver {
     listener: TcpListener,
@@ -91,7 +90,7 @@ struct Answering {
 }
 
 impl Receiver {
-    /// Listens on `bind`. What arrives comes out of the channel, before it is answered.
+    /// Listens on `bind`. Callbacks are sent to the channel before they are answered.
     pub(super) async fn bind(
         bind: SocketAddr,
         params: Params,
@@ -108,12 +107,12 @@ impl Receiver {
         Ok((Self { listener, local_addr, answering }, arrivals))
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(super) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Answers until `shutdown`, then what has arrived by then.
+    /// Answers until `shutdown`, and then those that have arrived.
     pub(super) async fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
@@ -122,7 +121,7 @@ impl Receiver {
             .fallback(answer)
             .layer(DefaultBodyLimit::max(LARGEST_BODY))
             .with_state(self.answering);
-        // Without it a small answer may wait for the peer's acknowledgement.
+        // Without this a small answer may wait for an acknowledgement of the peer.
         let listener = self.listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         axum::serve(listener, router).with_graceful_shutdown(shutdown).await
     }
@@ -159,13 +158,13 @@ async fn answer(
         status,
         signature,
     };
-    // Whoever listened may have seen enough; the caller is answered all the same.
+    // The channel may be closed already; the caller gets its answer nevertheless.
     let _ = answering.arrived.send(callback).await;
     tokio::time::sleep(params.delay).await;
     (status, [(header::CONTENT_TYPE, "application/json")], params.body.clone())
 }
 
-/// Whether one of the secrets has signed it; if not, what the last one found.
+/// Checks the signature with each secret. The error is that of the last one.
 fn verify(
     secrets: &[Secret],
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! `delayd serve`: the service itself, until a signal drains it.
+//! `delayd serve`: runs the service until a signal drains it.
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
@@ -10,9 +10,9 @@ use crate::app::{App, check, reload};
 
 /// Run the service until SIGTERM or SIGINT.
 ///
-/// The first signal drains it: no new work, running calls end within shutdown.grace. A second one
-/// ends it at once with exit code 1. SIGHUP, or a change of a --config file, makes it read the
-/// configuration again. Every setting is explained in config/default.toml.
+/// The first signal drains the service: it takes no new work, and running calls end within
+/// shutdown.grace. A second one ends it at once with exit code 1. On SIGHUP, or when a --config
+/// file changes, it reads the configuration again. config/default.toml explains every setting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let settings = configuration.load_from(&files)?;
     let level = start_logs(&settings, None)?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    // From here on a SIGHUP ends nothing any more.
+    // From here on SIGHUP does not end the process.
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let source = reload::Source {
         files,
@@ -55,7 +55,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Returns with the first signal; the second one ends the process.
+/// Returns at the first signal. A second one ends the process.
 async fn drain_on(mut signals: Signals) {
     let signal = signals.next().await;
     info!(signal, "Received {signal}, draining; a second signal ends at once");

@@ -1,5 +1,4 @@
-//! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a
-//! lease.
+//! `delayd ack`, `delayd nack` and `delayd extend`: settle a leased task.
 
 use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing};
 
@@ -8,20 +7,20 @@ use super::client::ServerArgs;
 use crate::model::task::{Receipt, TaskId, Topic};
 use delayd_wire::span::{Span, lease_of};
 
-/// A task in one's hands.
+/// A leased task.
 #[derive(Debug, clap::Args)]
 struct Held {
     /// The topic
     topic: Topic,
     /// The task's id
     task_id: TaskId,
-    /// The receipt that the pull showed, or a callback brought as `delay-receipt`
+    /// The receipt from the pull, or from the header `delay-receipt` of a callback
     receipt: Receipt,
 }
 
-/// Say that a leased task is done: it is delivered.
+/// Acknowledge a leased task: it is delivered.
 ///
-/// Repeating it succeeds.
+/// It may be repeated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +33,7 @@ pub(super) struct AckArgs {
     server: ServerArgs,
 }
 
-/// Give a leased task back: its attempt is spent, and it comes again.
+/// Return a leased task: its attempt is used, and it is scheduled again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,15 +42,14 @@ Examples:
 pub(super) struct NackArgs {
     #[command(flatten)]
     held: Held,
-    /// Due again so long from now (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of after its
-    /// backoff
+    /// Due again after this time (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of its backoff
     #[arg(long = "in", value_name = "DURATION")]
     after: Option<Span>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// Keep a leased task for longer; the receipt stays the same.
+/// Extend the lease of a task. The receipt stays the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +57,7 @@ Examples:
 pub(super) struct ExtendArgs {
     #[command(flatten)]
     held: Held,
-    /// The lease ends so long from now: 1s to 12h
+    /// The new lease, from now: 1s to 12h
     #[arg(long, value_name = "DURATION", value_parser = lease_of)]
     lease: Span,
     #[command(flatten)]
@@ -78,7 +76,7 @@ pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
     let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
     let body = NackRequest { topic, task_id, receipt, delay: args.after };
-    args.server.ask("/delay/task/nack", &body, |_: Nothing| "given back".into()).await?;
+    args.server.ask("/delay/task/nack", &body, |_: Nothing| "returned".into()).await?;
     Ok(Code::Done)
 }
 

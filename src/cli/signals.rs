@@ -1,8 +1,8 @@
-//! SIGTERM and SIGINT, one after the other.
+//! SIGTERM and SIGINT, as a stream of names.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The two signals that end a command. They do nothing by themselves any more once this exists.
+/// The two signals that end a command. Once this exists, they do not end the process by themselves.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
@@ -17,7 +17,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next signal.
+    /// Waits for the next signal, and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,4 +1,4 @@
-//! `delayd store …`: what concerns the configured store as a whole.
+//! `delayd store …`: changes the identity of the configured store.
 
 use clap::Subcommand;
 
@@ -6,7 +6,7 @@ use super::{Code, out};
 use crate::app;
 use crate::settings::{Settings, StoreKind};
 
-/// Give a copy of a store an id of its own.
+/// Give a copy of a store a new id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,21 +22,21 @@ enum Verb {
     NewId(NewIdArgs),
 }
 
-/// Draw another id for the configured store: for a copy that is to work beside its original.
+/// Give the configured store a new id: for a copy that is to run beside its original.
 ///
 /// The webhook-id of a callback is `<store>-<task id>`. A copy has the id of its original, so
-/// receivers take the tasks of one for those of the other. After this, all tasks of the store have
-/// other webhook-ids, except those that were moved here from another store: give another id to the
-/// copy, not to the original, whose receivers may have seen its tasks already.
+/// receivers take tasks of one for duplicates of the other. This command changes the webhook-ids of
+/// all tasks, except those that were moved here from another store. Run it on the copy, not on the
+/// original, whose receivers may already know its tasks.
 ///
-/// An embedded store must not be open: stop its delayd first. Instances on a Redis store take the
-/// new id up within two seconds.
+/// Stop delayd before you change the id of an embedded store. Instances on a Redis store use the
+/// new id within two seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd store new-id --yes --config /etc/delayd-staging.toml")]
 struct NewIdArgs {
-    /// Do it: receivers know no task of this store again that they have seen
+    /// Confirm: receivers no longer recognize tasks of this store
     #[arg(long, required = true)]
     yes: bool,
 }
@@ -45,9 +45,9 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
     let Verb::NewId(NewIdArgs { yes: _ }) = args.verb;
     let (before, id) = app::replace_store_id(settings).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
-    out::line(&format!("The store's id is {id} now; it was {before}."))?;
+    out::line(&format!("The store's id is now {id}; it was {before}."))?;
     if settings.store.kind == StoreKind::Redis {
-        eprintln!("Running instances take it up within two seconds.");
+        eprintln!("Running instances use it within two seconds.");
     }
     Ok(Code::Done)
 }

@@ -7,7 +7,7 @@ fn the_arguments_are_consistent() {
     command().debug_assert();
 }
 
-/// Whoever asks for help sees a line that can be pasted, and what each argument is.
+/// The help shows an example that can be pasted, and explains each argument.
 #[test]
 fn every_command_explains_itself() {
     fn check(command: &clap::Command, of: &str) {

@@ -1,4 +1,4 @@
-//! Moments as people read them.
+//! The text forms of moments and lateness.
 
 use crate::model::clock::UnixMillis;
 
@@ -7,7 +7,7 @@ pub(super) fn rfc3339(moment: UnixMillis) -> String {
     moment.rfc3339()
 }
 
-/// How late, signed: `+2 ms`, `-1 ms`.
+/// The lateness with its sign: `+2 ms`, `-1 ms`.
 pub(super) fn lateness(due: UnixMillis, arrived: UnixMillis) -> String {
     format!("{:+} ms", arrived.0.saturating_sub(due.0))
 }

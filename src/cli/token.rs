@@ -1,31 +1,43 @@
-//! `delayd token`: a fresh access token, and what the configuration keeps of it.
+//! `delayd token`: makes an access token and its configuration.
 
 use super::{Code, out};
 use crate::model::token::{self, TokenHash};
 
-/// Make a fresh access token, and the line by which the configuration knows it.
+/// Make a new access token, and the configuration section for it.
 ///
-/// The token is for its holder (--token, or better DELAYD_TOKEN); it is printed here and kept
-/// nowhere. The line below holds only its SHA-256. For a token that you have,
-/// `printf %s "$TOKEN" | sha256sum` gives the same.
+/// Give the token to its user (--token, or better DELAYD_TOKEN). It is printed only here and stored
+/// nowhere; the section below holds only its SHA-256. For a token that you have, `printf %s
+/// "$TOKEN" | sha256sum` prints the same hash.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd token --name shop --scope produce --topic 'order.*'
   delayd token --name operator --scope admin,produce,consume")]
 pub(super) struct Args {
-    /// What the token goes by in the configuration
+    /// The name of the token in the configuration
     #[arg(long, value_name = "NAME", default_value = "my-service", value_parser = plain)]
     name: String,
-    /// What it is for: produce, consume, admin
-    #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "produce,consume", value_parser = ["produce", "consume", "admin"])]
+    /// The scopes: produce, consume, admin
+    #[arg(
+        long,
+        value_name = "SCOPE",
+        value_delimiter = ',',
+        default_value = "produce,consume",
+        value_parser = ["produce", "consume", "admin"]
+    )]
     scope: Vec<String>,
-    /// The topics that it covers; * stands for any characters
-    #[arg(long, value_name = "TOPIC", value_delimiter = ',', default_value = "*", value_parser = plain)]
+    /// The topics that the token may use; * stands for any characters
+    #[arg(
+        long,
+        value_name = "TOPIC",
+        value_delimiter = ',',
+        default_value = "*",
+        value_parser = plain
+    )]
     topic: Vec<String>,
 }
 
-/// What can stand between quotes.
+/// Parses a text that can stand between quotes.
 fn plain(text: &str) -> Result<String, &'static str> {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte));
@@ -44,7 +56,8 @@ fn shown(args: &Args, token: &str) -> String {
     };
     let (name, scopes, topics) = (&args.name, list(&args.scope), list(&args.topic));
     format!(
-        "token  {token}\n\n[[http.auth.tokens]]\nname = {name:?}\ntoken_sha256 = \"{hash}\"\nscopes = [{scopes}]\ntopics = [{topics}]"
+        "token  {token}\n\n[[http.auth.tokens]]\nname = {name:?}\ntoken_sha256 = \"{hash}\"\n\
+         scopes = [{scopes}]\ntopics = [{topics}]"
     )
 }
 

@@ -1,4 +1,4 @@
-//! A topic's settings on their way to another service: a line of an export, and what `move` sets
+//! The settings of a topic that go to another service: a line of an export, and what `move` sets
 //! before it moves tasks.
 
 use delayd_wire::{TopicRequest, TopicShown};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::client::fields;
 use super::patient::Patient;
 
-/// A topic as it is set.
+/// The settings of a topic.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopicSettings {
@@ -20,7 +20,7 @@ pub(super) struct TopicSettings {
     pub(super) paused: bool,
 }
 
-/// What `/delay/topic/get` says.
+/// The answer of `/delay/topic/get`.
 impl From<TopicShown<Map<String, Value>>> for TopicSettings {
     fn from(shown: TopicShown<Map<String, Value>>) -> Self {
         let TopicShown { topic, shards, policy, paused, .. } = shown;
@@ -29,8 +29,8 @@ impl From<TopicShown<Map<String, Value>>> for TopicSettings {
 }
 
 impl TopicSettings {
-    /// What `/delay/topic/set` takes: the policy is shown as it is set. A setting that is not known
-    /// here goes along by its name: the service says whether it knows it.
+    /// The body for `/delay/topic/set`. Settings that are unknown here are passed on by name; the
+    /// service decides whether it knows them.
     fn request(&self) -> Map<String, Value> {
         let mut request = self.policy.clone();
         request.extend(fields([
@@ -41,8 +41,8 @@ impl TopicSettings {
         request
     }
 
-    /// Sets the topic so, unless it is there: what somebody set by hand stays. Answers how it is
-    /// set there then.
+    /// Creates the topic with these settings. An existing topic is not changed. Returns its
+    /// settings.
     pub(super) async fn create_at(&self, to: &Patient) -> anyhow::Result<Self> {
         let body = TopicRequest { topic: Some(&self.topic) };
         let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {
@@ -61,15 +61,18 @@ mod tests {
     fn settings_go_as_they_came() {
         let answer = json!({
             "topic": "t", "shards": 4, "paused": true,
-            "counts": {"scheduled": 0, "leased": 0, "delivered": 0, "dead": 0, "cancelled": 0, "expired": 0},
-            "policy": {"retry": {"max_attempts": 3}, "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
+            "counts": {"scheduled": 0, "leased": 0, "delivered": 0,
+                "dead": 0, "cancelled": 0, "expired": 0},
+            "policy": {"retry": {"max_attempts": 3},
+                "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
         });
         let shown: TopicShown<_> = serde_json::from_value(answer).unwrap();
         let settings = TopicSettings::from(shown);
         assert_eq!(
             Value::Object(settings.request()),
             json!({
-                "topic": "t", "shards": 4, "paused": true, "rate": "5/s", "history": {"keep": "1h", "max": 7},
+                "topic": "t", "shards": 4, "paused": true, "rate": "5/s",
+                "history": {"keep": "1h", "max": 7},
                 "retry": {"max_attempts": 3},
             })
         );

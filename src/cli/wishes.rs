@@ -1,11 +1,11 @@
-//! What a task may ask for, as people write it: `--backoff`, `--header`, `--on-dead`, `--mode`.
+//! The options of a task: `--backoff`, `--header`, `--on-dead`, `--mode`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use delayd_wire::span::{InvalidSpan, Span, wait_of};
 
-/// One of several names, as the wire writes them.
+/// A parser for one of several names.
 pub(super) fn one_of<T>(
     all: &'static [T],
     name: fn(T) -> &'static str,
@@ -19,10 +19,12 @@ where
     })
 }
 
-/// `30s`, `5s,5m,30m`, or the object that the wire takes.
+/// Parses `30s`, `5s,5m,30m`, or the JSON object of the API.
 pub(super) fn backoff(text: &str) -> Result<Value, String> {
-    const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one repeats), or an object such as \
-                         {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\"max\":\"1h\",\"jitter\":0.2}";
+    const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one \
+                         repeats), or an object such as \
+                         {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\
+                         \"max\":\"1h\",\"jitter\":0.2}";
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|_| WRONG.into());
     }
@@ -37,7 +39,7 @@ pub(super) fn backoff(text: &str) -> Result<Value, String> {
     }
 }
 
-/// `name: value`, as curl takes it.
+/// Parses `name: value`, as curl does.
 pub(super) fn header(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => {
@@ -47,7 +49,7 @@ pub(super) fn header(text: &str) -> Result<(String, String), &'static str> {
     }
 }
 
-/// A service and the path on it, in one word: `message.call/orders/failed`.
+/// Parses a service and a path: `message.call/orders/failed`.
 pub(super) fn call(text: &str) -> Result<Value, &'static str> {
     match text.find('/') {
         Some(slash) if slash > 0 => Ok(json!({"sn": text[..slash], "url": text[slash..]})),

@@ -1,11 +1,11 @@
-//! Wall time in milliseconds, joined with tokio's monotonic time.
+//! Wall-clock time in milliseconds, and how it relates to the monotonic time of tokio.
 //!
-//! Due moments, leases and history are wall milliseconds ([`UnixMillis`]); timeouts and backoff
-//! sleeps are tokio's monotonic time. [`Clock`] is the only place that asks the machine for the
-//! wall time (`clippy.toml` bans it elsewhere), so a test can put a manual twin in its stead.
+//! Due times, leases and history are wall-clock times ([`UnixMillis`]); timeouts and backoff sleeps
+//! are monotonic. Only [`Clock`] reads the wall clock (`clippy.toml` bans it elsewhere), so tests
+//! can replace it.
 //!
-//! A sleep towards a wall moment looks at the wall clock again at least once a second: a jump of
-//! that clock then neither stalls a sleeper nor makes it spin.
+//! A sleep until a wall-clock time reads the clock at least once per second, so a jump of the clock
+//! neither stalls nor spins a sleeper.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a sleeper trusts the wall clock before it looks again.
+/// The maximum sleep before the wall clock is read again.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// A moment: milliseconds since 1970-01-01T00:00:00Z.
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -34,8 +34,8 @@ impl UnixMillis {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The moment as people read it: RFC 3339 in UTC with milliseconds, `2026-11-21T12:30:00.000Z`.
-    /// Beyond the year 9999 the number.
+    /// The moment as RFC 3339 in UTC with milliseconds, `2026-11-21T12:30:00.000Z`; after the year
+    /// 9999, the number.
     pub fn rfc3339(self) -> String {
         match Timestamp::from_millisecond(self.0) {
             Ok(timestamp) => format!("{timestamp:.3}"),
@@ -66,8 +66,8 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with
-/// tokio's time. Cheap to clone; clones share the time.
+/// The wall clock, or a replacement for tests: one that is set manually, or one that follows the
+/// time of tokio. Cheap to clone; clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -88,20 +88,20 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that stands at `start` until [`Clock::set`] or [`Clock::advance`] moves it.
+    /// A clock that stays at `start` until [`Clock::set`] or [`Clock::advance`].
     pub fn manual(start: UnixMillis) -> Self {
         Self(Source::Manual(Arc::new(watch::Sender::new(start))))
     }
 
-    /// A clock that shows `start` now and goes on with tokio's time, which a test may have paused.
-    /// [`Clock::set`] and [`Clock::advance`] make it jump, unnoticed by those who sleep, as the
-    /// machine's does.
+    /// A clock that starts at `start` and follows the time of tokio, which a test may pause.
+    /// [`Clock::set`] and [`Clock::advance`] make it jump without waking sleepers, like the
+    /// machine's clock.
     pub fn running(start: UnixMillis) -> Self {
         Self(Source::Running { since: Instant::now(), start: Arc::new(AtomicI64::new(start.0)) })
     }
 
-    /// The wall time.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    /// The wall-clock time.
+    #[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
             Source::System => {
@@ -115,9 +115,9 @@ impl Clock {
         }
     }
 
-    /// The wall time in microseconds, for who measures; those of a test's clock are whole
+    /// The wall-clock time in microseconds, for measurements. Clocks of tests have whole
     /// milliseconds.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    #[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
     pub fn now_micros(&self) -> i64 {
         match &self.0 {
             Source::System => {
@@ -128,7 +128,8 @@ impl Clock {
         }
     }
 
-    /// The time of a test's clock, or `None` for the machine's: stores pass it to their scripts.
+    /// The time of a clock of a test, or `None` for the machine's clock. Stores pass it to their
+    /// scripts.
     pub fn manual_now(&self) -> Option<UnixMillis> {
         match &self.0 {
             Source::System => None,
@@ -136,7 +137,7 @@ impl Clock {
         }
     }
 
-    /// Sets a test's clock, forwards or back. The machine's clock is left alone.
+    /// Sets a clock of a test. Does nothing for the machine's clock.
     pub fn set(&self, to: UnixMillis) {
         match &self.0 {
             Source::System => {}
@@ -147,7 +148,7 @@ impl Clock {
         }
     }
 
-    /// Moves a test's clock forwards. The machine's clock is left alone.
+    /// Advances a clock of a test. Does nothing for the machine's clock.
     pub fn advance(&self, by: Duration) {
         self.set(self.now() + by);
     }
@@ -159,8 +160,8 @@ impl Clock {
         }
     }
 
-    /// Returns when the wall clock has reached `moment`, or earlier: after a second, or as soon as
-    /// a manual clock moves. For who rests on more than the clock, and has to look at that again.
+    /// Returns at `moment` or earlier: after a second, or when a manual clock moves. For callers
+    /// that check other conditions as well.
     pub async fn doze_until(&self, moment: UnixMillis) {
         match &self.0 {
             Source::System | Source::Running { .. } => {
@@ -169,7 +170,7 @@ impl Clock {
             Source::Manual(time) => {
                 let mut time = time.subscribe();
                 if *time.borrow_and_update() < moment {
-                    // The sender lives in `self`, so the wait can only end by a move.
+                    // `self` owns the sender, so the wait ends only by a move.
                     let _ = time.changed().await;
                 }
             }

@@ -1,26 +1,26 @@
-//! Patterns in which `*` stands for any characters, also for none: topics of a token, hosts that
-//! may be called.
+//! Patterns in which `*` stands for any number of characters: topics of a token, hosts that may be
+//! called.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern such as `order.*`. All other characters stand for themselves.
+/// A pattern such as `order.*`. All other characters are literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(String);
 
-/// What a text that is no pattern is told.
+/// The error for an invalid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 1 to 256 visible characters, of which * stands for any, such as \"order.*\"")]
 pub struct InvalidGlob;
 
 impl Glob {
-    /// Whether the whole of `text` fits. In the worst case the time is the product of the two
+    /// Whether the pattern matches all of `text`. The worst-case time is the product of both
     /// lengths.
     pub fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut from) = (0, 0);
-        // Where the last `*` stood, and how far it reaches: what did not fit behind it is tried one
-        // character later.
+        // The position of the last `*`, and how far it extends. On a mismatch after it, it takes
+        // one more character.
         let mut star: Option<(usize, usize)> = None;
         while from < text.len() {
             if at < pattern.len() && pattern[at] == b'*' {
@@ -40,7 +40,7 @@ impl Glob {
         pattern[at..].iter().all(|byte| *byte == b'*')
     }
 
-    /// Whether it fits everything.
+    /// Whether it matches everything.
     pub fn is_all(&self) -> bool {
         self.0.bytes().all(|byte| byte == b'*')
     }

@@ -1,13 +1,13 @@
-//! What the service is about, without I/O: every other module may use it.
+//! The domain model, without I/O. All other modules may use it.
 //!
-//! - [`task`]: a task's names, options and states.
+//! - [`task`]: names, options and states of a task.
 //! - [`breaker`]: the three-state circuit breaker.
-//! - [`clock`]: the clock that the service reads, which tests replace.
+//! - [`clock`]: the clock, which tests replace.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
 //! - [`token`]: access tokens and their scopes.
 //!
-//! Values that stand in requests and answers (durations, rates, backoffs, settings of a topic) are
-//! types of `delayd_wire`.
+//! Values of requests and answers (durations, rates, backoffs, settings of a topic) are types of
+//! `delayd_wire`.
 
 pub mod breaker;
 pub mod clock;

@@ -1,8 +1,8 @@
-//! Access tokens: what is kept of one (its hash), and what one may be for (scopes).
+//! Access tokens: their hashes and scopes.
 //!
-//! A token is a long random text, so that a plain SHA-256 of it can be neither turned back nor
-//! guessed; what reads the configuration does not learn it. Tokens that people think up would want
-//! a slow hash and are not meant.
+//! A token is a long random text, so its plain SHA-256 can be neither reversed nor guessed, and
+//! reading the configuration does not reveal it. Passwords chosen by people would need a slow hash
+//! and are not supported.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What fresh tokens begin with, so that one that lies about is known for what it is.
+/// The prefix of new tokens, so that a leaked one can be recognized.
 const PREFIX: &str = "dly_";
 
 /// The SHA-256 of a token. Neither `Debug` nor an error shows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 
-/// What a text that is no hash is told.
+/// The error for an invalid hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the SHA-256 of the token as 64 hexadecimal digits; `delayd token` makes both")]
 pub struct InvalidHash;
@@ -30,12 +30,12 @@ impl TokenHash {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Whether both are the same, found out in a time that does not tell how far they are.
+    /// Compares both in constant time.
     pub fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 
-    /// As the configuration writes it.
+    /// Its text form in the configuration.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -63,23 +63,23 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// A fresh token of 256 random bits.
+/// Returns a new token of 256 random bits.
 pub fn fresh() -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>()))
 }
 
-/// What a token is for. Which call needs which, the table in `api/routes.rs` says.
+/// A permission of a token. The table in `api/routes.rs` says which call needs which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Adding tasks, and looking after one's own.
+    /// Adding, reading and changing tasks.
     Produce,
-    /// Pulling tasks and ending them.
+    /// Pulling and settling tasks.
     Consume,
     /// Everything else.
     Admin,
 }
 
-/// What a text that is no scope is told.
+/// The error for an invalid scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be \"produce\", \"consume\" or \"admin\"")]
 pub struct InvalidScope;

@@ -1,4 +1,4 @@
-//! The keys of a circuit breaker, which stand in several sections.
+//! The keys of a circuit breaker, which several sections have.
 
 use serde::Deserialize;
 
@@ -10,24 +10,24 @@ use delayd_wire::Span;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Breaker {
-    /// The share of failed calls within `window` that opens it, 0.01 to 1.
+    /// The ratio of failed calls within `window` that opens it, 0.01 to 1.
     pub failure_ratio: f64,
-    /// Of at least so many calls, 1 to 1,000,000.
+    /// The minimum number of calls for the ratio, 1 to 1,000,000.
     pub min_calls: u32,
-    /// How far back calls count, 100 ms to 1 h.
+    /// The length of the window, 100 ms to 1 h.
     pub window: Span,
     /// Failures in a row that open it, 1 to 1,000,000.
     pub consecutive_failures: u32,
-    /// How long it is open for the first time, 10 ms to `open_max`.
+    /// The initial open time, 10 ms to `open_max`.
     pub open: Span,
-    /// The longest time it is open, up to 1 h.
+    /// The maximum open time, up to 1 h.
     pub open_max: Span,
-    /// Calls that try whether the other side is back, 1 to 1,000.
+    /// Concurrent probes when half-open, 1 to 1,000.
     pub half_open_probes: u32,
 }
 
 impl Breaker {
-    /// Checks the section named `section`.
+    /// Validates the section `section`.
     pub(super) fn check(&self, section: &str) -> Result<(), Wrong> {
         let key = |name: &str| format!("{section}.{name}");
         ensure(&key("failure_ratio"), (0.01..=1.0).contains(&self.failure_ratio), || {
@@ -44,7 +44,7 @@ impl Breaker {
         within(&key("half_open_probes"), self.half_open_probes, 1..=1_000)
     }
 
-    /// What the breaker itself is told.
+    /// The parameters for the breaker.
     pub fn params(&self) -> breaker::Params {
         breaker::Params {
             failure_ratio: self.failure_ratio,

@@ -1,4 +1,4 @@
-//! `[callback]`: how business services are called.
+//! `[callback]`: how services are called.
 
 use serde::Deserialize;
 
@@ -9,30 +9,30 @@ use crate::callback::HostPattern;
 use delayd_wire::Span;
 use delayd_wire::{Backoff, InvalidBackoff};
 
-/// The most calls that may be asked for.
+/// The maximum of the limit of concurrent calls.
 pub(super) const MOST_CALLS: usize = 1_000_000;
 
 /// The section `[callback]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Callback {
-    /// Of one call in all, 100 ms to 10 min.
+    /// The timeout of a call, 100 ms to 10 min.
     pub timeout: Span,
-    /// Of its connection, 10 ms to 60 s; `timeout` bounds it as well.
+    /// The timeout of connecting, 10 ms to 60 s; `timeout` limits it as well.
     pub connect_timeout: Span,
-    /// The most calls at the same time, from 1.
+    /// The maximum number of concurrent calls, from 1.
     pub concurrency: usize,
-    /// The most to one service, from 1; `concurrency` bounds it as well.
+    /// The same per service, from 1; `concurrency` limits it as well.
     pub concurrency_per_service: usize,
-    /// The longest that a `Retry-After` counts for, up to a day.
+    /// The maximum `Retry-After` that is obeyed, up to a day.
     pub retry_after_max: Span,
-    /// The hosts that tasks may name by an absolute URL.
+    /// The hosts that absolute URLs of tasks may name.
     pub allow_hosts: Vec<Parsed<HostPattern>>,
-    /// Whether such a host has to be on the public Internet.
+    /// Whether such a host must be on the public Internet.
     pub deny_private_hosts: bool,
-    /// What follows a failed call.
+    /// What happens after a failed call.
     pub retry: Retry,
-    /// When a service is left alone, and how it is tried again.
+    /// When the breaker of a service opens, and how it probes.
     pub breaker: Breaker,
 }
 
@@ -40,11 +40,11 @@ pub struct Callback {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// Calls before a task is dead, 1 to 1000.
+    /// Attempts before a task is dead, 1 to 1000.
     pub max_attempts: u32,
-    /// Statuses after which it is dead at once, 300 to 599.
+    /// Statuses after which a task is dead at once, 300 to 599.
     pub final_statuses: Vec<u16>,
-    /// The wait between calls; checked.
+    /// The wait between attempts; validated.
     pub backoff: Backoff,
 }
 

@@ -1,27 +1,27 @@
-//! What a section's own check answers, and the checks that sections share.
+//! The error of the validation of a section, and checks that sections share.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use delayd_wire::Span;
 
-/// A value that reads well and yet cannot be used.
+/// A value that was parsed, but is not allowed.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    /// The key's path.
+    /// The path of the key.
     pub(super) path: Vec<String>,
-    /// What would be right; begins with a verb.
+    /// The rule; begins with a verb.
     pub(super) reason: String,
 }
 
 impl Wrong {
-    /// A wrong value at a dotted path.
+    /// Returns an error for the value at a dotted path.
     pub(super) fn at(path: &str, reason: impl Into<String>) -> Self {
         Self { path: path.split('.').map(str::to_owned).collect(), reason: reason.into() }
     }
 }
 
-/// Refuses a value out of its range.
+/// Refuses a value outside its range.
 pub(super) fn within<T: PartialOrd + Display>(
     path: &str,
     value: T,
@@ -32,7 +32,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     })
 }
 
-/// Refuses a duration out of its range; the ends are written as people write them, and shown so.
+/// Refuses a duration outside its range. The ends are given and shown as in a configuration file.
 pub(super) fn within_spans(
     path: &str,
     value: Span,
@@ -45,7 +45,7 @@ pub(super) fn within_spans(
     })
 }
 
-/// Refuses a value unless `right`.
+/// Refuses a value unless `right` is true.
 pub(super) fn ensure(
     path: &str,
     right: bool,

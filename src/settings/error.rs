@@ -1,9 +1,10 @@
-//! What is wrong with a configuration, in one sentence. All of it ends as exit code 78.
+//! Errors of the configuration, in one sentence each. All of them end with exit code 78.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why the settings could not be had. No text holds a password, or more of a file than one value.
+/// Why the settings could not be loaded. No text contains a password, or more of a file than one
+/// value.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file given with `--config` is missing or cannot be read.
@@ -11,104 +12,110 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file is no TOML.
+    /// A file is not valid TOML.
     #[error("{origin}, line {line}, column {column}: {message}")]
     Syntax {
         /// The file.
         origin: String,
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// The column, from 1, in characters.
         column: usize,
-        /// The parser's reason.
+        /// The error of the parser.
         message: String,
     },
-    /// An environment variable that looks like one of ours, and nothing reads it.
+    /// An environment variable with our prefix that no setting reads.
     #[error(
-        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. Settings are written \
-         DELAYD__SECTION__KEY, with two underscores; unset what is not meant for delayd"
+        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. \
+         Settings are written DELAYD__SECTION__KEY, with two underscores; unset \
+         what is not meant for delayd"
     )]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         variable: String,
-        /// The known one most like it.
+        /// The most similar known one.
         nearest: String,
     },
-    /// A `--set` that is no assignment.
+    /// A `--set` that is not an assignment.
     #[error("--set {key}: {reason}")]
     Set {
-        /// What stands before the `=`.
+        /// The text before the `=`.
         key: String,
-        /// What would be right.
+        /// The rule.
         reason: String,
     },
-    /// A key that there is not.
+    /// An unknown key.
     #[error("{origin}: there is no setting {key}; {hint}")]
     Unknown {
-        /// The file, variable or option that names it.
+        /// The file, variable or option with the key.
         origin: String,
-        /// The key's full path.
+        /// The full path of the key.
         key: String,
-        /// What may have been meant.
+        /// A suggestion.
         hint: String,
     },
-    /// A key that a section cannot do without.
-    #[error("{origin}: {key} is missing{}", if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" })]
+    /// A required key is missing.
+    #[error(
+        "{origin}: {key} is missing{}",
+        if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" }
+    )]
     Missing {
-        /// The file, variable or option that names the section.
+        /// The file, variable or option with the section.
         origin: String,
-        /// The key's full path.
+        /// The full path of the key.
         key: String,
     },
-    /// A value that cannot be used.
+    /// An invalid value.
     #[error("{origin}: {key} = {given} {reason}")]
     Invalid {
-        /// The file, variable or option that sets it.
+        /// The file, variable or option with the value.
         origin: String,
-        /// The key's full path.
+        /// The full path of the key.
         key: String,
-        /// The value, passwords taken out.
+        /// The value, without passwords.
         given: String,
-        /// What would be right; begins with a verb.
+        /// The rule; begins with a verb.
         reason: String,
     },
-    /// Other machines can reach the port, and nothing says that everyone may call.
+    /// Other machines can reach the port, and the configuration does not say that anyone may call.
     #[error(
-        "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got none. Add a \
-         [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or set http.auth.anonymous = true \
-         to let everyone who reaches the port call"
+        "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got \
+         none. Add a [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or \
+         set http.auth.anonymous = true to let everyone who reaches the port call"
     )]
     Unguarded {
         /// The address.
         bind: SocketAddr,
     },
-    /// The configuration in force has tokens, and the one that would replace it has none.
+    /// The current configuration has tokens, and the new one has none.
     #[error(
-        "http.auth.tokens: expected at least one token, as before; got none. If the file was cut off, restore it. If \
-         everyone who reaches the port may call from now on, set http.auth.anonymous = true"
+        "http.auth.tokens: expected at least one token, as before; got none. If the file was cut \
+         off, restore it. If everyone who reaches the port may call from now on, set \
+         http.auth.anonymous = true"
     )]
     LastToken,
-    /// A file that had settings has none any more.
+    /// A file had settings, and is now empty.
     #[error(
-        "{}: expected settings, as before; got an empty file. If it was cut off, restore it. To do without its \
-         settings, start delayd again",
+        "{}: expected settings, as before; got an empty file. If it was cut off, restore \
+         it. To do without its settings, start delayd again",
         path.display()
     )]
     Emptied {
         /// The file.
         path: PathBuf,
     },
-    /// A file that another program goes on writing to.
+    /// A file keeps changing.
     #[error(
-        "the configuration files: expected them to stay the same for {calm:?}; they went on changing for {patience:?}. They are read once they do"
+        "the configuration files: expected them to stay the same for {calm:?}; they went on \
+         changing for {patience:?}. They are read once they do"
     )]
     Unsettled {
-        /// How long they must stay the same.
+        /// How long the files must stay the same.
         calm: std::time::Duration,
-        /// How long that was waited for.
+        /// How long they were observed.
         patience: std::time::Duration,
     },
 }

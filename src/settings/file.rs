@@ -1,4 +1,4 @@
-//! A configuration file as it was read at one moment.
+//! A configuration file, as read at one moment.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::layers::Layer;
 
-/// A file that was read. Two are equal if their texts are.
+/// A file that was read. Two are equal if their texts are equal.
 #[derive(Clone, PartialEq, Eq)]
 pub struct File {
     path: PathBuf,
-    /// The text, or the system's reason why it could not be read.
+    /// The text, or the error from reading it.
     text: Result<String, String>,
 }
 
 impl File {
-    /// Reads it. A file that cannot be read becomes an error once settings are made of it.
+    /// Reads the file. An error is returned only when settings are made of it.
     pub fn read(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -24,12 +24,12 @@ impl File {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refuses a file without any setting in the place of one that had some.
+    /// Refuses an empty file that replaces one with settings.
     ///
     /// # Errors
     /// [`Error::Emptied`].
@@ -51,7 +51,7 @@ impl File {
 }
 
 impl fmt::Debug for File {
-    /// Without the text, which may hold passwords.
+    /// Omits the text, which may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
     }

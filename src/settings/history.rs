@@ -1,4 +1,4 @@
-//! `[history]`: how long ended tasks are remembered.
+//! `[history]`: how long ended tasks are kept.
 
 use serde::Deserialize;
 
@@ -10,20 +10,20 @@ use delayd_wire::Span;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
-    /// 1 s to 3650 days.
+    /// How long ended tasks are kept, 1 s to 3650 days.
     pub keep: Span,
-    /// Which attempts are noted.
+    /// Which attempts are recorded.
     pub attempts: NotedAttempts,
-    /// 1 to 1,000,000,000 ended tasks of a topic.
+    /// The maximum number of ended tasks per topic, 1 to 1,000,000,000.
     pub max_per_topic: u64,
 }
 
 choice! {
     /// `history.attempts`.
     NotedAttempts {
-        /// All of them.
+        /// All attempts.
         All = "all",
-        /// Those that failed.
+        /// Failed attempts.
         Failures = "failures",
         /// None.
         Nothing = "none",

@@ -1,4 +1,4 @@
-//! `[http]`: where the service listens, and who may call.
+//! `[http]`: the address of the service, and who may call.
 
 use std::net::SocketAddr;
 
@@ -11,14 +11,14 @@ use crate::model::glob::Glob;
 use crate::model::token::{Scope, TokenHash};
 use delayd_wire::Rate;
 
-/// The longest name of a token, in characters.
+/// The maximum length of the name of a token, in characters.
 const LONGEST_NAME: usize = 64;
 
 /// The section `[http]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
-    /// Address and port; port 0 takes a free one.
+    /// Address and port; port 0 uses a free port.
     #[serde(deserialize_with = "address")]
     pub bind: SocketAddr,
     /// Who may call.
@@ -29,9 +29,9 @@ pub struct Http {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// Whether everyone who reaches the port may call. Goes only without tokens.
+    /// Whether anyone who reaches the port may call. Allowed only without tokens.
     pub anonymous: bool,
-    /// The tokens that are known.
+    /// The known tokens.
     pub tokens: Vec<Token>,
 }
 
@@ -39,34 +39,36 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
-    /// What it goes by: 1 to 64 visible characters, another for each.
+    /// Its name: 1 to 64 visible characters, unique.
     pub name: String,
-    /// What is kept of it, another for each.
+    /// Its hash, unique.
     pub token_sha256: Parsed<TokenHash>,
-    /// What it is for; one or more.
+    /// Its scopes, one or more.
     pub scopes: Vec<Parsed<Scope>>,
-    /// The topics that it covers; one or more. Required: in a truncated file, a default would widen
+    /// The topics it may use, one or more. Required: with a default, a truncated file would widen
     /// the token to all topics.
     pub topics: Vec<Parsed<Glob>>,
-    /// How many calls it may make in a time; an empty text is no limit.
+    /// Its rate limit; an empty text means no limit.
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
 }
 
 impl Http {
-    /// What the operator should know: everyone may call, and other machines can reach the port.
+    /// A warning if anyone may call and other machines can reach the port.
     pub fn warning(&self) -> Option<String> {
         let is_open = self.auth.tokens.is_empty() && !is_loopback(self.bind);
         is_open.then(|| {
             format!(
-                "ATTENTION: http.auth.anonymous is true and {} is not a loopback address: EVERYONE who reaches this port can \
-                 add, read and purge tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1",
+                "ATTENTION: http.auth.anonymous is true and {} is not a loopback address: EVERYONE \
+                 who reaches this port can add, read and purge tasks. Set [http.auth] tokens \
+                 (`delayd token` makes one), or bind to 127.0.0.1",
                 self.bind
             )
         })
     }
 
-    /// Refuses to let everyone call from other machines unless `http.auth.anonymous` says so.
+    /// Refuses a configuration that lets anyone call from other machines, unless
+    /// `http.auth.anonymous` allows it.
     ///
     /// # Errors
     /// [`Error::Unguarded`].
@@ -74,15 +76,15 @@ impl Http {
         self.ensure_guarded_at(self.bind)
     }
 
-    /// Refuses to replace `current` while serving at `bound`, if that would let everyone call
-    /// without saying so. A truncated file is often valid TOML, and tokens at its end are then
-    /// missing.
+    /// Refuses to replace `current` while listening at `bound`, if that would let anyone call
+    /// without an explicit setting. A truncated file is often valid TOML, but lacks the tokens at
+    /// its end.
     ///
     /// # Errors
     /// [`Error::Unguarded`], [`Error::LastToken`].
     pub fn ensure_may_replace(&self, current: &Self, bound: SocketAddr) -> Result<(), Error> {
         self.ensure_guarded()?;
-        // The listener stays where the start put it, whatever http.bind says now.
+        // The listener keeps its address, even if http.bind changes.
         self.ensure_guarded_at(bound)?;
         let loses_last_token = self.auth.tokens.is_empty() && !current.auth.tokens.is_empty();
         if loses_last_token && !self.auth.anonymous { Err(Error::LastToken) } else { Ok(()) }
@@ -95,7 +97,7 @@ impl Http {
 
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let tokens = &self.auth.tokens;
-        // Were the tokens simply preferred, a file that loses them would open the port.
+        // If tokens simply took precedence, a file that loses them would open the port.
         check::ensure("http.auth.anonymous", !self.auth.anonymous || tokens.is_empty(), || {
             "must be false where http.auth.tokens has tokens: remove the one or the others".into()
         })?;
@@ -135,7 +137,7 @@ impl Http {
     }
 }
 
-/// Whether only this machine can reach the address. An IPv4 address within IPv6 counts as IPv4.
+/// Whether only this machine can reach the address. An IPv4-mapped IPv6 address counts as IPv4.
 fn is_loopback(bind: SocketAddr) -> bool {
     bind.ip().to_canonical().is_loopback()
 }

@@ -1,9 +1,8 @@
-//! Which keys there are: those of `config/default.toml`, and the few that have no default.
+//! The known keys: those of `config/default.toml`, and the few without a default.
 //!
-//! The check of a layer against them comes before the layers are merged, so that an error can say
-//! which file or variable has the stray key. The sections' structs refuse unknown keys as well and
-//! have no defaults of their own, so file and structs cannot drift apart: the defaults would not
-//! load.
+//! Each layer is checked before the layers are merged, so that errors can name the file or variable
+//! of an unknown key. The structs of the sections refuse unknown keys as well and have no defaults,
+//! so file and structs cannot diverge: the defaults would not load.
 
 use std::sync::LazyLock;
 
@@ -12,7 +11,7 @@ use config::{Map, Value, ValueKind};
 use super::error::Error;
 use super::value::given;
 
-/// Keys without a default, with values of their kinds. `*` stands for any name.
+/// Keys without a default, with values of their types. `*` stands for any name.
 const FURTHER: &str = r#"
 [services."*"]
 endpoints = []
@@ -25,7 +24,7 @@ every = ""
 steps = []
 "#;
 
-/// From which likeness on, 0 to 1, an unknown key of a section is taken for a known one.
+/// The similarity, 0 to 1, from which an unknown key is taken for a typo.
 const ALIKE: f64 = 0.5;
 
 static KNOWN: LazyLock<toml::Table> = LazyLock::new(|| {
@@ -43,7 +42,7 @@ fn merge(into: &mut toml::Table, from: toml::Table) {
     }
 }
 
-/// What a key takes.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -66,11 +65,11 @@ impl Kind {
         }
     }
 
-    /// `config` would turn `true` into 1 and 1.7 into 2; such a slip is refused instead.
+    /// Refuses values that `config` would convert: `true` to 1, or 1.7 to 2.
     fn takes(self, given: &ValueKind) -> bool {
         use ValueKind::{Array, Boolean, Float, I64, String};
         match self {
-            // Durations and sizes may be plain numbers.
+            // Durations and sizes may be numbers.
             Self::Text => matches!(given, String(_) | I64(_) | Float(_)),
             Self::Whole => matches!(given, I64(0..)),
             Self::Number => matches!(given, I64(_) | Float(_)),
@@ -92,7 +91,7 @@ impl Kind {
     }
 }
 
-/// What the key at `path` takes, if there is one.
+/// The type of the key at `path`, if it is known.
 pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
     default_of(path).map(Kind::of)
 }
@@ -124,7 +123,7 @@ pub(super) fn find<'a>(
     })
 }
 
-/// Refuses unknown keys and values of the wrong kind.
+/// Refuses unknown keys and values of the wrong type.
 pub(super) fn check(table: &Map<String, Value>) -> Result<(), Error> {
     walk(table, &KNOWN, &mut Vec::new())
 }
@@ -159,7 +158,7 @@ fn walk<'a>(
     Ok(())
 }
 
-/// Where a value, or the first one in a section, comes from.
+/// The origin of a value, or of the first one in a section.
 pub(super) fn origin(value: &Value) -> String {
     fn of(value: &Value) -> Option<&str> {
         value.origin().or_else(|| match &value.kind {
@@ -189,12 +188,12 @@ pub(super) fn dotted<T: AsRef<str>>(path: &[T]) -> String {
     text
 }
 
-/// The index that a part of a path such as `[0]` stands for.
+/// The index in a part of a path such as `[0]`.
 fn index_of(part: &str) -> Option<usize> {
     part.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// What may have been meant by an unknown key.
+/// A suggestion for an unknown key.
 fn hint(path: &[&str], value: &Value) -> String {
     if let Some(name) = unquoted_service(path, value) {
         return format!("a service's name with a dot stands in quotes: services.{name:?}");
@@ -226,8 +225,8 @@ fn hint(path: &[&str], value: &Value) -> String {
     format!("{} takes {}{others}", dotted(section), takes.unwrap_or_default().join(", "))
 }
 
-/// The name of a service, where it was written without quotes: TOML makes `[services.message.call]`
-/// a section within a section.
+/// The name of a service that was written without quotes: TOML reads `[services.message.call]` as
+/// nested sections.
 fn unquoted_service(path: &[&str], value: &Value) -> Option<String> {
     let ["services", name, part] = path else { return None };
     let known = table_of(&["services", name])?;
@@ -243,7 +242,7 @@ fn unquoted_service(path: &[&str], value: &Value) -> Option<String> {
     }
 }
 
-/// The known key (or section) most like the unknown one.
+/// The known key (or section) most similar to the unknown one.
 fn nearest(path: &[&str], is_section: bool) -> Vec<String> {
     let mut candidates = Vec::new();
     collect(&KNOWN, path, is_section, &mut Vec::new(), &mut candidates);
@@ -264,7 +263,7 @@ fn collect(
     into: &mut Vec<Vec<String>>,
 ) {
     for (key, default) in known {
-        // Any name is the unknown key's own name, or an example.
+        // A placeholder is replaced by the name in the unknown key, or by an example.
         let named = wanted
             .get(path.len())
             .copied()
@@ -282,7 +281,7 @@ fn collect(
     }
 }
 
-/// The paths of all keys that can come from the environment.
+/// The paths of all keys that environment variables can set.
 pub(super) fn leaves() -> Vec<Vec<String>> {
     fn walk(known: &toml::Table, path: &[String], into: &mut Vec<Vec<String>>) {
         for (key, default) in known {

@@ -1,13 +1,11 @@
-//! The layers that settings come from, each read into a tree whose values know where they come
-//! from.
+//! The layers of the settings. Each is read into a tree whose values have an origin.
 //!
-//! `config` merges the layers and reads the result; what it leaves open is closed here:
+//! `config` merges the layers and reads the result. This module adds:
 //!
-//! - Errors name the file, variable or option of the very value, so every value is tagged with its
-//!   origin.
-//! - From the environment everything comes as text. `config`'s own parsing would take any comma for
-//!   a list and a list of one number for a number, so the kind of the default decides instead.
-//! - Tables merge key by key, which is wrong for `callback.retry.backoff` once its kind changes:
+//! - Errors name the file, variable or option of a value, so each value has its origin.
+//! - Environment variables are text. `config` would parse any comma as a list, and a list of one
+//!   number as a number, so the type of the default decides instead.
+//! - Tables are merged key by key, which is wrong if the kind of `callback.retry.backoff` changes:
 //!   see [`merge`].
 
 use std::collections::HashMap;
@@ -18,20 +16,20 @@ use config::{Config, ConfigError, Environment, Map, Source, Value, ValueKind};
 use super::error::Error;
 use super::keys::{self, Kind};
 
-/// What the environment's variables begin with.
+/// The prefix of environment variables.
 pub(super) const PREFIX: &str = "DELAYD";
-/// What stands between the parts of a variable's name.
+/// The separator in the name of a variable.
 pub(super) const SEPARATOR: &str = "__";
 const BACKOFF: [&str; 3] = ["callback", "retry", "backoff"];
 
-/// A tree of values, as one source gives them.
+/// The values of one source.
 #[derive(Clone)]
 pub(super) struct Layer {
     pub(super) table: Map<String, Value>,
 }
 
 impl fmt::Debug for Layer {
-    /// Without the values: they may hold passwords.
+    /// Omits the values, which may be passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.table.keys()).finish()
     }
@@ -48,10 +46,10 @@ impl Source for Layer {
 }
 
 impl Layer {
-    /// A TOML text.
+    /// Reads a TOML text.
     pub(super) fn of_text(origin: &str, text: &str) -> Result<Self, Error> {
         let table: toml::Table = toml::from_str(text).map_err(|e| {
-            // The error's own text shows the line, and a line may hold a password.
+            // The text of the error shows the line, which may contain a password.
             let before = &text[..e.span().map_or(0, |span| span.start.min(text.len()))];
             let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
             Error::Syntax {
@@ -64,7 +62,7 @@ impl Layer {
         Ok(Self { table: tagged_table(table, &origin.to_owned()) })
     }
 
-    /// Whether it sets nothing.
+    /// Whether it has no values.
     pub(super) fn is_empty(&self) -> bool {
         fn is_empty(table: &Map<String, Value>) -> bool {
             table
@@ -74,7 +72,7 @@ impl Layer {
         is_empty(&self.table)
     }
 
-    /// The environment's variables of ours.
+    /// Reads the environment variables with our prefix.
     pub(super) fn of_env(env: impl Iterator<Item = (String, String)>) -> Result<Self, Error> {
         let variables: HashMap<_, _> = env.collect();
         let source = Environment::with_prefix(PREFIX).separator(SEPARATOR).source(Some(variables));
@@ -88,7 +86,8 @@ impl Layer {
                 format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
             let text = value.into_string().expect("a variable is a text");
             if path[0] == "services" || path.starts_with(&["http", "auth", "tokens"]) {
-                let reason = "cannot come from the environment; services and tokens come from files or --set";
+                let reason = "cannot come from the environment; services and tokens come from \
+                              files or --set";
                 return Err(Error::Invalid {
                     origin: variable,
                     key,
@@ -98,7 +97,7 @@ impl Layer {
             }
             let kind = keys::kind_of(&path);
             if kind == Some(Kind::Section) {
-                // Found here, for a second variable with a key of that section would hide it.
+                // Checked here, because a second variable for that section would hide this one.
                 let (given, reason) = ("…".into(), "must be a section, not a value".into());
                 return Err(Error::Invalid { origin: variable, key, given, reason });
             }
@@ -108,13 +107,13 @@ impl Layer {
         Ok(Self { table })
     }
 
-    /// A `--set section.key=value`.
+    /// Reads a `--set section.key=value`.
     pub(super) fn of_set(set: &str) -> Result<Self, Error> {
         let wrong = |key: &str, reason: String| Error::Set { key: key.trim().to_owned(), reason };
         let Some((key, text)) = set.split_once('=') else {
             return Err(wrong(set, "must be written section.key=value".into()));
         };
-        // One key on one line, and nothing smuggled in behind it.
+        // Exactly one key on one line.
         let path = toml::from_str::<toml::Table>(&format!("{key} = 0"))
             .ok()
             .filter(|_| !key.contains('\n'));
@@ -144,7 +143,7 @@ impl Layer {
         Ok(Self { table })
     }
 
-    /// The kind of backoff it sets.
+    /// The kind of the backoff in this layer.
     fn backoff_kind(&self) -> Option<String> {
         let kind = keys::find(&self.table, BACKOFF.iter().chain(&["kind"]).copied())?;
         kind.clone().into_string().ok()
@@ -163,9 +162,9 @@ impl Layer {
     }
 }
 
-/// Merges layers, later ones over earlier ones. A layer that sets another kind of backoff than
-/// those before starts it anew, for a `fixed` backoff must not inherit the `base` of an exponential
-/// one.
+/// Merges layers; later ones take precedence. If a layer changes the kind of the backoff, the
+/// backoff of earlier layers is dropped: a `fixed` one must not inherit the `base` of an
+/// exponential one.
 pub(super) fn merge(layers: Vec<Layer>) -> Result<Config, ConfigError> {
     let mut merged: Vec<Layer> = Vec::with_capacity(layers.len());
     let mut kind = None;
@@ -180,8 +179,8 @@ pub(super) fn merge(layers: Vec<Layer>) -> Result<Config, ConfigError> {
     merged.into_iter().fold(Config::builder(), |builder, layer| builder.add_source(layer)).build()
 }
 
-/// The value of a variable: the kind of the default decides how its text is read. What cannot be
-/// read stays a text, for the check of kinds to complain about.
+/// Parses the value of a variable by the type of the default. An unreadable value stays a text,
+/// which the type check then refuses.
 fn of_variable(kind: Option<Kind>, text: &str, origin: &String) -> Value {
     let plain = || ValueKind::from(text.to_owned());
     let kind = match kind {
@@ -217,7 +216,7 @@ fn tagged(value: toml::Value, origin: &String) -> Value {
     Value::new(Some(origin), kind)
 }
 
-/// The path of the only value in `table`.
+/// The path of the single value in `table`.
 fn only_path(table: toml::Table) -> Vec<String> {
     let mut path = Vec::new();
     let mut next = toml::Value::Table(table);
@@ -229,8 +228,8 @@ fn only_path(table: toml::Table) -> Vec<String> {
     path
 }
 
-/// Puts `value` at `path`. A plain value that stands in the way becomes a section, about which the
-/// check of kinds complains.
+/// Sets `value` at `path`. A plain value on the way becomes a section, which the type check then
+/// refuses.
 fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
     match path {
         [] => {}

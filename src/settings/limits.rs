@@ -1,4 +1,4 @@
-//! `[limits]`: what a caller may ask for.
+//! `[limits]`: the limits of requests.
 
 use serde::Deserialize;
 
@@ -10,22 +10,22 @@ use delayd_wire::Span;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Of a request's body, 1 KiB to 64 MiB.
+    /// The maximum body of a request, 1 KiB to 64 MiB.
     pub body: Size,
-    /// Of a task's content, 1 B to 64 MiB, at most `body`.
+    /// The maximum content of a task, 1 B to 64 MiB, at most `body`.
     pub content: Size,
-    /// The most tasks of a batch, 1 to 10,000.
+    /// The maximum number of tasks per batch, 1 to 10,000.
     pub batch: usize,
-    /// Of a batch's body, 1 KiB to 256 MiB.
+    /// The maximum body of a batch, 1 KiB to 256 MiB.
     pub batch_body: Size,
-    /// Of all requests in hand, and of all answers on their way: 1 MiB to 4095 MiB, at least three
-    /// times `body` and `batch_body`.
+    /// The memory for all requests, and for all answers: 1 MiB to 4095 MiB, at least three times
+    /// `body` and `batch_body`.
     pub bodies: Size,
-    /// How far ahead a task may be due, 1 s to 36,500 days.
+    /// The maximum delay of a task, 1 s to 36,500 days.
     pub max_delay: Span,
-    /// How long an idempotency key is remembered, 1 s to 30 days.
+    /// How long an idempotency key is kept, 1 s to 30 days.
     pub idempotency_window: Span,
-    /// The most topics, 1 to 1,000,000.
+    /// The maximum number of topics, 1 to 1,000,000.
     pub topics: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `[log]`: what is logged, and how it looks.
+//! `[log]`: level and format of the logs.
 
 use serde::Deserialize;
 
@@ -19,9 +19,9 @@ pub struct Log {
 choice! {
     /// `log.format`.
     LogFormat {
-        /// For people.
+        /// Text.
         Text = "text",
-        /// For machines, one object a line.
+        /// JSON, one object per line.
         Json = "json",
     }
 }

@@ -1,20 +1,19 @@
-//! The settings: read from layers, checked as a whole, and then only looked at.
+//! The settings: read from layers, validated, and then read-only.
 //!
 //! ```text
 //! config/default.toml < --config files < DELAYD__SECTION__KEY < --set section.key=value
 //! ```
 //!
-//! `config/default.toml` is compiled in: it documents every key and is the only place with
-//! defaults. Each section is a struct of its own in a file of its own.
+//! `config/default.toml` is compiled in. It documents every key and is the only place with
+//! defaults. Each section is a struct in its own file.
 //!
 //! # Invariants
 //!
-//! - A [`Settings`] that exists is valid; every range that a field's documentation names holds.
-//! - Unknown keys are errors, also those of features that are not built yet: nothing is silently
-//!   ignored.
-//! - Errors and `Debug` show no password, no hash of a token and no secret.
+//! - Every [`Settings`] is valid: all documented ranges hold.
+//! - Unknown keys are errors; nothing is silently ignored.
+//! - Errors and `Debug` show no passwords, token hashes or secrets.
 //!
-//! Nobody below `app` and `cli` sees this module: each part has its own `Params`.
+//! Only `app` and `cli` use this module. Other parts have their own `Params`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

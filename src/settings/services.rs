@@ -1,4 +1,4 @@
-//! `[services."name"]`: where the business services that tasks name in `sn` live.
+//! `[services."name"]`: the services that tasks name in `sn`.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use crate::callback::{Fallback, Secret};
 use crate::model::task::Destination;
 use delayd_wire::Rate;
 
-/// The most secrets of a service: each makes a signature of its own.
+/// The maximum number of secrets of a service. Each call has a signature per secret.
 const MOST_SECRETS: usize = 8;
 
 /// The section of one service.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Base addresses, taken in turn; one or more.
+    /// Base addresses, used in turn; one or more.
     pub endpoints: Vec<Endpoint>,
-    /// The most calls at the same time; 0 means `callback.concurrency_per_service`.
+    /// The maximum number of concurrent calls; 0 means `callback.concurrency_per_service`.
     #[serde(default)]
     pub concurrency: usize,
-    /// How many calls may begin in a time; an empty text is no limit.
+    /// The rate limit of calls; an empty text means no limit.
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
-    /// What counts as success.
+    /// Which answers count as success.
     #[serde(default = "Success::by_default")]
     pub success: Success,
-    /// With each of them its calls are signed.
+    /// Secrets. Calls are signed with each of them.
     #[serde(default)]
     pub secrets: Vec<Parsed<Secret>>,
 }
@@ -39,13 +39,13 @@ pub struct Service {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServicesFallback {
-    /// The address of a service that is not listed; an empty text is none.
+    /// The address template for services that are not listed; an empty text means none.
     #[serde(deserialize_with = "unless_empty")]
     pub dns: Option<Fallback>,
 }
 
 choice! {
-    /// What counts as a successful call of a service.
+    /// Which answers of a service count as success.
     Success {
         /// A 2xx, unless the answer is a JSON object with a `dm_error` other than 0.
         DmError = "dm_error",
@@ -60,13 +60,13 @@ impl Success {
     }
 }
 
-/// A base address: absolute http or https, perhaps with a path, without query, fragment, user and
+/// A base address: absolute http or https, optionally with a path; without query, fragment, user or
 /// trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// The address, to which a path that begins with `/` can be appended.
+    /// The address. A path that begins with `/` can be appended.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Endpoint {
 }
 
 impl Service {
-    /// Checks the section of the service `name`.
+    /// Validates the section of the service `name`.
     pub(super) fn check(&self, name: &str) -> Result<(), Wrong> {
         let wrong = |key: &[&str], reason: String| Wrong {
             path: [&["services", name], key].concat().into_iter().map(str::to_owned).collect(),
@@ -107,7 +107,8 @@ impl Service {
         let is_service =
             name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
         if !is_service {
-            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -";
+            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of \
+                          A-Z a-z 0-9 . _ -";
             return Err(wrong(&[], reason.into()));
         }
         if self.endpoints.is_empty() {

@@ -1,4 +1,4 @@
-//! `[shutdown]`: how the service ends.
+//! `[shutdown]`: how the service stops.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use delayd_wire::Span;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
-    /// For running calls, 0 s to 10 min.
+    /// The time for running calls, 0 s to 10 min.
     pub grace: Span,
 }
 

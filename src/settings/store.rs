@@ -1,4 +1,4 @@
-//! `[store]`: where tasks are kept.
+//! `[store]`: where tasks are stored.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,20 +15,20 @@ use delayd_wire::Span;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// Which of the two.
+    /// The kind of the store.
     pub kind: StoreKind,
-    /// For the kind `embedded`.
+    /// Settings of the kind `embedded`.
     pub embedded: Embedded,
-    /// For the kind `redis`.
+    /// Settings of the kind `redis`.
     pub redis: Redis,
 }
 
 choice! {
     /// `store.kind`.
     StoreKind {
-        /// A file of this process.
+        /// A database file of this process.
         Embedded = "embedded",
-        /// A Redis server that several instances share.
+        /// Redis, which several instances can share.
         Redis = "redis",
     }
 }
@@ -39,7 +39,7 @@ choice! {
 pub struct Embedded {
     /// The database file.
     pub path: PathBuf,
-    /// What new tasks leave free on its disk, 1 MiB to 1 TiB.
+    /// The space that new tasks leave free on the disk, 1 MiB to 1 TiB.
     pub reserve: Size,
 }
 
@@ -47,20 +47,20 @@ pub struct Embedded {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// How the servers are found.
+    /// The topology of the servers.
     pub topology: Topology,
-    /// For the topology `standalone` exactly one; for the others from 1 to 32, of sentinels or of
-    /// nodes of the cluster.
+    /// The addresses: exactly one for the topology `standalone`, else 1 to 32 of sentinels or
+    /// cluster nodes.
     pub urls: Vec<RedisUrl>,
-    /// What the sentinels call the primary; for the topology `sentinel` alone.
+    /// The name of the primary; only for the topology `sentinel`.
     pub master_name: String,
-    /// What every key begins with: 1 to 64 characters, no braces, no spaces.
+    /// The prefix of every key: 1 to 64 characters, no braces, no spaces.
     pub key_prefix: String,
-    /// For a connection and for an answer, 10 ms to 60 s.
+    /// The timeout of connecting and of a command, 10 ms to 60 s.
     pub timeout: Span,
-    /// How many replicas must have an add before it counts, 0 to 16.
+    /// How many replicas must confirm an add, 0 to 16.
     pub wait_replicas: usize,
-    /// When a server is left alone, and how it is tried again.
+    /// When the breaker of a server opens, and how it probes.
     pub breaker: Breaker,
 }
 
@@ -76,39 +76,39 @@ choice! {
     }
 }
 
-/// What an address must be; the second for one with a login.
+/// The rules for an address, the second for one with a login.
 const FORM: &str = "must be \"redis://[user:password@]host[:port][/db]\"";
-const FORM_OF_LOGIN: &str = "must be \"redis://[user:password@]host[:port][/db]\"; percent-encode special characters of user and \
+const FORM_OF_LOGIN: &str = "must be \"redis://[user:password@]host[:port][/db]\"; \
+                             percent-encode special characters of user and \
                              password: @ as %40, / as %2F, # as %23, ? as %3F";
-/// The most addresses.
+/// The maximum number of addresses.
 const MOST_URLS: usize = 32;
 
-/// The address of a Redis server. `Debug` and `Display` leave users and passwords out.
+/// The address of a Redis server. `Debug` and `Display` omit users and passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    /// Without its query.
+    /// The address without its query.
     address: String,
     /// User, password and database.
     login: (String, Option<String>, String),
-    /// A sentinel's own user and password.
+    /// User and password of the sentinels.
     sentinel: (Option<String>, Option<String>),
 }
 
 impl RedisUrl {
-    /// The address without its query, password included: for the client only, never for a log.
+    /// The address without its query, with the password: for the client, never for a log.
     pub fn expose(&self) -> &str {
         &self.address
     }
 
-    /// The user and the password that the query names for the sentinels themselves: for the client
-    /// only, never for a log.
+    /// The user and password for the sentinels, from the query: for the client, never for a log.
     pub fn sentinel_login(&self) -> (Option<String>, Option<String>) {
         self.sentinel.clone()
     }
 
     fn read(text: &str) -> Result<Self, &'static str> {
-        // A special character of a password ends the host, and the rest is taken for a path or a
-        // query.
+        // An unescaped special character in a password ends the host; the rest is parsed as a path
+        // or query.
         let form = if text.contains('@') { FORM_OF_LOGIN } else { FORM };
         let mut url = Url::parse(text).map_err(|_| form)?;
         if url.scheme() == "rediss" {
@@ -165,7 +165,7 @@ fn is_database(path: &str) -> bool {
 }
 
 impl Store {
-    /// What is configured, for people: without passwords.
+    /// A description of the configured store, without passwords.
     pub fn summary(&self) -> String {
         match self.kind {
             StoreKind::Embedded => format!("embedded, {}", self.embedded.path.display()),

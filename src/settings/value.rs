@@ -1,5 +1,4 @@
-//! Kinds of values that settings share: a choice out of names, a size, and texts without their
-//! passwords.
+//! Types of values that sections share: enums, sizes, and texts without passwords.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +9,12 @@ use serde::{Deserialize, Deserializer};
 
 use delayd_wire::Rate;
 
-/// An enum that reads from one of some names, and says which there are when it cannot.
+/// An enum that is read from names. The error lists all names.
 macro_rules! choice {
-    ($(#[$of_enum:meta])* $name:ident { $($(#[$of_variant:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+    (
+        $(#[$of_enum:meta])*
+        $name:ident { $($(#[$of_variant:meta])* $variant:ident = $text:literal),+ $(,)? }
+    ) => {
         $(#[$of_enum])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $($(#[$of_variant])* $variant),+ }
@@ -28,7 +30,10 @@ macro_rules! choice {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 match String::deserialize(from)?.as_str() {
                     $($text => Ok(Self::$variant),)+
-                    _ => Err(serde::de::Error::custom(format!("must be {}", [$(concat!("\"", $text, "\"")),+].join(" or ")))),
+                    _ => {
+                        let names = [$(concat!("\"", $text, "\"")),+].join(" or ");
+                        Err(serde::de::Error::custom(format!("must be {names}")))
+                    }
                 }
             }
         }
@@ -36,7 +41,7 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// A size in bytes that reads from a number of bytes or a string with a unit (`"256KiB"`).
+/// A size in bytes, read from a number of bytes or a text with a unit (`"256KiB"`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub ByteSize);
 
@@ -73,7 +78,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// What reads from a text by its own rule, and says what would be right when it cannot.
+/// Reads a type from a text; the error states its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed<T>(pub T);
 
@@ -83,7 +88,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
     }
 }
 
-/// The same; an empty text is none.
+/// The same; an empty text is `None`.
 pub(super) fn unless_empty<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: fmt::Display>,
@@ -97,14 +102,14 @@ where
     }
 }
 
-/// A rate; an empty text is no limit.
+/// A rate; an empty text means no limit.
 pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
     unless_empty(from)
 }
 
-/// Sections and keys whose values are never shown, whatever kind of value somebody has put there.
+/// Sections and keys whose values are never shown, whatever their type.
 const SECRET: [&str; 4] = ["auth", "tokens", "token_sha256", "secrets"];
-/// What may be shown all the same.
+/// Exceptions, which may be shown.
 const NO_SECRET: [&str; 5] = ["anonymous", "name", "scopes", "topics", "rate"];
 
 fn is_secret<T: AsRef<str>>(path: &[T]) -> bool {
@@ -113,13 +118,13 @@ fn is_secret<T: AsRef<str>>(path: &[T]) -> bool {
     named.any(|part| SECRET.contains(&part)) && !NO_SECRET.contains(&last)
 }
 
-/// The value at `path` as an error names it.
+/// The value at `path`, as shown in errors.
 pub(super) fn given<T: AsRef<str>>(path: &[T], value: &Value) -> String {
     if is_secret(path) { "***".into() } else { shown(value) }
 }
 
-/// `text` with whatever may be a user and password in an address replaced: all between `://` and
-/// the last `@`, and all from a query that may hold a password.
+/// Masks all that may be a user and password in an address: the text between `://` and the last
+/// `@`, and a query that may hold a password.
 pub(super) fn redacted(text: &str) -> String {
     let text = match text.find('?') {
         Some(query) if text[query..].contains("sentinel") => &format!("{}?***", &text[..query]),
@@ -130,7 +135,7 @@ pub(super) fn redacted(text: &str) -> String {
     format!("{}***{}", &text[..start], &text[end..])
 }
 
-/// A value as an error names it: like TOML, shortened, without passwords.
+/// A value as shown in errors: like TOML, shortened, without passwords.
 fn shown(value: &Value) -> String {
     let text = match &value.kind {
         ValueKind::String(text) => format!("{:?}", redacted(text)),

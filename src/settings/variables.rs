@@ -1,5 +1,5 @@
-//! The environment's variables by name: one that begins with `DELAYD_` and that nothing reads is a
-//! slip, such as one underscore instead of two, and would silently do nothing.
+//! Checks the names of environment variables. One that begins with `DELAYD_` but is not read is a
+//! typo, such as one underscore instead of two, and would have no effect.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use super::error::Error;
 use super::keys;
 use super::layers::{PREFIX, SEPARATOR};
 
-/// Refuses a variable that begins with `DELAYD_` and is read by no setting and is none of `others`.
+/// Refuses a variable that begins with `DELAYD_`, unless a setting reads it or it is in `others`.
 ///
-/// Kubernetes gives each container variables about the services of its namespace; those of services
-/// called `delayd` or `delayd-…` begin with `DELAYD_` as well, and are let through.
+/// Kubernetes sets variables about the services of the namespace in each container. Those of
+/// services called `delayd` or `delayd-…` begin with `DELAYD_` as well, and are allowed.
 ///
 /// # Errors
-/// [`Error::Variable`], with the nearest that is read.
+/// [`Error::Variable`], with the most similar known name.
 pub fn check_variables(env: &[(String, String)], others: &[String]) -> Result<(), Error> {
     let services = kubernetes_services(env);
     let stray = env.iter().map(|(name, _)| name).find(|name| {
@@ -36,8 +36,8 @@ pub fn check_variables(env: &[(String, String)], others: &[String]) -> Result<()
     Err(Error::Variable { variable: variable.clone(), nearest: nearest.unwrap_or_default() })
 }
 
-/// Services and tokens are settings, too: that they cannot come from the environment is said when
-/// the settings are read.
+/// Services and tokens are settings as well. Reading the settings reports that variables cannot set
+/// them.
 fn is_setting(upper: &str) -> bool {
     let key = upper
         .strip_prefix(PREFIX)
@@ -46,8 +46,8 @@ fn is_setting(upper: &str) -> bool {
     key.is_some_and(|key| keys::kind_of(&key.split(SEPARATOR).collect::<Vec<_>>()).is_some())
 }
 
-/// What the variables of Kubernetes' services begin with: there is `<service>_SERVICE_HOST`, and it
-/// is an address.
+/// The prefixes of the variables of Kubernetes services: there is a `<service>_SERVICE_HOST` with
+/// an address.
 fn kubernetes_services(env: &[(String, String)]) -> Vec<&str> {
     let hosts = env.iter().filter(|(_, value)| value.parse::<IpAddr>().is_ok());
     hosts.filter_map(|(name, _)| name.strip_suffix("_SERVICE_HOST")).collect()

@@ -1,4 +1,4 @@
-//! `[worker]`: how this instance works.
+//! `[worker]`: how this instance works on tasks.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use delayd_wire::span::{self, Span};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
-    /// Whether this instance calls back what is due.
+    /// Whether this instance works on due tasks.
     pub enabled: bool,
-    /// How long a task is held, longer than 1 s and at most [`MAX_LEASE`].
+    /// The lease of a task, longer than 1 s and at most [`MAX_LEASE`].
     #[serde(deserialize_with = "span::lease")]
     pub lease: Span,
-    /// How long a lane's worker stays without work, 100 ms to 24 h.
+    /// How long the worker of an idle lane keeps running, 100 ms to 24 h.
     pub idle_stop: Span,
-    /// The most tasks of one claim, 1 to 4096.
+    /// The maximum number of tasks per claim, 1 to 4096.
     pub claim_batch: usize,
 }
 

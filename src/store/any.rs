@@ -15,7 +15,7 @@ use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
-/// One of the two backends.
+/// One of the two stores.
 #[derive(Debug)]
 pub enum AnyStore {
     /// SQLite in this process.
@@ -24,8 +24,8 @@ pub enum AnyStore {
     Redis(redis::Redis),
 }
 
-/// Calls one verb on whichever store it is. Boxed: the futures of the backends are deep, and their
-/// callers' would be deeper.
+/// Calls a method of whichever store it is. The future is boxed: those of the stores are deep, and
+/// their callers' would be deeper.
 macro_rules! either {
     ($store:expr, $verb:ident($($argument:expr),*)) => {
         match $store {

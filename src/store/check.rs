@@ -1,17 +1,16 @@
-//! What `check` finds: the nouns of `delayd fsck`.
+//! The findings of a check (`delayd fsck`).
 //!
-//! A store keeps each task in several structures, and each of its verbs moves a task through all of
-//! them in one step. What such steps can never leave behind is a [`Flaw`]: the mark of a failover
-//! that lost writes, of a restored backup, of a hand in the data, or of a defect. Each flaw has one
-//! remedy, chosen so that nothing accepted is lost, and nothing that is known to have ended is
-//! called again.
+//! A store keeps each task in several structures, and each method moves a task through all of them
+//! in one step. A [`Flaw`] is a state that such steps never leave behind. It is the mark of a
+//! failover that lost writes, a restored backup, a manual change, or a defect. Each flaw has one
+//! remedy, which loses no accepted task and calls no task again that is known to have ended.
 //!
 //! # Invariants
 //!
-//! - A task is judged over all structures in one atomic step: a claim between two looks cannot look
+//! - A task is judged over all structures in one atomic step, so a concurrent claim cannot look
 //!   like a flaw.
 //! - A check without repair writes nothing.
-//! - A repair that is repeated finds nothing more, but for what is left alone.
+//! - A repeated repair finds only flaws that have no remedy.
 
 use std::any::Any;
 
@@ -47,40 +46,40 @@ impl Cursor {
 /// One step of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// What is wrong.
+    /// The flaws found in this step.
     pub findings: Vec<Finding>,
-    /// Tasks looked at in this step.
+    /// How many tasks this step checked.
     pub tasks: u64,
-    /// Lanes whose last page this was.
+    /// How many lanes this step finished.
     pub lanes: u64,
-    /// Where to go on; `None`: the check is over.
+    /// Where to continue. `None` if the check is complete.
     pub next: Option<Cursor>,
 }
 
-/// One thing that is wrong.
+/// One flaw that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// The flaw.
     pub flaw: Flaw,
-    /// Where, if in a lane.
+    /// The lane, if it is in one.
     pub lane: Option<Lane>,
-    /// Which: a task's id, the name of a destination, a topic or a key, or what the store says. Not
-    /// to be trusted: it may hold anything.
+    /// A task's id, the name of a destination, topic or key, or a message of the store. It may hold
+    /// any text: do not trust it.
     pub subject: String,
-    /// It has been put right.
+    /// Whether it was repaired.
     pub repaired: bool,
 }
 
 macro_rules! flaws {
     ($($(#[doc = $doc:literal])+ $flaw:ident $name:literal => $remedy:expr;)+) => {
-        /// What can be wrong; the comment of each says what it means.
+        /// A flaw in what is stored. The comment of each is its meaning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Flaw {
             $($(#[doc = $doc])+ $flaw,)+
         }
 
         impl Flaw {
-            /// Every flaw; the gravest first.
+            /// Every flaw, the worst first.
             pub const ALL: &[Self] = &[$(Self::$flaw),+];
 
             /// Its name, in words joined by hyphens.
@@ -93,7 +92,7 @@ macro_rules! flaws {
                 match self { $(Self::$flaw => concat!($($doc),+).trim_ascii()),+ }
             }
 
-            /// What a repair does, in a sentence; `None`: it is left alone.
+            /// What a repair does, in a sentence. `None` if it does nothing.
             pub fn remedy(self) -> Option<&'static str> {
                 match self { $(Self::$flaw => $remedy),+ }
             }
@@ -102,98 +101,123 @@ macro_rules! flaws {
 }
 
 flaws! {
-    /// The body of a task that stands nowhere: it would never be called.
-    BodyWithoutPlace "body-without-place" => Some("It is put on its schedule, for its due moment or for now, whichever is later.");
-    /// A destination's earliest due moment is missing or wrong: its tasks would be seen late, or
-    /// never.
+    /// A task has content, but stands on no schedule, no lease and no list: it would never be
+    /// called.
+    BodyWithoutPlace "body-without-place" =>
+        Some("The task is put on its schedule, due at its due moment or now, whichever is later.");
+    /// The earliest due moment of a destination is missing or wrong: its tasks would be seen late
+    /// or never.
     EarliestWrong "earliest-wrong" => Some("The moment is taken from the schedule.");
-    /// A topic that nobody registered, though its lanes hold tasks: nobody works them.
-    UnregisteredTopic "unregistered-topic" => Some("The topic is registered, with as many lanes as they remember.");
-    /// A lane beyond its topic's number of lanes: nobody works it.
-    LaneOutsideTopic "lane-outside-topic" => Some("The topic's number of lanes is raised; running instances learn of it within a second.");
-    /// A topic whose entry in the registry cannot be read: nobody works its lanes.
-    UnreadableTopic "unreadable-topic" => Some("The entry is written anew, with as many lanes as the lanes remember.");
-    /// The pauses of a topic cannot be read: it counts as paused.
+    /// A topic is not registered, but its lanes hold tasks: no worker claims them.
+    UnregisteredTopic "unregistered-topic" =>
+        Some("The topic is registered, with the number of lanes that its lanes remember.");
+    /// A lane lies beyond its topic's number of lanes: no worker claims its tasks.
+    LaneOutsideTopic "lane-outside-topic" => Some(
+        "The topic's number of lanes is raised; running instances learn of it within a \
+         second.",
+    );
+    /// The registry's entry of a topic cannot be read: no worker claims its tasks.
+    UnreadableTopic "unreadable-topic" =>
+        Some("The entry is rewritten, with the number of lanes that the lanes remember.");
+    /// The pauses of a topic cannot be read: the topic counts as paused.
     UnreadablePause "unreadable-pause" => None;
-    /// A task that is on its schedule and leased at a time: two would be given it.
-    ScheduledAndLeased "scheduled-and-leased" => Some("It is taken off the schedule if somebody holds it, else its lease is ended.");
-    /// A task that has ended, by its own mark, and is yet scheduled or leased: it would be called
-    /// again.
-    EndedYetLive "ended-yet-live" => Some("It is taken off the schedule and off its lease: what has ended is not called again.");
-    /// A leased task without a receipt: nobody can settle it.
-    LeasedWithoutReceipt "leased-without-receipt" => Some("It is scheduled for the end of its lease, since somebody may be calling it until then.");
-    /// A schedule holds a task that is not its own.
-    WrongSchedule "wrong-schedule" => Some("It is moved to the schedule of the destination that its body names, or taken off if it stands elsewhere, too.");
-    /// A task is scheduled for another moment than the one it waits for.
-    DueDiffers "due-differs" => Some("It is scheduled for the moment that it waits for.");
-    /// A schedule names a task that has no body: there is nothing to deliver.
-    ScheduledWithoutBody "scheduled-without-body" => Some("It is taken off.");
-    /// A lease on a task that has no body.
-    LeasedWithoutBody "leased-without-body" => Some("It is taken off.");
-    /// The attempts and receipts of a task that has no body.
+    /// A task is scheduled and leased at the same time: two workers would get it.
+    ScheduledAndLeased "scheduled-and-leased" => Some(
+        "If the lease has a receipt, the task is taken off the schedule; otherwise the lease is \
+         ended.",
+    );
+    /// A task is marked as ended, but scheduled or leased: it would be called again.
+    EndedYetLive "ended-yet-live" => Some(
+        "The task is taken off the schedule and its lease is ended: a task that has ended is \
+         not called again.",
+    );
+    /// A leased task has no receipt: it cannot be settled.
+    LeasedWithoutReceipt "leased-without-receipt" => Some(
+        "The task is scheduled for the end of its lease, because a worker may be calling it \
+         until then.",
+    );
+    /// A schedule holds a task of another destination.
+    WrongSchedule "wrong-schedule" => Some(
+        "The task is moved to the schedule of its destination, or removed if it stands \
+         elsewhere too.",
+    );
+    /// A task is scheduled for another moment than the one that it waits for.
+    DueDiffers "due-differs" => Some("The task is scheduled for the moment that it waits for.");
+    /// A schedule names a task without content: there is nothing to deliver.
+    ScheduledWithoutBody "scheduled-without-body" => Some("The task is taken off the schedule.");
+    /// A lease names a task without content.
+    LeasedWithoutBody "leased-without-body" => Some("The lease is removed.");
+    /// Attempts and receipts belong to a task without content.
     EntryWithoutBody "entry-without-body" => Some("They are removed.");
-    /// A task that is listed as ended and has no body.
-    EndedWithoutBody "ended-without-body" => Some("It is taken off the list.");
-    /// A task that is listed as ended, without a mark that says so.
-    EndedUnmarked "ended-unmarked" => Some("It is marked as ended.");
-    /// A task that is marked as ended and missing from the list of those that ended so.
-    EndedUnlisted "ended-unlisted" => Some("It is listed, as ended now.");
-    /// A task in the lists of two ends.
-    EndedTwice "ended-twice" => Some("It stays in the one that its mark names.");
-    /// A task on its way, by its own mark, that is listed as ended.
-    LiveYetListed "live-yet-listed" => Some("It is taken off the list.");
-    /// A cancel waits for the end of a lease that there is not.
+    /// A task is listed as ended, but has no content.
+    EndedWithoutBody "ended-without-body" => Some("The task is taken off the list.");
+    /// A task is listed as ended, but not marked as ended.
+    EndedUnmarked "ended-unmarked" => Some("The task is marked as ended.");
+    /// A task is marked as ended, but missing from the list of that end.
+    EndedUnlisted "ended-unlisted" => Some("The task is listed, as ended now.");
+    /// A task is in the lists of two ends.
+    EndedTwice "ended-twice" => Some("The task stays in the list that its mark names.");
+    /// A task is marked as waiting or leased, but listed as ended.
+    LiveYetListed "live-yet-listed" => Some("The task is taken off the list.");
+    /// A cancel is pending on a task that is not leased.
     CancelWithoutLease "cancel-without-lease" => Some("The task is cancelled.");
-    /// Attempts and body of a task name different destinations.
-    DestinationsDiffer "destinations-differ" => Some("The body's counts.");
-    /// Parts of a task name different lanes.
-    LanesDiffer "lanes-differ" => Some("The body's counts.");
-    /// A moment that is none: no whole number of milliseconds between 0 and 2^53.
-    BadMoment "bad-moment" => Some("A task waits for its first due moment, or for now; a lease is over; an end was now.");
-    /// A body that cannot be read: there is nothing that could be delivered.
+    /// The parts of a task name different destinations.
+    DestinationsDiffer "destinations-differ" =>
+        Some("The destination that is stored with the content counts.");
+    /// The parts of a task name different lanes.
+    LanesDiffer "lanes-differ" => Some("The lane that is stored with the content counts.");
+    /// A moment is not a whole number of milliseconds between 0 and 2^53.
+    BadMoment "bad-moment" => Some(
+        "A task waits for its first due moment or for now; a lease has expired; an end was \
+         now.",
+    );
+    /// The record of a task cannot be read: there is nothing that could be delivered.
     UnreadableBody "unreadable-body" => Some("The task is dead; its bytes stay as they are.");
-    /// A body that another version of delayd wrote.
+    /// The record of a task was written by another version of delayd.
     ForeignBody "foreign-body" => None;
-    /// Attempts and receipts that cannot be read; they may stop the whole lane.
-    UnreadableEntry "unreadable-entry" => Some("They are written anew, from where the task stands; in Redis, their bytes are set aside.");
-    /// Something without a task's number among the tasks; it may stop the whole lane.
-    NotAnId "not-an-id" => Some("It is set aside, bytes and all.");
-    /// The end of an idempotency key's window is not listed, or something is listed that is none:
-    /// the key would be remembered for ever.
-    WindowWrong "window-wrong" => Some("The list is put right.");
-    /// A destination without waiting tasks is listed as if it had some.
-    ListedWithoutSchedule "listed-without-schedule" => Some("It is taken off the list.");
-    /// The pulled schedule is listed among those that are called, or a called one is not.
-    CalledWrong "called-wrong" => Some("The list is put right.");
-    /// A destination with a name that cannot be one; it may stop the whole lane.
-    UnreadableDestination "unreadable-destination" => Some("It is no longer called.");
+    /// Attempts and receipts of a task cannot be read; they may stop the whole lane.
+    UnreadableEntry "unreadable-entry" =>
+        Some("They are rewritten from where the task stands; in Redis, their bytes are set aside.");
+    /// A structure of tasks holds a name that is not a task's id; it may stop the whole lane.
+    NotAnId "not-an-id" => Some("The item is set aside with its bytes.");
+    /// The list of ends of idempotency windows lacks a key or has a wrong one: a key would never be
+    /// forgotten.
+    WindowWrong "window-wrong" => Some("The list is corrected.");
+    /// A destination without waiting tasks is listed as having some.
+    ListedWithoutSchedule "listed-without-schedule" =>
+        Some("The destination is taken off the list.");
+    /// The list of called destinations has the pulled schedule, or lacks a called one.
+    CalledWrong "called-wrong" => Some("The list is corrected.");
+    /// A destination's name is not valid; it may stop the whole lane.
+    UnreadableDestination "unreadable-destination" => Some("The destination is no longer called.");
     /// A lane remembers another number of lanes than its topic has, or none.
-    ShardsDiffer "shards-differ" => Some("It remembers the topic's.");
-    /// The counter of ids stands behind a task's id: ids could be drawn again.
+    ShardsDiffer "shards-differ" => Some("The lane gets the topic's number.");
+    /// The counter of ids is lower than a task's id: ids could be allocated twice.
     BehindIds "counter-behind" => Some("The counter is raised.");
     /// The counter of ids cannot be read: nothing can be added.
-    UnreadableCounter "unreadable-counter" => Some("It begins anew, behind all ids there are.");
-    /// A lane counts other tasks than it holds: its statistics are wrong, and its quota lets too
-    /// many or too few in.
-    CountsWrong "counts-wrong" => Some("They are counted again.");
-    /// A task that waits does not expire when it should, or something expires that does not wait.
-    ExpiryWrong "expiry-wrong" => Some("The list of what expires is put right.");
-    /// A key names a task that is not there, or is not the key's.
+    UnreadableCounter "unreadable-counter" =>
+        Some("The counter is set anew, past all ids that exist.");
+    /// The counts of a lane differ from its tasks: its statistics are wrong, and its quota admits
+    /// too many or too few.
+    CountsWrong "counts-wrong" => Some("The tasks are counted again.");
+    /// A waiting task would not expire when it should, or something expires that does not wait.
+    ExpiryWrong "expiry-wrong" => Some("The list of expiries is corrected.");
+    /// A key names a task that does not exist, or that has another key.
     KeyWithoutTask "key-without-task" => Some("The key is free again.");
-    /// What an idempotency key answered cannot be read: the key counts as unused.
+    /// The answer of an idempotency key cannot be read: the key counts as unused.
     UnreadableKey "unreadable-key" => Some("The key is forgotten.");
-    /// Notes of attempts at a task that has no body.
+    /// Notes of attempts belong to a task without content.
     NoteWithoutBody "note-without-body" => Some("They are removed.");
-    /// The policy of a topic cannot be read: it follows the configuration.
+    /// The policy of a topic cannot be read: the topic follows the configuration.
     UnreadablePolicy "unreadable-policy" => None;
-    /// A task in another lane than its number names: it is called, but not found by get, cancel and
-    /// ack.
+    /// A task is in another lane than its id leads to: it is called, but get, cancel and ack do not
+    /// find it.
     Misplaced "misplaced" => None;
-    /// A row that names a lane or a destination that there is not.
+    /// A row names a lane or a destination that does not exist.
     ForeignRow "foreign-row" => None;
-    /// A key that looks like a lane's and names none.
+    /// A key looks like a lane's, but names no lane.
     StrayKey "stray-key" => None;
-    /// The file itself is damaged.
+    /// The database file is damaged.
     Damaged "damaged-file" => None;
 }
 
@@ -201,7 +225,7 @@ impl Flaw {
     /// Reads a [`Flaw::name`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is none.
+    /// [`Error::Corrupt`] if there is no such flaw.
     pub(super) fn from_name(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().copied().find(|flaw| flaw.name() == name);
         found.ok_or_else(|| Error::Corrupt(format!("a check found {name:?}, which is no flaw")))

@@ -1,35 +1,35 @@
-//! The format of what a store keeps. It tells programs of different versions that share a store
-//! what may be written.
+//! The format of stored data. It tells programs of different versions that share a store what they
+//! may write.
 
 use super::{Error, Result};
 
-/// The newest format that this program knows. A new store has it. A change of what is stored that
-/// programs of an older format would damage is used only once the store has the format of that
-/// change (`delayd format --raise`).
+/// The newest format that this program knows, and the format of a new store. A change that programs
+/// of an older format would damage is used only once the store has the new format
+/// (`delayd format --raise`).
 pub const FORMAT: u32 = 1;
 
 /// A store's format, and the newest that this program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formats {
-    /// What the store has.
+    /// The store's format.
     pub stored: u32,
-    /// What this program knows.
+    /// The newest format that this program knows.
     pub newest: u32,
 }
 
 impl Formats {
-    /// Those of a store with this format.
+    /// The formats of a store that has this one.
     pub(super) fn of(stored: u32) -> Self {
         Self { stored, newest: FORMAT }
     }
 
-    /// Whether the store is of an older format than this program knows.
+    /// Whether the store's format is older than the newest known one.
     pub fn can_rise(self) -> bool {
         self.stored < self.newest
     }
 }
 
-/// Refuses a store of a format that this program does not know.
+/// Refuses a store whose format this program does not know.
 ///
 /// # Errors
 /// [`Error::Misconfigured`], which names both formats.
@@ -38,6 +38,7 @@ pub(super) fn ensure_known(stored: u32, store: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::Misconfigured(format!(
-        "{store} has format {stored}, and this version of delayd knows formats up to {FORMAT}: use a newer version"
+        "{store} has format {stored}, and this version of delayd knows formats up to {FORMAT}: \
+         use a newer version"
     )))
 }

@@ -78,6 +78,7 @@ const CRATES: &[(&str, &[&str], &str)] = &[
 /// The layers of a first-level module, the lowest first: files or folders in it. `mod.rs`, which
 /// puts them together, stands above all. A layer imports itself and those below it.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("store", &["error", "format", "check", "contract", "embedded", "redis", "any"]),
     (
         "api",
         &[

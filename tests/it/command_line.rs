@@ -127,8 +127,8 @@ async fn a_replay_follows_the_cursor_to_the_end() {
     .await;
     for (verb, flags, says) in [
         ("replay", &["--reason=410 Gone"][..], "1 task replayed"),
-        ("purge", &["--reason=410 Gone", "--yes"], "1 task thrown away"),
-        ("purge", &["--dry-run"], "1 task would be thrown away"),
+        ("purge", &["--reason=410 Gone", "--yes"], "1 task deleted"),
+        ("purge", &["--dry-run"], "1 task would be deleted"),
     ] {
         let before = service.seen().len();
         let mut client = command(&[]);

@@ -103,7 +103,7 @@ async fn limits_and_the_log_level_change_and_other_settings_are_named() {
     ));
     delayd.wait_for_logs("changed: limits, log.level", 1).await;
     // The address is given by --set, which overrides the file.
-    delayd.wait_for_logs("Not taken before the next start: worker", 1).await;
+    delayd.wait_for_logs("These changes need a restart: worker", 1).await;
     delayd.get("/readyz").await;
     delayd.wait_for_logs("DEBUG", 1).await;
     let task = json!({"topic": "t", "delay": 0, "content": {}});
@@ -147,9 +147,9 @@ async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     std::fs::write(served.folder.path().join("other.toml"), "nothing").unwrap();
     served.save(&service("one", &receiver));
     delayd.signal("HUP");
-    delayd.wait_for_logs("nothing changes", 1).await;
+    delayd.wait_for_logs("nothing has changed", 1).await;
     delayd.signal("HUP");
-    delayd.wait_for_logs("nothing changes", 2).await;
+    delayd.wait_for_logs("nothing has changed", 2).await;
     assert!(!delayd.log().contains("files have changed"), "{}", delayd.log());
     add(delayd, "one").await.ok();
     receiver.wait_for(1).await;

@@ -164,7 +164,7 @@ async fn a_topic_is_set_paused_forecast_purged_and_deleted(kept: Kept) {
     .await;
     assert_eq!(
         done(&delayd, &["topic", "purge", "report", "--confirm", "report"]).await,
-        "1 task thrown away\n"
+        "1 task deleted\n"
     );
     done(&delayd, &["topic", "delete", "report"]).await;
     failed(&delayd, &["topic", "get", "report"], "no such topic").await;
@@ -195,10 +195,7 @@ async fn dead_letters_are_grouped_replayed_and_purged(kept: Kept) {
 
     let (code, _, error) = client(&delayd, &["dead", "purge", "t", "--all"]).await;
     assert!(code == 2 && error.contains("--yes"), "{code}: {error}");
-    assert_eq!(
-        done(&delayd, &["dead", "purge", "t", "--all", "--yes"]).await,
-        "2 tasks thrown away\n"
-    );
+    assert_eq!(done(&delayd, &["dead", "purge", "t", "--all", "--yes"]).await, "2 tasks deleted\n");
     assert_eq!(done(&delayd, &["dead", "causes", "t"]).await, "no dead tasks\n");
 }
 
@@ -318,7 +315,8 @@ async fn an_import_skips_invalid_lines(kept: Kept) {
         "{error}"
     );
     assert!(
-        error.contains("line 3: is no line of an export") && error.contains("line 4: content.sn"),
+        error.contains("line 3: is not a line of an export")
+            && error.contains("line 4: content.sn"),
         "{error}"
     );
 }

@@ -1,8 +1,8 @@
-//! The account of every task: what was accepted, what arrived, and whether the one is the other.
+//! The account of all tasks: compares what was accepted with what arrived.
 //!
 //! # Invariant
 //!
-//! - A figure is told only of tasks that all arrived exactly once, and none before its moment.
+//! - There are figures only if all tasks arrived exactly once, and none before its due time.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use memchr::memmem;
 
 use crate::error::Error;
 
-/// The longest time that is told apart, in microseconds: ten minutes.
+/// The maximum of histograms, in microseconds: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
 
-/// A task that the service said it has.
+/// A task that the service accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Accepted {
     pub(crate) id: u64,
@@ -25,35 +25,35 @@ pub(crate) struct Accepted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrival {
     pub(crate) id: u64,
-    /// By the wall clock.
+    /// In microseconds since 1970.
     pub(crate) at_us: i64,
 }
 
-/// A distribution of microseconds.
+/// An empty histogram of microseconds.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).expect("bounds and digits that it allows")
 }
 
-/// A percentile in milliseconds.
+/// A percentile, in milliseconds.
 pub(crate) fn percentile_ms(histogram: &Histogram<u64>, percentile: f64) -> f64 {
     histogram.value_at_percentile(percentile) as f64 / 1_000.0
 }
 
-/// How late the tasks came, and when.
+/// The lateness of all tasks.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// In microseconds after the due moment.
+    /// In microseconds.
     pub(crate) late: Histogram<u64>,
-    /// The smallest of them, exactly.
+    /// The smallest lateness, exactly.
     pub(crate) earliest_us: i64,
-    /// The last arrival, by the wall clock.
+    /// The last arrival, in microseconds since 1970.
     pub(crate) last_us: i64,
 }
 
-/// Holds what arrived against what was accepted.
+/// Compares the arrivals with the accepted tasks.
 ///
 /// # Errors
-/// [`Error::Defect`] names what is not as promised.
+/// [`Error::Defect`] lists the broken promises.
 pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arrived, Error> {
     let mut accepted = accepted.to_vec();
     accepted.sort_unstable();
@@ -85,13 +85,13 @@ pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arriv
     Ok(Arrived { late, earliest_us, last_us })
 }
 
-/// The arrivals of these tasks alone.
+/// The arrivals of these tasks.
 pub(crate) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
     let ids: HashSet<u64> = accepted.iter().map(|task| task.id).collect();
     arrivals.iter().filter(|arrival| ids.contains(&arrival.id)).copied().collect()
 }
 
-/// Every accepted task has an id of its own.
+/// Checks that ids are unique.
 ///
 /// # Errors
 /// [`Error::Defect`] if an id was given twice.
@@ -102,7 +102,7 @@ pub(crate) fn check_ids(sorted: &[Accepted]) -> Result<(), Error> {
     }
 }
 
-/// What was not as promised, in numbers.
+/// The numbers of broken promises.
 #[derive(Debug, Default)]
 struct Flaws {
     missing: usize,
@@ -133,8 +133,7 @@ impl Flaws {
     }
 }
 
-/// What the answer to an add, or to a batch of them, says was accepted; nothing if it is not as it
-/// should be.
+/// Reads the accepted tasks from the answer to an add or a batch; `None` if it is malformed.
 pub(crate) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
     let mut rest = body;
     let before = into.len();
@@ -148,7 +147,7 @@ pub(crate) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
     (into.len() > before).then_some(())
 }
 
-/// The number that `text` begins with.
+/// The number at the beginning of `text`.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()

@@ -1,5 +1,5 @@
-//! A service that reads an add, answers as delayd does, and keeps nothing: what axum and serde cost
-//! by themselves.
+//! A server that reads an add, answers like delayd and stores nothing, to measure the cost of axum
+//! and serde.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ struct Added {
     durability: &'static str,
 }
 
-/// Serves on a free port until the process is ended, and says on stderr where.
+/// Serves on a free port until the process is killed. Prints its address to stderr.
 ///
 /// # Errors
 /// If it cannot listen.

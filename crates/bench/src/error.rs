@@ -1,42 +1,42 @@
-//! Why there are no figures.
+//! The errors of a bench.
 
 use std::net::SocketAddr;
 
 use crate::wire::Answer;
 
-/// What keeps a bench from telling figures.
+/// Why a bench has no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The service broke a promise.
-    #[error("NOT AS PROMISED: {0}; so there are no figures")]
+    #[error("BROKEN PROMISE: {0}; so there are no figures")]
     Defect(String),
-    /// It refused a part of the load.
+    /// The service refused a part of the load.
     #[error("the service answered {status}: {answer}")]
     Refused {
         /// The answer's status.
         status: u16,
-        /// The beginning of its body.
+        /// The beginning of the body.
         answer: String,
     },
     /// A connection failed.
     #[error("a connection to the service failed")]
     Broken(#[source] std::io::Error),
-    /// The receiver has no place.
+    /// The receiver cannot listen.
     #[error("cannot listen for callbacks on {0}")]
     Bind(SocketAddr, #[source] std::io::Error),
     /// The service could not be started.
     #[error("cannot start a delayd")]
     Child(#[source] std::io::Error),
-    /// It was started, and did not listen.
-    #[error("the delayd that was started does not listen; what it said stands above")]
+    /// The started service does not listen.
+    #[error("the started delayd does not listen; its output is above")]
     NoStart,
-    /// No temporary folder.
+    /// A temporary folder cannot be created.
     #[error("cannot make a temporary folder")]
     Folder(#[source] std::io::Error),
-    /// Redis could not be asked.
+    /// A request to Redis failed.
     #[error("Redis: {0}")]
     Redis(String),
-    /// Whatever else keeps a scenario from its end.
+    /// Any other problem.
     #[error("{0}")]
     Odd(String),
 }

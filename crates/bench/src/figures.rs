@@ -1,4 +1,4 @@
-//! What a bench found out: names with their units, and numbers.
+//! The results of a bench: names with units, and numbers.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,17 @@ use crate::load::Load;
 use crate::process;
 use crate::stage::Stage;
 
-/// The figures of a scenario, in the order in which they are told.
+/// The figures of a scenario, in the order of output.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(Vec<(String, f64)>);
 
 impl Figures {
-    /// Names and numbers.
+    /// All names and numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// An object of all of them.
+    /// All figures as a JSON object.
     pub fn json(&self) -> Value {
         Value::Object(
             self.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
@@ -30,7 +30,7 @@ impl Figures {
         self.0.iter().find(|(told, _)| told == name).map(|(_, value)| *value)
     }
 
-    /// Those whose names begin so.
+    /// Keeps only figures whose names have one of these prefixes.
     pub(crate) fn only(mut self, beginnings: &[&str]) -> Self {
         self.0.retain(|(name, _)| beginnings.iter().any(|beginning| name.starts_with(beginning)));
         self
@@ -40,7 +40,7 @@ impl Figures {
         self.0.extend(further.0);
     }
 
-    /// Three digits after the point are more than can be measured.
+    /// Rounded to three decimals.
     pub(crate) fn put(&mut self, name: impl Into<String>, value: f64) {
         self.0.push((name.into(), (value * 1_000.0).round() / 1_000.0));
     }
@@ -51,7 +51,7 @@ impl Figures {
         }
     }
 
-    /// Percentiles of what is in microseconds.
+    /// Adds percentiles of a histogram of microseconds.
     pub(crate) fn put_spread(&mut self, name: &str, of: &Histogram<u64>) {
         self.put(format!("{name}_p50_ms"), percentile_ms(of, 50.0));
         self.put(format!("{name}_p99_ms"), percentile_ms(of, 99.0));
@@ -71,7 +71,7 @@ impl Figures {
     }
 }
 
-/// What was used until some moment.
+/// The resources used up to a moment.
 #[derive(Debug)]
 pub(crate) struct Usage {
     at: Instant,
@@ -86,8 +86,8 @@ impl Usage {
         Self { at: Instant::now(), server_cpu_s, bench_cpu_s: process::cpu_s(std::process::id()) }
     }
 
-    /// Adds what was used since: processors on average, and the resident memory of the (first)
-    /// server now and at most.
+    /// Adds what was used since: processors on average, and the current and maximum resident memory
+    /// of the (first) server.
     pub(crate) fn put(&self, stage: &Stage, figures: &mut Figures) {
         let now = Self::now(stage);
         let took = (now.at - self.at).as_secs_f64();

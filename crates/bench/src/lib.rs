@@ -1,17 +1,15 @@
-//! Load for a service, and what it did under it: `delayd bench`.
+//! The load generator behind `delayd bench`: puts load on a service and verifies what it did.
 //!
-//! A scenario plays on a `stage`: a service that is a process of its own, and a `receiver` for its
-//! callbacks. `load` makes the requests, over `wire`, on the thread that the bench runs on and no
-//! other: it shares the machine with what it measures. `account` holds what was accepted against
-//! what arrived.
+//! A scenario runs on a `stage`: a service in a process of its own, and a `receiver` for its
+//! callbacks. `load` sends the requests through `wire`, all on the thread that runs the bench,
+//! because it shares the machine with what it measures. `account` compares accepted tasks with
+//! arrivals.
 //!
 //! # Invariants
 //!
-//! - Every figure counts verified work alone: what is not as promised is an error, and then there
-//!   is no figure.
-//! - The service is known by its wire and its command line, as others know it. No part of it is
-//!   called from here.
-//! - What a bench makes, it removes, however it ends (but for kill -9).
+//! - Figures count only verified work. A broken promise is an error, and then there are no figures.
+//! - The service is used only through HTTP and its command line. No code of it is called.
+//! - A bench removes everything it created, however it ends, except after kill -9.
 
 mod account;
 mod bare;
@@ -39,10 +37,10 @@ pub use target::{Running, Store, Target};
 
 use stage::Stage;
 
-/// Plays a scenario until its end, or until `stop` resolves with a reason, and removes what it
-/// made.
+/// Runs a scenario until its end, or until `stop` resolves with a reason. Then removes everything
+/// it created.
 ///
-/// To be run on a runtime of one thread.
+/// Needs a current-thread runtime.
 ///
 /// # Errors
 /// See [`Error`].

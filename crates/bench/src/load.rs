@@ -1,13 +1,12 @@
-//! The load: requests over a fixed number of connections, and what came of them.
+//! The load: requests over a fixed number of connections, and their results.
 //!
-//! Closed: each connection sends its next request as soon as the one before was answered. That
-//! finds out what a service can do, and slows down with it.
+//! Closed loop: each connection sends its next request after the answer to the last. This measures
+//! throughput, and slows down with the service.
 //!
-//! Open: the moments of all requests are planned in advance, and a latency is counted from the
-//! planned moment, not from the one at which the request could at last be sent. So a service that
-//! stalls cannot hide those who would have called meanwhile ("coordinated omission": Gil Tene, "How
-//! NOT to Measure Latency"). A plan's moment is met to a millisecond, which is how fine tokio's
-//! timers are; that millisecond, too, is counted.
+//! Open loop: the send times are planned in advance, and latency counts from the planned time, not
+//! from the time of sending. So a stall of the service also counts for requests that it delays
+//! ("coordinated omission": Gil Tene, "How NOT to Measure Latency"). Timers of tokio have a
+//! resolution of a millisecond, which is included.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,36 +22,36 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::wire::{Answer, Connection, Peer};
 
-/// How long a request rests that is not confirmed, before it is sent again.
+/// The wait before an unconfirmed request is repeated.
 const REST: Duration = Duration::from_millis(250);
 
-/// When requests leave.
+/// When requests are sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Pace {
-    /// Closed, for so long.
+    /// Closed loop, for this time.
     For(Duration),
-    /// Closed, that many in all.
+    /// Closed loop, this many in total.
     Count(u64),
-    /// Closed, that many in all; what is not confirmed is sent again, and may then be stored twice.
+    /// Closed loop, this many in total. Unconfirmed ones are repeated, and may be stored twice.
     Fill(u64),
-    /// Open: that many a second, that many in all.
+    /// Open loop: this many per second, this many in total.
     Rate(f64, u64),
-    /// Open: that many a second, until told to stop.
+    /// Open loop: this many per second, until the flag is set.
     RateUntil(f64, Arc<AtomicBool>),
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
     /// From the first request to the last answer.
     pub(crate) took: Duration,
-    /// In microseconds, per request.
+    /// Per request, in microseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) accepted: Vec<Accepted>,
-    /// Requests that were sent again.
+    /// How often requests were repeated.
     pub(crate) unconfirmed: u64,
-    /// What the last of those was answered.
+    /// The last answer to an unconfirmed request.
     pub(crate) refusal: Option<Error>,
 }
 
@@ -77,12 +76,12 @@ struct Plan {
 }
 
 impl Plan {
-    /// How often a request that is not confirmed is sent again.
+    /// How often an unconfirmed request is repeated.
     fn repeats(&self) -> u32 {
         if matches!(self.pace, Pace::Fill(_)) { 100 } else { 0 }
     }
 
-    /// The next request's number, and the moment that its latency is counted from.
+    /// The number of the next request, and the time from which its latency counts.
     async fn next(&self) -> Option<(u64, Instant)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (rate, goes_on) = match &self.pace {
@@ -101,11 +100,11 @@ impl Plan {
     }
 }
 
-/// Loads the service with adds, or batches of them; `request` makes the one of a number.
+/// Sends adds, or batches of them; `request` creates request number n.
 ///
 /// # Errors
-/// The first answer that accepts nothing or not all, or a connection that breaks: such a load
-/// measures nothing.
+/// The first answer that does not accept all tasks, or a broken connection: such a load measures
+/// nothing.
 pub(crate) async fn adds(
     to: &Peer,
     connections: usize,
@@ -176,13 +175,13 @@ async fn call(
     Ok(())
 }
 
-/// Takes down what an answer accepts.
+/// Records the accepted tasks of an answer.
 fn note(answer: &Answer<'_>, accepted: &mut Vec<Accepted>) -> Result<(), Error> {
     let is_whole = answer.status == 200 && accepted_in(answer.body, accepted).is_some();
     if is_whole { Ok(()) } else { Err(Error::refused(answer)) }
 }
 
-/// At least one, which is the least that a histogram holds.
+/// In microseconds, at least one, the minimum of histograms.
 pub(crate) fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,22 +1,22 @@
-//! What a process has used, as `/proc` tells it; nothing where there is no `/proc`.
+//! The resource usage of a process from `/proc`; `None` on systems without it.
 
 use std::fs;
 
-/// Clock ticks of `/proc` a second: on Linux programs always see a hundred.
+/// Clock ticks per second in `/proc`: always 100 on Linux.
 const TICKS_PER_S: f64 = 100.0;
 
-/// The processor time of a process so far, in seconds.
+/// The CPU time of a process, in seconds.
 pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything. After it: state, and from there the 12th and 13th
-    // are user and system time.
+    // The name in parentheses may contain anything. It is followed by the state; user and system
+    // time are the 12th and 13th fields from there.
     let (_, rest) = stat.rsplit_once(") ")?;
     let ticks: Vec<f64> =
         rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
     (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-/// The resident memory of a process in MiB: now (`VmRSS`), or the most so far (`VmHWM`).
+/// The resident memory of a process in MiB: current (`VmRSS`) or maximum (`VmHWM`).
 pub(crate) fn resident_mib(pid: u32, name: &str) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

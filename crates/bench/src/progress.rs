@@ -1,9 +1,9 @@
-//! How far a bench is: written where the work is done, read by who draws it.
+//! The progress of a bench: written by the scenario, read by the progress bar.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cheap to clone; clones share it.
+/// Cheap to clone; clones share the progress.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Inner>);
 
@@ -16,11 +16,11 @@ struct Inner {
 /// A step of a bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which one; each has another number.
+    /// A unique number.
     pub number: u64,
     /// What is counted.
     pub what: &'static str,
-    /// How many there will be; 0 if nobody knows.
+    /// The total, or 0 if unknown.
     pub total: u64,
 }
 
@@ -40,7 +40,7 @@ impl Progress {
         self.0.done.store(done, Ordering::Relaxed);
     }
 
-    /// The step, and how much of it is done.
+    /// The current step, and how much of it is done.
     pub fn now(&self) -> (Step, u64) {
         let (number, what, total) = *self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
         (Step { number, what, total }, self.0.done.load(Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Where the callbacks go: each is stamped as it arrives, and answered 200 with nothing; at once,
-//! unless they are held.
+//! The receiver of callbacks. Each callback gets a timestamp on arrival, and an empty 200. The
+//! answers can be held back.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::wire::{Frame, header};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const BACKLOG: u32 = 4096;
-/// How much a connection reads at a time, at first: a call with a short content comes whole.
+/// The initial read buffer of a connection: a call with a short content fits.
 const READ: usize = 4 * 1024;
 
 /// A receiver that runs until it is dropped.
@@ -28,11 +28,11 @@ pub(crate) struct Receiver {
     accepting: JoinSet<()>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Desk {
     arrivals: Mutex<Vec<Arrival>>,
-    /// Whether nobody is answered for now.
+    /// Whether answers are held back.
     is_held: watch::Sender<bool>,
     connections: AtomicUsize,
 }
@@ -47,7 +47,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Listens at one more address; answers which it is.
+    /// Listens at one more address, and returns it.
     pub(crate) fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         socket.set_reuseaddr(true)?;
@@ -62,22 +62,22 @@ impl Receiver {
         self.address
     }
 
-    /// How many callbacks there were since they were taken.
+    /// The number of callbacks since the last [`Receiver::take`].
     pub(crate) fn count(&self) -> usize {
         self.desk.arrivals().len()
     }
 
-    /// The callbacks, which are then forgotten.
+    /// Returns the callbacks and forgets them.
     pub(crate) fn take(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.desk.arrivals())
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(crate) fn connections(&self) -> usize {
         self.desk.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether callbacks are kept waiting for their answers from now on.
+    /// Holds answers back, or releases them.
     pub(crate) fn hold(&self, is_held: bool) {
         self.desk.is_held.send_replace(is_held);
     }
@@ -92,7 +92,7 @@ impl Desk {
 async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     let mut connections = JoinSet::new();
     loop {
-        // Out of file descriptors, as a rule: whoever waits shows as lateness.
+        // Most likely no file descriptors are left. The delay shows as lateness.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::task::yield_now().await;
             continue;
@@ -100,8 +100,7 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
         let desk = desk.clone();
         connections.spawn(async move {
             desk.connections.fetch_add(1, Ordering::Relaxed);
-            // A connection that breaks takes its unanswered callback along: the account says if
-            // that was one too many.
+            // An unanswered callback is lost with a broken connection. The account detects repeats.
             drop(serve(stream, &desk).await);
             desk.connections.fetch_sub(1, Ordering::Relaxed);
         });

@@ -1,5 +1,4 @@
-//! What is asked of the Redis beside delayd: how much it holds and did, and to forget a bench's
-//! keys.
+//! Direct requests to Redis, beside delayd: memory, statistics, and removal of the keys of a bench.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,12 +8,12 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, cmd};
 
 use crate::error::Error;
 
-/// How long an answer may take: a server under load, or one that writes a snapshot, has pauses.
+/// The timeout of an answer. A server under load, or one that writes a snapshot, has pauses.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many keys are looked at, at a time, for those that are to be removed.
+/// Keys per scan step.
 const SCANNED: usize = 1_000;
 
-/// A server, and what a bench's keys begin with there.
+/// A server, and the key prefix of the bench.
 pub(crate) struct Redis {
     connection: MultiplexedConnection,
     prefix: String,
@@ -35,7 +34,7 @@ impl Redis {
         command.query_async(&mut self.connection.clone()).await.map_err(Error::redis)
     }
 
-    /// The numbers of a section of `INFO`.
+    /// The numeric fields of a section of `INFO`.
     pub(crate) async fn info(&self, section: &str) -> Result<HashMap<String, f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg(section)).await?;
         let numbers = text.lines().filter_map(|line| line.split_once(':'));
@@ -44,18 +43,18 @@ impl Redis {
             .collect())
     }
 
-    /// One number of it; 0 if it is not there.
+    /// One number of a section; 0 if it is missing.
     pub(crate) async fn number(&self, section: &str, name: &str) -> Result<f64, Error> {
         Ok(self.info(section).await?.get(name).copied().unwrap_or_default())
     }
 
-    /// The number of the newest entry of the slow log.
+    /// The id of the newest entry of the slow log.
     pub(crate) async fn newest_slow(&self) -> Result<i64, Error> {
         Ok(self.slow_entries(1).await?.first().map_or(-1, |(number, _)| *number))
     }
 
-    /// The slowest command, in milliseconds, that came into the slow log after the entry `since`,
-    /// or if there is none, the time from which on one would have come into it.
+    /// The duration of the slowest command in the slow log after the entry `since`, in
+    /// milliseconds. If there is none, the threshold of the log.
     pub(crate) async fn slowest_ms(&self, since: i64) -> Result<f64, Error> {
         let entries = self.slow_entries(-1).await?;
         let slowest =
@@ -66,8 +65,8 @@ impl Redis {
         Ok(slowest.unwrap_or(threshold) as f64 / 1_000.0)
     }
 
-    /// How long 999 of 1,000 script calls took at the most since the server was started, in
-    /// milliseconds; nothing before Redis 7.
+    /// The 99.9th percentile of script calls since the start of the server, in milliseconds; `None`
+    /// before Redis 7.
     pub(crate) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg("latencystats")).await?;
         let scripts =
@@ -78,7 +77,7 @@ impl Redis {
         Ok(p999.and_then(|micros| micros.parse::<f64>().ok()).map(|micros| micros / 1_000.0))
     }
 
-    /// Number and microseconds of the newest entries; -1 for all.
+    /// Ids and durations (µs) of the newest entries; all if `most` is -1.
     async fn slow_entries(&self, most: i64) -> Result<Vec<(i64, i64)>, Error> {
         let entries: Vec<Vec<Value>> = self.ask(cmd("SLOWLOG").arg("GET").arg(most)).await?;
         let number = |value: Option<&Value>| match value {
@@ -91,12 +90,12 @@ impl Redis {
             .collect())
     }
 
-    /// How many fields a hash has.
+    /// The number of fields of a hash.
     pub(crate) async fn length(&self, key: &str) -> Result<u64, Error> {
         self.ask(cmd("HLEN").arg(key)).await
     }
 
-    /// Removes everything whose name begins with the prefix; the server frees it in the background.
+    /// Removes all keys with the prefix. The server frees them in the background.
     pub(crate) async fn clear(&self) -> Result<(), Error> {
         let mut cursor = 0_u64;
         loop {

@@ -1,5 +1,4 @@
-//! The service on trial: `delayd serve` as a child process, so that nothing of the bench runs in
-//! it.
+//! The measured service: `delayd serve` as a child process, separate from the bench.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -10,12 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 
-/// How long it may take until it listens.
+/// How long the start may take.
 const START: Duration = Duration::from_secs(60);
-/// What stands before the address in the line that says where a service listens.
+/// The text before the address in the line about the start.
 const LISTENS: &str = "listens on http://";
 
-/// A child that listens; dropping it kills it.
+/// A listening child process; dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     child: Child,
@@ -23,21 +22,21 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// This very program with those arguments.
+    /// Starts this program with these arguments.
     ///
     /// # Errors
-    /// If it does not listen within a minute; what it said is on stderr.
+    /// If it does not listen within a minute. Its output is on stderr.
     pub(crate) async fn start(arguments: &[String]) -> Result<Self, Error> {
         let program = std::env::current_exe().map_err(Error::Child)?;
         let mut command = Command::new(program);
-        // Settings for a service that is served in earnest are none for this one.
+        // Settings of a production service must not apply here.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DELAYD"))
         {
             command.env_remove(name);
         }
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Ctrl-C is the bench's, which then ends this one in order.
+        // Only the bench gets Ctrl-C, and then ends the child in order.
         let mut child = command.process_group(0).spawn().map_err(Error::Child)?;
         let said = child.stderr.take();
         let mut instance = Self { child, address: String::new() };
@@ -62,13 +61,13 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // An error only says that it has ended already.
+        // An error means that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Finds the address, and passes on to stderr whatever else is said.
+/// Finds the address in the output, and passes the other lines on to stderr.
 fn read(said: ChildStderr, tell: oneshot::Sender<String>) {
     let mut tell = Some(tell);
     for line in BufReader::new(said).lines().map_while(Result::ok) {

@@ -1,10 +1,10 @@
-//! Where a scenario plays: a service that was started for it (or one that runs elsewhere), its
-//! store, and the receiver.
+//! The environment of a scenario: a service that was started for it (or a running one), its store,
+//! and the receiver.
 //!
 //! # Invariant
 //!
-//! - What was made for a bench goes with it: processes, files, keys; and on a service that is not
-//!   the bench's own, its topics.
+//! - Everything created for a bench is removed with it: processes, files, keys, and topics on a
+//!   running service.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -28,35 +28,33 @@ use crate::target::{Store, Target};
 use crate::task::batch;
 use crate::wire::{Peer, json};
 
-/// The service that tasks name, on a server that the bench starts, and another one for those that
-/// are kept apart.
+/// The service that tasks name on a started server, and a second one that shares nothing with it.
 const SERVICE: &str = "bench.receiver";
 const OTHER_SERVICE: &str = "bench.other";
-/// How many tasks a request holds that only fills the store, and over how many connections they
-/// come.
+/// Tasks per request when the store is filled, and the connections for it.
 pub(crate) const FILL_BATCH: u64 = 500;
 const FILL_CONNECTIONS: usize = 4;
-/// How long nothing may move before what is missing counts as lost.
+/// How long without progress until missing tasks count as lost.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How often it is looked whether something came.
+/// The polling intervals.
 const LOOK: Duration = Duration::from_millis(2);
 const SELDOM: Duration = Duration::from_millis(50);
 
 /// A free port for a receiver.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What a scenario wants of the service that is started for it.
+/// The requirements of a scenario for a started service.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    /// How many instances, over one store.
+    /// Instances that share the store.
     pub(crate) instances: usize,
-    /// How many services, beside the usual ones, each with a port of the receiver to itself.
+    /// Additional services, each with its own port of the receiver.
     pub(crate) own_ports: usize,
-    /// Settings that take precedence over all others.
+    /// Settings that override all others.
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
-/// The place. The order of the fields is the order in which they go.
+/// The environment. Fields are dropped in this order.
 pub(crate) struct Stage {
     instances: Vec<Instance>,
     folder: Option<TempDir>,
@@ -65,17 +63,17 @@ pub(crate) struct Stage {
     peer: Peer,
     receiver: Receiver,
     services: [String; 2],
-    /// Those that have a port of the receiver each to themselves.
+    /// Services with their own port of the receiver.
     own_ports: Vec<String>,
     run: String,
     topics: Mutex<Vec<String>>,
-    /// Whether the service is not the bench's own.
+    /// Whether the service was running before.
     is_guest: bool,
     pub(crate) progress: Progress,
 }
 
 impl Stage {
-    /// The receiver, and nothing that it receives from as yet.
+    /// Creates the receiver, without a service.
     pub(crate) fn set(target: &Target, progress: Progress) -> Result<Self, Error> {
         let run = format!("bench-{:08x}", rand::random::<u32>());
         let bind = target.running.as_ref().map_or(ANY, |running| running.receiver);
@@ -120,7 +118,7 @@ impl Stage {
             arguments.extend(["--set".to_owned(), format!("{key}={value}")])
         };
         set("http.bind", r#""127.0.0.1:0""#.into());
-        // More than are asked for, for those of trials.
+        // More than the maximum of an option, for the topics of trial runs.
         set("limits.topics", "20000".into());
         set("log.level", r#""warn,delayd::cli::serve=info""#.into());
         for service in &self.services {
@@ -162,7 +160,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Removes what was made.
+    /// Removes everything that was created.
     pub(crate) async fn clear(mut self) -> Result<(), Error> {
         if self.is_guest {
             let topics =
@@ -178,14 +176,14 @@ impl Stage {
         }
     }
 
-    /// Removes a topic from a service that is not the bench's own.
+    /// Removes a topic from a running service.
     async fn remove(&self, topic: &str) -> Result<(), Error> {
         let all_of_it = TopicPurgeRequest { topic: Some(topic), confirm: Some(topic.to_owned()) };
         loop {
             match self.ask("/delay/topic/purge", &all_of_it).await {
                 Ok(Purged { more: true, .. }) => {}
                 Ok(_) => break,
-                // It was named, and nothing came of it.
+                // The topic was never created.
                 Err(Error::Refused { status: 404, .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -195,7 +193,7 @@ impl Stage {
             .map(|Nothing {}| ())
     }
 
-    /// A topic of this run's own.
+    /// Returns the name of a topic of this run.
     pub(crate) fn topic(&self, name: &str) -> String {
         let topic = format!("{}.{name}", self.run);
         self.topics.lock().unwrap_or_else(PoisonError::into_inner).push(topic.clone());
@@ -206,12 +204,12 @@ impl Stage {
         &self.services[0]
     }
 
-    /// Those that have a port of the receiver each to themselves: as many as the scenario needs.
+    /// Services with their own port of the receiver, as many as the scenario needs.
     pub(crate) fn services_on_own_ports(&self) -> &[String] {
         &self.own_ports
     }
 
-    /// One that shares nothing with the other on the bench's own server.
+    /// A service that shares nothing with the other on a started server.
     pub(crate) fn other_service(&self) -> &str {
         &self.services[1]
     }
@@ -224,32 +222,32 @@ impl Stage {
         self.redis.as_ref()
     }
 
-    /// The URL of the Redis, and what the bench's keys begin with there.
+    /// The URL of Redis, and the key prefix of the bench.
     pub(crate) fn redis_place(&self) -> Option<(String, String)> {
         Some((self.redis_url.clone()?, self.run.clone()))
     }
 
-    /// The instances that the bench has started.
+    /// The process ids of the started instances.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.instances.iter().map(Instance::pid)
     }
 
-    /// The bytes that the embedded store's files take.
+    /// The size of the files of the embedded store.
     pub(crate) fn disk_bytes(&self) -> Option<u64> {
         let entries = std::fs::read_dir(self.folder.as_ref()?.path()).ok()?.filter_map(Result::ok);
-        // The ballast is no task's.
+        // The ballast file does not count.
         let kept =
             entries.filter(|entry| !entry.file_name().to_string_lossy().ends_with("-ballast"));
         Some(kept.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum())
     }
 
-    /// Asks the service something that is none of the load.
+    /// Sends a request that is not part of the load.
     pub(crate) async fn ask<A: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
     ) -> Result<A, Error> {
-        // A connection of its own: a service closes those that were idle for long.
+        // A new connection: services close idle ones.
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let request = self.peer.post(path, &json(body));
         let answer = connection.exchange(&request).await.map_err(Error::Broken)?;
@@ -265,7 +263,7 @@ impl Stage {
         Ok(shown.counts)
     }
 
-    /// Loads the service with adds; see [`load::adds`].
+    /// Sends adds; see [`load::adds`].
     pub(crate) async fn adds(
         &self,
         connections: usize,
@@ -275,8 +273,8 @@ impl Stage {
         load::adds(&self.peer, connections, pace, request, &self.progress).await
     }
 
-    /// Adds that many tasks in large batches; `write` appends the one of a number to a request. A
-    /// store that pauses is waited for: see [`Load::unconfirmed`].
+    /// Adds `count` tasks in large batches; `write` appends task number n to a request. Unconfirmed
+    /// batches are repeated: see [`Load::unconfirmed`].
     pub(crate) async fn fill(
         &self,
         count: u64,
@@ -302,8 +300,8 @@ impl Stage {
         &self.receiver
     }
 
-    /// Waits until that many callbacks of tasks that are due at some moment came, or none did for
-    /// long, and takes them.
+    /// Waits until `count` callbacks have arrived since `due_ms`, or none for a long time, and
+    /// takes them.
     pub(crate) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
         self.progress.step("callbacks", count as u64);
         clock::sleep_until(due_ms).await;
@@ -319,8 +317,8 @@ impl Stage {
         self.receiver.take()
     }
 
-    /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so
-    /// as not to stand in their way.
+    /// Like [`Stage::settled`] for many tasks that are due at `due_ms`. It polls less often, to
+    /// disturb them less.
     pub(crate) async fn settled_after(
         &self,
         topic: &str,
@@ -331,11 +329,11 @@ impl Stage {
         self.settled_looking_every(SELDOM, topic, count).await
     }
 
-    /// Waits until the service counts that many tasks of a topic as delivered; answers when it was
-    /// seen to, by the wall clock.
+    /// Waits until the service counts `count` delivered tasks of a topic. Returns the time, in
+    /// microseconds since 1970.
     ///
     /// # Errors
-    /// If they do not become so many for long.
+    /// If the count makes no progress for a long time.
     pub(crate) async fn settled(&self, topic: &str, count: u64) -> Result<i64, Error> {
         self.settled_looking_every(LOOK, topic, count).await
     }
@@ -363,7 +361,7 @@ impl Stage {
     }
 }
 
-/// The setting that says where a service is.
+/// The setting with the endpoints of a service.
 fn endpoints(service: &str) -> String {
     format!("services.\"{service}\".endpoints")
 }

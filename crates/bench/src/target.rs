@@ -2,29 +2,29 @@
 
 use std::net::SocketAddr;
 
-/// Which service is tried.
+/// The service to measure.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// One that runs; else one is started.
+    /// A running service. If `None`, one is started.
     pub running: Option<Running>,
-    /// The store of one that is started.
+    /// The store of a started service.
     pub store: Store,
-    /// Further words of its command line, such as `--set` and a setting.
+    /// Further arguments of its command line, such as `--set` and a setting.
     pub configuration: Vec<String>,
 }
 
-/// A service that runs.
+/// A running service.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// Host and port.
     pub address: String,
-    /// What stands before each path; empty for most.
+    /// The prefix of each path; empty for most.
     pub base: String,
     /// Its access token.
     pub token: Option<String>,
-    /// What it calls the receiver.
+    /// The name of the receiver in its configuration.
     pub service: String,
-    /// Where it expects the receiver.
+    /// The address at which it expects the receiver.
     pub receiver: SocketAddr,
 }
 
@@ -33,12 +33,12 @@ pub struct Running {
 pub enum Store {
     /// A file in a temporary folder.
     Embedded,
-    /// Keys of their own on the server of this URL.
+    /// Redis at this URL, with a key prefix of its own.
     Redis(String),
 }
 
 impl Store {
-    /// As the settings call it.
+    /// The name in the settings.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Embedded => "embedded",

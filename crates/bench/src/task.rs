@@ -1,21 +1,20 @@
-//! The tasks of a bench, as they stand in requests: made once where they are all the same, and
-//! cheaply where they are not.
+//! The JSON of the tasks of a bench. Common parts are created once.
 
 use crate::error::Error;
 
-/// The least content: what names service and path.
+/// The minimum content, with service and path.
 pub(crate) const LEAST_CONTENT: u16 = 100;
 
 /// When a task is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
-    /// After a day: not while the bench lasts.
+    /// After a day, so not during the bench.
     Tomorrow,
-    /// At this moment, Unix milliseconds.
+    /// At this time, in Unix milliseconds.
     At(i64),
 }
 
-/// Tasks of one topic, all with the same content.
+/// Creates tasks of one topic with the same content.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     head: String,
@@ -66,7 +65,7 @@ impl Template {
     }
 }
 
-/// The body of a request for many tasks, each of which `write` appends.
+/// The body of a batch; `write` appends each task.
 pub(crate) fn batch(numbers: std::ops::Range<u64>, write: impl Fn(u64, &mut String)) -> String {
     let mut body = String::from(r#"{"tasks":["#);
     for (i, number) in numbers.enumerate() {

@@ -1,8 +1,8 @@
-//! HTTP/1.1 by hand, as little of it as a bench and its receiver need: a caller who costs more than
-//! the service would measure itself.
+//! A minimal HTTP/1.1 for the bench and its receiver: a general client would cost more CPU than the
+//! service, and measure itself.
 //!
-//! A request is made before it is sent, and sent with one write; an answer must name its length, as
-//! delayd's do.
+//! A request is complete before it is sent with one write. Answers must have a `content-length`,
+//! like those of delayd.
 
 use std::io;
 
@@ -11,15 +11,15 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How much a connection reads at a time, at first.
+/// The initial read buffer of a connection.
 const READ: usize = 16 * 1024;
 
-/// The service that is called, and the token that it asks for.
+/// The called service, with its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// Host and port.
     pub(crate) address: String,
-    /// What stands before each path; empty for most.
+    /// The prefix of each path; empty for most.
     pub(crate) base: String,
     pub(crate) token: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Peer {
         Self { address: address.to_string(), base: String::new(), token: None }
     }
 
-    /// A whole request.
+    /// Returns a complete request.
     pub(crate) fn post(&self, path: &str, body: &str) -> Vec<u8> {
         let (base, address, length) = (&self.base, &self.address, body.len());
         let token = self
@@ -37,7 +37,11 @@ impl Peer {
             .as_ref()
             .map(|token| format!("authorization: Bearer {token}\r\n"))
             .unwrap_or_default();
-        format!("POST {base}{path} HTTP/1.1\r\nhost: {address}\r\n{token}content-length: {length}\r\n\r\n{body}").into()
+        format!(
+            "POST {base}{path} HTTP/1.1\r\nhost: {address}\r\n{token}\
+             content-length: {length}\r\n\r\n{body}"
+        )
+        .into()
     }
 
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
@@ -52,16 +56,16 @@ pub(crate) fn json(request: &impl Serialize) -> String {
     serde_json::to_string(request).expect("requests are plain data")
 }
 
-/// One connection; one request is under way on it at a time.
+/// A connection with at most one request at a time.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
-    /// Bytes of `read` that were the answer before.
+    /// The length of the previous answer in `read`.
     used: usize,
 }
 
-/// An answer, as long as its connection is not used again.
+/// An answer, valid until the next request.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
@@ -90,7 +94,7 @@ impl Connection {
     }
 }
 
-/// Where a message's body begins, and where the message ends.
+/// The positions of the body and of the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) body: usize,
@@ -98,7 +102,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Nothing as long as the message is not whole.
+    /// `None` while the message is incomplete.
     pub(crate) fn of(read: &[u8]) -> io::Result<Option<Self>> {
         let Some(head) = memmem::find(read, b"\r\n\r\n") else { return Ok(None) };
         let body = head + 4;
@@ -109,7 +113,7 @@ impl Frame {
     }
 }
 
-/// The number that a header of a message holds.
+/// The numeric value of a header.
 pub(crate) fn header(head: &[u8], name: &str) -> Option<u64> {
     let value = head.split(|byte| *byte == b'\n').find_map(|line| {
         let is_it = line.get(name.len()) == Some(&b':')

@@ -1,4 +1,4 @@
-//! What every successful answer of `/delay/*` is wrapped in.
+//! The envelope of every answer of `/delay/*`.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::ErrorCode;
 
-/// A successful answer: `dm_error` 0, the sentence of success, and the fields of `T`.
+/// A successful answer: `dm_error` 0, `error_msg`, and the fields of `T` beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer<T> {
     /// Always [`ErrorCode::Ok`].
     pub dm_error: ErrorCode,
     /// Always [`Answer::OK`].
     pub error_msg: Cow<'static, str>,
-    /// What the call answers.
+    /// The fields of this call's answer.
     #[serde(flatten)]
     pub fields: T,
 }
 
 impl Answer<Nothing> {
-    /// The sentence of success.
+    /// The `error_msg` of every success.
     pub const OK: &'static str = "操作成功";
 }
 
@@ -30,7 +30,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// The fields of an answer that has none of its own.
+/// The fields of an answer that has only the envelope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Ok))]
 pub struct Nothing {}

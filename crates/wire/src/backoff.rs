@@ -1,4 +1,4 @@
-//! How often and how far apart a task is tried. Pure: randomness is passed in.
+//! Backoff: the wait between attempts. Pure: the caller passes the random number.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::one_of::OneOf;
 use crate::span::{self, Span};
 
-/// The longest wait that a backoff may name: a year.
+/// The longest wait that a backoff may have: 365 days.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The most steps of a list.
@@ -16,36 +16,35 @@ const MOST_STEPS: usize = 100;
 
 /// The wait before the next attempt.
 ///
-/// - `exponential`: `base × factor^(attempt−1)`, at most `max`, then spread by `jitter`: a share of
-///   the wait, 0 to 1, taken off or put on at random (the "equal jitter" family of the AWS
-///   architecture blog's "Exponential Backoff And Jitter"), so that tasks that failed together do
-///   not come back together.
+/// - `exponential`: `base × factor^(attempt−1)`, at most `max`. `jitter` then adds or subtracts a
+///   random share of the wait, from 0 to 1, so that tasks that failed together are not retried
+///   together.
 /// - `fixed`: always `every`.
-/// - `list`: the step of the attempt; the last one from then on.
+/// - `list`: the step with the number of the attempt. The last step repeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Backoff {
-    /// Doubling or the like, up to a cap.
+    /// Each wait is a multiple of the one before, up to `max`.
     Exponential {
         /// The first wait.
         base: Span,
-        /// What each further wait is multiplied by, 1 to 100.
+        /// The factor between two waits, 1 to 100.
         #[serde(default = "default_factor")]
         factor: f64,
         /// The longest wait, before jitter.
         #[serde(default = "default_max")]
         max: Span,
-        /// The random share, 0 to 1.
+        /// The random share of the wait, 0 to 1.
         #[serde(default)]
         jitter: f64,
     },
-    /// Always the same.
+    /// Every wait is the same.
     Fixed {
         /// The wait.
         every: Span,
     },
-    /// One wait after another.
+    /// A list of waits.
     List {
         /// 1 to 100 waits.
         steps: Vec<Span>,
@@ -69,8 +68,8 @@ enum Kind {
     List,
 }
 
-/// The fields of every kind. They are read as one struct, so that an error names the inner field:
-/// serde reads a tagged enum from a copy of its fields, and then knows the whole alone.
+/// The fields of every kind, in one struct, so that an error names the inner field. serde would
+/// read a tagged enum from a copy of its fields, and its errors would name only the enum.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "backoff")]
 struct Fields {
@@ -88,7 +87,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// The names of the fields that are given and that `kind` does not take.
+    /// The first given field that `kind` does not take.
     fn stray(&self, kind: Kind) -> Option<&'static str> {
         let exponential = matches!(kind, Kind::Exponential);
         let fields = [
@@ -139,7 +138,7 @@ pub struct InvalidBackoff {
     pub field: &'static str,
     /// The expected range; begins with a verb.
     pub reason: String,
-    /// The value.
+    /// The value in the request.
     pub given: String,
 }
 
@@ -150,10 +149,10 @@ impl InvalidBackoff {
 }
 
 impl Backoff {
-    /// Checks the ranges.
+    /// Checks that every field is in its range.
     ///
     /// # Errors
-    /// The first field out of its range.
+    /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), InvalidBackoff> {
         let wait = |field: &'static str, span: Span, reason: &str| {
             let in_range = span.0 >= Duration::from_millis(1) && span.0 <= LONGEST;
@@ -193,15 +192,15 @@ impl Backoff {
         }
     }
 
-    /// The wait after the failed attempt number `attempt` (from 1). `random` is from 0 to 1 and
-    /// decides the jitter.
+    /// The wait after failed attempt number `attempt` (from 1). `random`, from 0 to 1, decides the
+    /// jitter.
     pub fn wait(&self, attempt: u32, random: f64) -> Duration {
         let past = attempt.saturating_sub(1);
         match self {
             Self::Exponential { base, factor, max, jitter } => {
                 let power = factor.powi(i32::try_from(past).unwrap_or(i32::MAX));
                 let longest = max.0.as_secs_f64();
-                // The power may be infinite, never NaN: base and factor are checked.
+                // The power may be infinite but is never NaN, because base and factor are checked.
                 let unspread = (base.0.as_secs_f64() * power).min(longest);
                 let spread = unspread * (1.0 + jitter * (2.0 * random - 1.0));
                 Duration::try_from_secs_f64(spread.max(0.001)).unwrap_or(LONGEST)
@@ -216,7 +215,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// 1 s doubling to 3 h, a fifth of jitter: with 22 attempts, about a day.
+    /// 1 s, doubling up to 3 h, with a jitter of 0.2. 22 attempts take about a day.
     fn default() -> Self {
         Self::Exponential { base: Span::seconds(1), factor: 2.0, max: default_max(), jitter: 0.2 }
     }

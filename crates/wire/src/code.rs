@@ -1,44 +1,44 @@
-//! The cases of failed calls.
+//! The error codes of failed calls.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The `dm_error` of an answer: 0, or why the call failed.
+/// The `dm_error` of an answer: 0 for success, otherwise the reason of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// It did not fail.
+    /// Success.
     Ok = 0,
-    /// The body cannot be taken.
+    /// The request is invalid.
     Invalid = 1000,
-    /// No token, or one that is not known.
+    /// The token is missing or unknown.
     Unauthenticated = 1001,
-    /// The token does not cover this.
+    /// The token does not allow this call.
     Forbidden = 1003,
-    /// What was asked for does not exist.
+    /// The task, topic, service or route does not exist.
     NotFound = 1004,
-    /// The route takes another method.
+    /// The route takes another HTTP method.
     MethodNotAllowed = 1005,
-    /// The task stands where this cannot be done.
+    /// The task's current state does not allow this call.
     Conflict = 1009,
-    /// The record is of a task that this very store has lent.
+    /// The record is of a task that this store itself has leased to the mover.
     OwnTask = 1010,
     /// The body or the content is too long.
     TooLarge = 1013,
     /// The content type is not JSON.
     MediaType = 1015,
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used with another request.
     KeyReused = 1022,
-    /// A quota or a rate is used up.
+    /// A quota or a rate limit is exceeded.
     UsedUp = 1029,
-    /// A fault of the service.
+    /// An internal error.
     Internal = 2000,
-    /// Not now. The call may or may not have been carried out.
+    /// Temporarily unavailable. The call may or may not have been carried out.
     Unavailable = 2003,
 }
 
 impl ErrorCode {
-    /// The cases of failure, in the order of their numbers.
+    /// The codes of failures, in numeric order.
     pub const FAILURES: [Self; 13] = [
         Self::Invalid,
         Self::Unauthenticated,
@@ -60,24 +60,22 @@ impl ErrorCode {
         self as u16
     }
 
-    /// The code of a number. A number that is not known counts as [`ErrorCode::Internal`].
+    /// The code with this number. An unknown number counts as [`ErrorCode::Internal`].
     pub fn of(number: u64) -> Self {
         let is_it = |code: &Self| u64::from(code.number()) == number;
         std::iter::once(Self::Ok).chain(Self::FAILURES).find(is_it).unwrap_or(Self::Internal)
     }
 
-    /// Reads the case of a failure. Success is none: the entry of a batch that succeeded and cannot
-    /// be understood is not to be taken for one that failed.
+    /// Reads the code of a failure and refuses that of success. An entry of a batch that succeeded
+    /// but cannot be read must not count as failed.
     pub(crate) fn of_failure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Self::deserialize(deserializer)? {
-            Self::Ok => {
-                Err(D::Error::custom("expected the code of a failure, got that of success"))
-            }
+            Self::Ok => Err(D::Error::custom("expected an error code, got 0")),
             code => Ok(code),
         }
     }
 
-    /// The HTTP status of its answers.
+    /// The HTTP status of answers with this code.
     pub const fn status(self) -> u16 {
         match self {
             Self::Ok => 200,
@@ -96,34 +94,39 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same call can succeed later. Answers of these cases have a `Retry-After`.
+    /// Whether the same call may succeed later. Answers with such a code have a `Retry-After`
+    /// header.
     pub const fn passes(self) -> bool {
         matches!(self, Self::UsedUp | Self::Unavailable)
     }
 
-    /// When it is met.
+    /// The description in the OpenAPI document.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "the call was carried out",
             Self::Invalid => {
-                "the body is no JSON; a field is missing, unknown, of the wrong type or out of range"
+                "the body is not JSON, or a field is missing, unknown, of the wrong type or out of \
+                 range"
             }
-            Self::Unauthenticated => "no token, or one that is not known",
+            Self::Unauthenticated => "the token is missing or unknown",
             Self::Forbidden => {
-                "the token's scopes or topics do not cover this; or a page of another site asks"
+                "the token's scopes or topics do not allow this, or the Origin is a page of \
+                 another site"
             }
-            Self::NotFound => "no such task, topic, service or route",
+            Self::NotFound => "the task, topic, service or route does not exist",
             Self::MethodNotAllowed => "the route takes another method",
-            Self::Conflict => "the task stands where this cannot be done: `state` says where",
-            Self::OwnTask => "a record to be adopted is of a task that this very store has lent",
-            Self::TooLarge => "the body or the content is over its limit",
+            Self::Conflict => "the task's current state, in `state`, does not allow this",
+            Self::OwnTask => {
+                "the record is of a task that this store itself has leased to the mover"
+            }
+            Self::TooLarge => "the body or the content is longer than its limit",
             Self::MediaType => "the content type is not JSON",
-            Self::KeyReused => "the idempotency key was used for something else",
-            Self::UsedUp => "a quota, or the token's rate, is used up",
-            Self::Internal => "our fault; `request_id` finds it in the log",
+            Self::KeyReused => "the idempotency key was used with another request",
+            Self::UsedUp => "a quota or the token's rate is exceeded",
+            Self::Internal => "an internal error; search the log for `request_id`",
             Self::Unavailable => {
-                "the store is out of reach or full, or this instance is shutting down or overloaded. \
-                 Not confirmed: repeat it"
+                "the store is unavailable or full, or this instance is shutting down or \
+                 overloaded. The call is not confirmed: repeat it"
             }
         }
     }

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{TaskId, UnixMillis};
 
-/// The dead of a topic by what killed them.
+/// The dead tasks of a topic, grouped by cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Causes {
-    /// The commonest first.
+    /// The most frequent cause first.
     pub causes: Vec<Cause>,
-    /// There are more dead than were looked at.
+    /// The topic has more dead tasks than this call looked at.
     pub more: bool,
 }
 
@@ -21,22 +21,22 @@ pub struct Cause {
     pub count: u64,
     pub first_ms: UnixMillis,
     pub last_ms: UnixMillis,
-    /// One of them, to look at.
+    /// One of these tasks, as an example.
     pub task_id: TaskId,
 }
 
-/// What was done, or would have been.
+/// What a replay or purge did, or would have done with `dry_run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Done {
     pub count: u64,
-    /// How many were gone over, those that were passed over included.
+    /// How many dead tasks the call looked at, including those that `reason` excluded.
     pub seen: u64,
-    /// The request went over as much as one may: ask again, with the cursor.
+    /// The call reached its limit: call again with `cursor`.
     pub more: bool,
     /// For the next call; null at the end.
     pub cursor: Option<String>,
-    /// When the last replayed task falls due.
+    /// When the last replayed task is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<UnixMillis>,
 }

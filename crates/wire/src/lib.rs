@@ -1,13 +1,13 @@
-//! What delayd's HTTP interface speaks of, once for all who speak it: the service, its command line
-//! and its benchmark.
+//! The types of delayd's HTTP interface. The service, the command line and the benchmark share
+//! them.
 //!
-//! It holds types, and how each reads and writes itself. Which values a call accepts is decided in
-//! the service. The documentation of types and fields is that of the OpenAPI document, which derives
-//! from them (feature `schema`).
+//! The crate holds types and how they are read and written. The service decides which values a call
+//! accepts. With the feature `schema` the OpenAPI document derives from the types: their doc
+//! comments are its descriptions.
 
 #![allow(
     missing_docs,
-    reason = "each text goes into the OpenAPI document, and some names say enough"
+    reason = "doc comments become OpenAPI descriptions, and many names need none"
 )]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! One of several names, read from a string.
+//! Reading one of several names from a string.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use serde::de::value::Error as Unknown;
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 
-/// An enum without data, read from its name in a string.
+/// An enum without data, read from the name of a variant in a string.
 ///
-/// serde_json alone calls a number or a list in the place of such a name invalid JSON, and takes
-/// `{"push": null}` for `"push"`. This reader refuses both, and says which names there are.
+/// serde_json alone reports a number or a list as invalid JSON, and accepts `{"push": null}` for
+/// `"push"`. This reader refuses both, and its error lists the names.
 #[derive(Clone, Copy, Debug)]
 pub struct OneOf<T>(pub T);
 
@@ -33,7 +33,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOf<T> {
     }
 }
 
-/// The names, in serde's words for a name that is unknown: `one of "push", "pull"`.
+/// The names as serde lists them in its error for an unknown name: `one of "push", "pull"`.
 fn names<'de, T: Deserialize<'de>>() -> String {
     let said = T::deserialize(IntoDeserializer::<Unknown>::into_deserializer(""));
     let said = said.err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! A rate as people write it.
+//! Rates such as `"100/s"`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Events in a time: `"100/s"`, `"6000/m"`, `"500/h"`.
+/// Events per unit of time: `"100/s"`, `"6000/m"`, `"500/h"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     count: u32,
@@ -19,15 +19,16 @@ enum Unit {
     Hour,
 }
 
-/// What a text that is no rate is told.
+/// The text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be a number from 1 to 1000000 with a unit of time, such as \"100/s\", \"6000/m\" or \"500/h\""
+    "must be a number from 1 to 1000000 with a unit of time, such as \"100/s\", \"6000/m\" or \
+     \"500/h\""
 )]
 pub struct InvalidRate;
 
 impl Rate {
-    /// Events in a second.
+    /// Events per second.
     pub fn per_second(self) -> f64 {
         let seconds = match self.unit {
             Unit::Second => 1.0,

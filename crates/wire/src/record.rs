@@ -1,4 +1,4 @@
-//! Whole tasks, on their way to another store: what `records`, `moved` and `adopt` answer.
+//! Whole tasks, for a move to another store: the answers of `records`, `moved` and `adopt`.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,30 +12,30 @@ type AnyRecord = self::Record<()>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct Records<Record> {
-    /// What holds those that are lent.
+    /// The receipt of the mover's lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
     #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyRecord>))]
     pub records: Vec<Record>,
-    /// There was no room for these: ask for them again.
+    /// Tasks that did not fit into this answer: ask for them again.
     pub rest: Vec<TaskId>,
 }
 
-/// A whole task, as it is adopted.
+/// A whole task, in the form that `adopt` takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct Record<Options, Mode = Way> {
     pub topic: TopicName,
     pub task_id: TaskId,
-    /// `leased`: somebody else has it just now. What is lent is `scheduled`.
+    /// `leased`: another holder has the task. A task that is leased to the mover is `scheduled`.
     pub state: TaskState,
-    /// How it leaves.
+    /// How the task is delivered.
     #[cfg_attr(feature = "schema", schema(value_type = Way))]
     pub mode: Mode,
     pub created_ms: UnixMillis,
-    /// The due moment that it was stored with, or was moved to by hand.
+    /// The due time that an add or an update set.
     pub due_ms: UnixMillis,
-    /// What it waits for, if that is another moment: a retry's.
+    /// The time that the task waits for, if it is not `due_ms`: the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_ms: Option<UnixMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,56 +45,56 @@ pub struct Record<Options, Mode = Way> {
     pub attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<String>,
-    /// A cancel waits for the end of its lease: it is not to be delivered any more.
+    /// A cancel is pending: the task is cancelled when its lease ends, unless it succeeds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelling: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// When an add last set the task by its `key`. Left out: it has none, or the `key` has gone to
-    /// another task.
+    /// When an add last set the task by its `key`. Absent if the task has no key, or if the key now
+    /// belongs to another task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_set_ms: Option<UnixMillis>,
-    /// It is lent to the caller, and goes on here if another service refuses it.
+    /// The task is leased to the mover, and continues here if the other service refuses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent: bool,
-    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in
-    /// `on_dead`: the id that the call for the dead will have.
+    /// The options as `get` shows them. In addition: `origin`, the store id in the task's
+    /// `webhook-id`, and in `on_dead` the `task_id` of the dead-letter callback.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Object, required = true))]
     pub options: Options,
     pub content: String,
-    /// The attempts that were noted.
+    /// The attempts in the task's log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Note>,
 }
 
-/// What became of lent tasks.
+/// The result for tasks that were leased to the mover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Ended {
-    /// Gone from here, or back.
+    /// The number of tasks that were removed here, or returned with `back`.
     pub count: u64,
-    /// Not ended, for each has become something else meanwhile; nothing changed.
+    /// Tasks that are not under this lease any more; the call did not change them.
     pub stale: Vec<StaleTask>,
 }
 
-/// A task that was not ended.
+/// A task that the call did not change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StaleTask {
     pub task_id: TaskId,
-    /// What it is now. `leased`: somebody else holds it, or a cancel is pending; `records` with
-    /// `lend` says which.
+    /// The task's current state. `leased`: another holder has it, or a cancel is pending; `records`
+    /// with `lend` tells which.
     pub state: TaskState,
 }
 
-/// What became of an adoption.
+/// The result of an adopt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AdoptAnswer {
-    /// How many were not adopted.
+    /// How many records were refused.
     pub failed: usize,
-    /// Each record's answer, in order.
+    /// The result for each record, in order.
     pub results: Vec<AdoptItem>,
 }
 
@@ -118,24 +118,23 @@ pub enum AdoptItem {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AdoptedTask {
     pub task_id: TaskId,
-    /// It had been adopted before.
+    /// An earlier call had adopted it.
     pub known: bool,
-    /// Left out: it is kept as the record says, or as it has fared here since.
+    /// Absent if the task is kept as the record says, or as it has changed here since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub became: Option<AdoptionBecame>,
 }
 
-/// What an adoption came to that keeps no waiting task.
+/// Why an adopted record left no waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AdoptionBecame {
-    /// A task of the same key was set later here: this one is not kept.
+    /// A task with the same `key` was set later here, so this one is not kept.
     Superseded,
-    /// The same task waited here, and has ended now as it did elsewhere.
+    /// The same task waited here, and ended as the record says.
     Ended,
-    /// The same task is in someone's hands here: it is cancelled when its lease ends, unless it
-    /// succeeds.
+    /// The same task is leased here: it is cancelled when its lease ends, unless it succeeds.
     Cancelling,
 }
 
@@ -143,8 +142,8 @@ pub enum AdoptionBecame {
 mod tests {
     use super::*;
 
-    /// A mover gives back what is refused: taken for refused, an adopted task would be in two
-    /// stores.
+    /// A mover returns a refused task to its old store. If it took a success for a failure, the
+    /// task would be in two stores.
     #[test]
     fn a_success_that_cannot_be_understood_is_no_failure() {
         let read = |item: &str| serde_json::from_str::<AdoptItem>(item).ok();

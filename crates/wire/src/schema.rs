@@ -1,4 +1,4 @@
-//! The schemas of types that the derive cannot describe.
+//! The schemas of types that utoipa's derive cannot describe.
 
 use std::borrow::Cow;
 
@@ -15,18 +15,18 @@ pub const MAX_ID: u64 = (1 << 53) - 1;
 pub enum TaskIdGiven {}
 /// A receipt in a request.
 pub enum ReceiptText {}
-/// The place in a list from which a page goes on.
+/// The cursor of a page.
 pub enum PageCursor {}
-/// The place among the dead from which a call goes on.
+/// The cursor of a call over dead tasks.
 pub enum DeadCursor {}
 /// A duration.
 pub enum SpanText {}
 /// A task's content in a request.
 pub enum ContentText {}
-/// So many in a time.
+/// A rate.
 pub enum RateText {}
 
-/// Gives types their schema, by name.
+/// Implements the schema of types, with a name for each.
 #[macro_export]
 macro_rules! schemas {
     ($($type:ty, $name:literal => $schema:expr;)+) => {
@@ -46,53 +46,71 @@ macro_rules! schemas {
 
 schemas! {
     TopicName, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
-    ServiceName, "Service" => name("A service's name, or a host with its port.", "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$");
-    TaskId, "TaskId" => whole(1).maximum(Some(MAX_ID)).description(Some("A task's id: a whole number below 2^53."));
-    UnixMillis, "UnixMillis" => ObjectBuilder::new().schema_type(Type::Integer).description(Some("A moment, in Unix milliseconds."));
+    ServiceName, "Service" => name(
+        "A service's name, or a host with its port.",
+        "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$",
+    );
+    TaskId, "TaskId" => whole(1)
+        .maximum(Some(MAX_ID))
+        .description(Some("A task's id: a whole number below 2^53."));
+    UnixMillis, "UnixMillis" => ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .description(Some("A time, in Unix milliseconds."));
     TaskIdGiven, "TaskIdGiven" => AnyOfBuilder::new()
         .item(whole(0).maximum(Some(MAX_ID)))
         .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))
-        .description(Some("A task's id, as a number or a string of digits. 0 is absent."));
-    ReceiptText, "Receipt" => name("The receipt of a lease, as it was handed out; opaque.", "^[A-Za-z0-9_-]{1,64}$");
-    PageCursor, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
-    DeadCursor, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
+        .description(Some("A task's id, as a number or a string of digits. 0 counts as absent."));
+    ReceiptText, "Receipt" => name(
+        "The receipt of a lease, as the pull or the callback gave it; opaque.",
+        "^[A-Za-z0-9_-]{1,64}$",
+    );
+    PageCursor, "Cursor" => string("The `cursor` in the answer with the previous page; opaque.");
+    DeadCursor, "DeadCursor" => string("The `cursor` in the answer to the previous call; opaque.");
     SpanText, "Span" => AnyOfBuilder::new()
         .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
         .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
-        .description(Some("A duration: a number of seconds, at most 1000000 (a lease: 3600; a backoff: 86400), or a string of a whole number and a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
+        .description(Some(
+            "A duration: a number of seconds, or a string of a whole number and a unit, such as \
+             \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\". A number is never milliseconds, and at \
+             most 1000000 (in a lease 3600, in a backoff 86400).",
+        ));
     Span, "Span" => SpanText::schema();
     ContentText, "Content" => AnyOfBuilder::new()
         .item(ObjectBuilder::new())
         .item(ObjectBuilder::new().schema_type(Type::String))
-        .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
-    RateText, "Rate" => string("So many in a time, such as \"100/s\", \"6000/m\" or \"500/h\".").min_length(Some(1));
+        .description(Some(
+            "A JSON object, or a string that holds one (with mode \"pull\": any text). It is kept \
+             byte for byte.",
+        ));
+    RateText, "Rate" => string("Events per unit of time: \"100/s\", \"6000/m\" or \"500/h\".")
+        .min_length(Some(1));
     Rate, "Rate" => RateText::schema();
-    Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
+    Rfc3339, "Rfc3339" => string("A time such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
 }
 
-/// A string.
+/// The schema of a string.
 pub fn string(description: &str) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).description(Some(description))
 }
 
-/// A string of certain characters.
+/// The schema of a string that matches a pattern.
 pub fn name(description: &str, pattern: &str) -> ObjectBuilder {
     string(description).pattern(Some(pattern))
 }
 
-/// A whole number.
+/// The schema of a whole number.
 pub fn whole(from: u64) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(from))
 }
 
-/// The fields of a successful answer stand beside those of its envelope.
+/// The fields of a successful answer are on the same level as those of the envelope.
 impl<T: PartialSchema> PartialSchema for Answer<T> {
     fn schema() -> RefOr<Schema> {
         let RefOr::T(Schema::Object(mut fields)) = T::schema() else {
             unreachable!("answers are structs, which are objects")
         };
         let zero = whole(0).maximum(Some(0)).description(Some("0: success."));
-        let sentence = string("The sentence of success.");
+        let sentence = string("The text of success.");
         let envelope =
             ObjectBuilder::new().property("dm_error", zero).property("error_msg", sentence).build();
         let own = std::mem::replace(&mut fields.properties, envelope.properties);

@@ -1,7 +1,7 @@
-//! Durations as people write them: a number of seconds, or a whole number with a unit.
+//! Durations: a number of seconds, or a string of a whole number and a unit.
 //!
-//! A large number without a unit is refused: it is most likely meant as milliseconds. What is large
-//! depends on what the duration is for.
+//! A large number without a unit is refused, because it is most likely meant as milliseconds. The
+//! limit depends on what the duration is for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,35 +10,35 @@ use std::time::Duration;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A duration that reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"`, `"7d"`, and writes
-/// as whole milliseconds (`"1500ms"`). Finer parts are cut off.
+/// A duration. It reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"` and `"7d"`, and is
+/// written in whole milliseconds (`"1500ms"`); any fraction of a millisecond is cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
-/// The longest, 500 years. A record that holds a longer one, as milliseconds, could be written and
-/// not be read again.
+/// The longest duration: 500 years. A longer one could be written in milliseconds, but not be read
+/// again.
 const LONGEST: Duration = Duration::from_secs(500 * 365 * 24 * 3600);
 
-/// The most seconds that a number without a unit may name.
+/// The largest number without a unit, in seconds.
 const MOST_BARE: u64 = 1_000_000;
-/// The same of a lease: an hour.
+/// The same for a lease: an hour.
 const MOST_BARE_LEASE: u64 = 3_600;
-/// The same of the wait between two attempts: a day.
+/// The same for a backoff: a day.
 const MOST_BARE_WAIT: u64 = 86_400;
 
 /// The units and their milliseconds, the largest first.
 const UNITS: [(u64, &str); 5] =
     [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
-/// The same, as words.
+/// Their names.
 const WORDS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 
-/// The texts that are durations.
-const FORM: &str = "a number of seconds or a whole number with one of the units ms, s, m, h and d, such as \"1500ms\", \
-                    \"10s\", \"5m\", \"2h\" or \"7d\"";
-/// The numbers that are durations.
+/// The accepted forms, for error messages.
+const FORM: &str = "a number of seconds or a whole number with one of the units ms, s, m, h and d, \
+                    such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"";
+/// The accepted numbers, for error messages.
 const NOT_NEGATIVE: &str = "a duration of 0 or more, such as 10 or \"10s\"";
 
-/// Why a text or a number is no duration, and what would be right.
+/// Why a text or a number is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpan {
     /// Neither a number nor a number with a unit.
@@ -47,9 +47,10 @@ pub enum InvalidSpan {
     /// Longer than any duration can be.
     #[error("must be at most 182500d")]
     TooLong,
-    /// So large a number without a unit.
+    /// The number is too large to be without a unit.
     #[error(
-        "must have a unit: {0} would be {as_seconds} as seconds, or {as_millis} as milliseconds; write \"{0}s\" or \"{0}ms\"",
+        "must have a unit: {0} would be {as_seconds} as seconds, or {as_millis} as milliseconds; \
+         write \"{0}s\" or \"{0}ms\"",
         as_seconds = Reading(u128::from(*.0) * 1_000),
         as_millis = Reading((*.0).into())
     )]
@@ -62,7 +63,7 @@ impl Span {
         Self(Duration::from_secs(seconds))
     }
 
-    /// Reads a text in which a number without a unit may name at most `most` seconds.
+    /// Reads a text. A number without a unit may be at most `most` seconds.
     fn read(text: &str, most: u64) -> Result<Self, InvalidSpan> {
         let digits = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
         let (count, name) = text.split_at(digits);
@@ -70,7 +71,7 @@ impl Span {
             return Err(InvalidSpan::Unreadable);
         }
         if let Some((unit, _)) = UNITS.into_iter().find(|(_, unit)| *unit == name) {
-            // More digits than fit are a very long time.
+            // A number with too many digits is too long.
             let count: u64 = count.parse().map_err(|_| InvalidSpan::TooLong)?;
             return Self::of_millis(u128::from(count) * u128::from(unit));
         }
@@ -105,7 +106,7 @@ impl Span {
             return Self::of_bare(seconds.ceil() as u64, most);
         }
         let span = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidSpan::Unreadable)?;
-        // Rounded, not cut: 0.007 as a double lies a hair below 7 ms.
+        // Rounded to the nearest millisecond: 0.007 as a double is slightly less than 7 ms.
         Self::of_millis(span.as_micros().div_ceil(500).div_euclid(2))
     }
 
@@ -128,20 +129,20 @@ impl FromStr for Span {
 /// Reads a lease.
 ///
 /// # Errors
-/// As [`Span::from_str`]; a number without a unit may name an hour at most.
+/// As [`Span::from_str`]; a number without a unit may be at most an hour.
 pub fn lease_of(text: &str) -> Result<Span, InvalidSpan> {
     Span::read(text, MOST_BARE_LEASE)
 }
 
-/// Reads a wait between attempts.
+/// Reads a wait of a backoff.
 ///
 /// # Errors
-/// As [`Span::from_str`]; a number without a unit may name a day at most.
+/// As [`Span::from_str`]; a number without a unit may be at most a day.
 pub fn wait_of(text: &str) -> Result<Span, InvalidSpan> {
     Span::read(text, MOST_BARE_WAIT)
 }
 
-/// Milliseconds in words, in the two largest units that they fill: `20 days 20 hours`.
+/// Milliseconds as words, in the two largest units: `20 days 20 hours`.
 struct Reading(u128);
 
 impl fmt::Display for Reading {
@@ -166,8 +167,8 @@ impl fmt::Display for Reading {
 }
 
 impl fmt::Display for Span {
-    /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is
-    /// written.
+    /// Writes the largest unit of which the duration is a whole multiple: `3650d`, `90s`, `1500ms`.
+    /// The text reads back as the same duration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         let whole = UNITS
@@ -195,18 +196,18 @@ pub fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     UpTo::<MOST_BARE_LEASE>::deserialize(from).map(|UpTo(span)| span)
 }
 
-/// For `deserialize_with`: a wait between attempts that may be absent.
+/// For `deserialize_with`: a wait of a backoff that may be absent.
 pub fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     Ok(Option::<UpTo<MOST_BARE_WAIT>>::deserialize(from)?.map(|UpTo(span)| span))
 }
 
-/// For `deserialize_with`: several of them.
+/// For `deserialize_with`: several such waits.
 pub fn waits_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Span>>, D::Error> {
     let waits = Option::<Vec<UpTo<MOST_BARE_WAIT>>>::deserialize(from)?;
     Ok(waits.map(|waits| waits.into_iter().map(|UpTo(span)| span).collect()))
 }
 
-/// A span in which a number without a unit may name at most `MOST` seconds.
+/// A span for which a number without a unit may be at most `MOST` seconds.
 struct UpTo<const MOST: u64>(Span);
 
 impl<'de, const MOST: u64> Deserialize<'de> for UpTo<MOST> {
@@ -218,7 +219,8 @@ impl<'de, const MOST: u64> Deserialize<'de> for UpTo<MOST> {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a duration: a number of seconds or a string such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
+                    "a duration: a number of seconds or a string such as \"1500ms\", \"10s\", \
+                     \"5m\", \"2h\" or \"7d\"",
                 )
             }
 
@@ -304,7 +306,7 @@ mod tests {
         }
     }
 
-    /// `delay: 1800000`, meant as milliseconds, once was 20 days.
+    /// `delay: 1800000`, meant as milliseconds, was once read as 20 days.
     #[test]
     fn a_large_number_without_a_unit_is_told_both_readings() {
         let check = |text: &str, says: &str| {
@@ -317,11 +319,13 @@ mod tests {
         };
         check(
             "1800000",
-            "must have a unit: 1800000 would be 20 days 20 hours as seconds, or 30 minutes as milliseconds; write \"1800000s\" or \"1800000ms\"",
+            "must have a unit: 1800000 would be 20 days 20 hours as seconds, or 30 minutes as \
+             milliseconds; write \"1800000s\" or \"1800000ms\"",
         );
         check(
             "1000001",
-            "must have a unit: 1000001 would be 11 days 13 hours as seconds, or 16 minutes 40 seconds as milliseconds; write \"1000001s\" or \"1000001ms\"",
+            "must have a unit: 1000001 would be 11 days 13 hours as seconds, or 16 minutes 40 \
+             seconds as milliseconds; write \"1000001s\" or \"1000001ms\"",
         );
         check("1800000.0", &InvalidSpan::NoUnit(1_800_000).to_string());
         check("18446744073709551615", "must be at most 182500d");

@@ -6,27 +6,27 @@ use crate::{
     Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, UnixMillis, Way,
 };
 
-/// The answer to a stored task.
+/// The answer to an add.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Stored {
-    /// The task, by which all other calls name it.
+    /// The task's id, which all other calls take.
     pub task_id: TaskId,
-    /// When it is due.
+    /// When the task is due.
     pub due_ms: UnixMillis,
-    /// The same.
+    /// `due_ms` as text.
     pub due: Rfc3339,
-    /// How it leaves.
+    /// How the task is delivered.
     pub mode: Way,
-    /// What the stored task survives.
+    /// Which failures the stored task survives.
     pub durability: Durability,
-    /// The task was added before, under the same idempotency key.
+    /// An earlier add with the same idempotency key had stored the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
-    /// Of a duplicate: where the first task stands now. Left out: it is forgotten here.
+    /// For a duplicate: the current state of the first task. Absent if its history has been purged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<TaskState>,
-    /// The pending task of the same `key` was moved.
+    /// The pending task of the same `key` was rescheduled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
 }
@@ -35,16 +35,16 @@ pub struct Stored {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Batch {
-    /// How many were not stored.
+    /// How many tasks were not stored.
     pub failed: usize,
-    /// Each task's answer, in order.
+    /// The result for each task, in order.
     pub results: Vec<BatchItem>,
 }
 
 /// The derive takes no generic arguments in a `value_type`.
 type StoredAnswer = Answer<Stored>;
 
-/// One task of a batch, answered in its place.
+/// The result for one task of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -58,13 +58,13 @@ pub enum BatchItem {
     },
 }
 
-/// A task as its consumer sees it; with nothing due, `content` and `task_id` are null.
+/// A task as its consumer sees it. If nothing is due, `content` and `task_id` are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pulled {
-    /// Null with nothing due.
+    /// Null if nothing is due.
     pub content: Option<String>,
-    /// The task.
+    /// Null if nothing is due.
     pub task_id: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
@@ -72,27 +72,27 @@ pub struct Pulled {
     pub receipt: Option<String>,
 }
 
-/// The answer of a pull with `count`.
+/// The answer to a pull with `count`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PulledMany {
     pub tasks: Vec<Pulled>,
 }
 
-/// The answer of a cancel.
+/// The answer to a cancel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Gone {
     pub task_id: TaskId,
 }
 
-/// The answer of an update.
+/// The answer to an update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Moved {
     pub task_id: TaskId,
     pub due_ms: UnixMillis,
-    /// The same.
+    /// `due_ms` as text.
     pub due: Rfc3339,
 }
 
@@ -100,7 +100,7 @@ pub struct Moved {
 #[cfg(feature = "schema")]
 type AnyTask = Task<()>;
 
-/// The answer.
+/// The answer to a get.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct Found<Options> {
@@ -108,34 +108,34 @@ pub struct Found<Options> {
     pub task: Task<Options>,
 }
 
-// The service has a type for options; its clients show them, whichever there are.
+// `Options` is the service's own type there, and plain JSON in its clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct Task<Options> {
     pub task_id: TaskId,
-    /// What its callbacks carry as `webhook-id`.
+    /// The `webhook-id` of its callbacks.
     pub webhook_id: String,
     pub state: TaskState,
-    /// How it leaves.
+    /// How the task is delivered.
     pub mode: Way,
     pub sn: Option<ServiceName>,
     pub key: Option<String>,
     pub due_ms: UnixMillis,
-    /// The same.
+    /// `due_ms` as text.
     pub due: Rfc3339,
     pub attempts: u32,
     pub created_ms: UnixMillis,
     pub finished_ms: Option<UnixMillis>,
-    /// Who holds it, while it is leased.
+    /// Who holds the task while it is leased.
     pub lease: Option<Holder>,
     pub last_outcome: Option<String>,
-    /// What the task asks for instead of its topic's policy, as an add would say it. Without the
-    /// scope `admin` the values of `headers` are null.
+    /// The task's own options, which override its topic's settings, in the form that an add takes.
+    /// Without the scope `admin` the values of `headers` are null.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub options: Options,
     pub content: String,
-    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside
-    /// the road.
+    /// The attempts that were logged, the newest last. The log may be incomplete, because it is
+    /// written separately from the task.
     pub log: Vec<Note>,
 }
 
@@ -149,12 +149,12 @@ pub struct Note {
     pub answer: String,
 }
 
-/// A page.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Page {
     pub tasks: Vec<Entry>,
-    /// For the next page; absent on the last.
+    /// For the next page; absent on the last page.
     pub cursor: Option<String>,
 }
 
@@ -164,16 +164,16 @@ pub struct Page {
 pub struct Entry {
     pub task_id: TaskId,
     pub state: TaskState,
-    /// How it leaves.
+    /// How the task is delivered.
     pub mode: Way,
     pub sn: Option<ServiceName>,
     pub due_ms: UnixMillis,
-    /// The same.
+    /// `due_ms` as text.
     pub due: Rfc3339,
     pub attempts: u32,
     pub created_ms: UnixMillis,
     pub finished_ms: Option<UnixMillis>,
-    /// Who holds it, while it is leased.
+    /// Who holds the task while it is leased.
     pub lease: Option<Holder>,
     pub last_outcome: Option<String>,
     pub key: Option<String>,

@@ -25,16 +25,16 @@ pub struct TopicListed {
 pub struct TopicShown<Policy> {
     pub topic: TopicName,
     pub shards: u16,
-    /// What is set, as /set takes it.
+    /// The topic's settings, in the form that `set` takes.
     pub policy: Policy,
     pub paused: bool,
     pub paused_since_ms: Option<UnixMillis>,
     pub counts: Count,
-    /// The earliest due moment to come.
+    /// The earliest due time in the future.
     pub next_due_ms: Option<UnixMillis>,
-    /// The due moment of the longest overdue task.
+    /// The due time of the task that is overdue for longest.
     pub oldest_overdue_ms: Option<UnixMillis>,
-    /// The end of the oldest task that is still remembered (delivered, cancelled or expired).
+    /// When the oldest task of the history ended (delivered, cancelled or expired).
     pub history_since_ms: Option<UnixMillis>,
 }
 
@@ -59,18 +59,18 @@ pub struct Paused {
     pub paused_since_ms: Option<UnixMillis>,
 }
 
-/// What a purge did.
+/// What a purge removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Purged {
     pub count: u64,
-    /// Tasks that are leased just now stay: they end with their leases.
+    /// Leased tasks stay: they end with their leases.
     pub leased: u64,
-    /// The request did as much as one may: ask again for the rest.
+    /// The call reached its time limit: call again for the rest.
     pub more: bool,
 }
 
-/// How many tasks fall due when.
+/// How many tasks are due in each step of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Forecast {

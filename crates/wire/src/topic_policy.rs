@@ -1,4 +1,4 @@
-//! What a topic asks for instead of the configuration.
+//! The settings of a topic, and the request that sets them.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,72 +10,72 @@ use crate::TopicName;
 use crate::schema::{RateText, SpanText, string};
 use crate::{Backoff, MisfirePolicy, Mode, Rate, Span};
 
-// This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
-// answers show it. Settings may be added; unknown ones of a newer version are left alone.
-/// A topic's settings; what is absent follows the configuration. A task's own options go before
-/// them.
+// The registry stores the settings as JSON of this shape, and answers show it. A setting that a
+// newer version added is ignored.
+/// A topic's settings. A setting that is absent follows the configuration. A task's own options
+/// override them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicPolicy {
-    /// How failed tasks are tried again.
+    /// How failed tasks are retried.
     #[serde(skip_serializing_if = "TopicRetry::is_unset")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<TopicRetry>))]
     pub retry: TopicRetry,
-    /// Of one call.
+    /// The timeout of one callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// What `auto` means here.
+    /// What the mode `auto` means in this topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The most calls in a time, per instance.
+    /// The limit of calls per unit of time, per instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// The most calls at a time, per instance.
+    /// The limit of concurrent calls, per instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// The most waiting and leased tasks.
+    /// The limit of waiting and leased tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<u64>,
-    /// How long, and how many, ended tasks can be read.
+    /// How long, and how many, ended tasks are kept readable.
     #[serde(skip_serializing_if = "TopicHistory::is_unset")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<TopicHistory>))]
     pub history: TopicHistory,
-    /// What becomes of tasks that fell due in a pause.
+    /// What happens to tasks that were due during a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misfire: Option<MisfirePolicy>,
 }
 
-/// How a topic's failed tasks are tried again.
+/// How a topic's failed tasks are retried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicRetry {
-    /// Calls before a task is dead.
+    /// The attempts before a task is dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// Answers that end a task at once.
+    /// HTTP statuses that make a task dead without a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_statuses: Option<Vec<u16>>,
 }
 
-/// What of a topic's history can be read.
+/// How long, and how many, ended tasks of a topic are kept readable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicHistory {
-    /// How long.
+    /// The age at which an ended task may be purged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Span>,
-    /// How many.
+    /// The number of ended tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
 
-/// The request that sets them.
+// The request that sets them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
@@ -85,52 +85,52 @@ pub struct TopicSetRequest<Topic, Number, Time, Frequency, ModeWord, Misfire, Re
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Lanes, on creation only.
+    /// The number of lanes; only when the topic is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 256))]
     pub shards: Option<Number>,
-    /// How failed tasks are tried again.
+    /// How failed tasks are retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<AnyRetry>))]
     pub retry: Option<Retry>,
-    /// Of one call: 100 ms to 10 min.
+    /// The timeout of one callback: 100 ms to 10 min.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub timeout: Option<Time>,
-    /// What `auto` means here.
+    /// What the mode `auto` means in this topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Mode>))]
     pub mode: Option<ModeWord>,
-    /// The most calls in a time, per instance.
+    /// The limit of calls per unit of time, per instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<RateText>))]
     pub rate: Option<Frequency>,
-    /// The most calls at a time, per instance.
+    /// The limit of concurrent calls, per instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)
     )]
     pub concurrency: Option<Number>,
-    /// The most waiting and leased tasks.
+    /// The limit of waiting and leased tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)
     )]
     pub quota: Option<Number>,
-    /// How long, and how many, ended tasks can be read.
+    /// How long, and how many, ended tasks are kept readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<AnyHistory>))]
     pub history: Option<History>,
-    /// What becomes of tasks that fell due in a pause.
+    /// What happens to tasks that were due during a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
     pub misfire: Option<Misfire>,
-    /// As /pause and /resume.
+    /// Pauses or resumes the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// What follows the configuration again.
+    /// Settings that follow the configuration again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<TopicSetting>>))]
     pub reset: Option<Reset>,
@@ -146,7 +146,7 @@ type AnyHistory = TopicHistoryGiven<(), ()>;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Retry, bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct TopicRetryGiven<Number, Wait, Statuses> {
-    /// Calls before a task is dead.
+    /// The attempts before a task is dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
     pub max_attempts: Option<Number>,
@@ -154,7 +154,7 @@ pub struct TopicRetryGiven<Number, Wait, Statuses> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Backoff>))]
     pub backoff: Option<Wait>,
-    /// Answers that end a task at once: 300 to 599.
+    /// HTTP statuses, from 300 to 599, that make a task dead without a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<u32>>))]
     pub final_statuses: Option<Statuses>,
@@ -164,11 +164,11 @@ pub struct TopicRetryGiven<Number, Wait, Statuses> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = History, bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct TopicHistoryGiven<Time, Number> {
-    /// 1 minute to 3650 days.
+    /// The age at which an ended task may be purged: 1 minute to 3650 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub keep: Option<Time>,
-    /// How many.
+    /// The number of ended tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -178,14 +178,14 @@ pub struct TopicHistoryGiven<Time, Number> {
 }
 
 impl<Number, Wait, Statuses> TopicRetryGiven<Number, Wait, Statuses> {
-    /// Whether nothing is given.
+    /// Whether no field is given.
     pub fn is_empty(&self) -> bool {
         self.max_attempts.is_none() && self.backoff.is_none() && self.final_statuses.is_none()
     }
 }
 
 impl<Time, Number> TopicHistoryGiven<Time, Number> {
-    /// Whether nothing is given.
+    /// Whether no field is given.
     pub fn is_empty(&self) -> bool {
         self.keep.is_none() && self.max.is_none()
     }
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for TopicSetting {
 
 #[cfg(feature = "schema")]
 crate::schemas! {
-    TopicSetting, "Setting" => string("What can follow the configuration again.")
+    TopicSetting, "Setting" => string("The name of a setting.")
         .enum_values(Some(TopicPolicy::SETTINGS));
 }
 
@@ -225,7 +225,7 @@ impl TopicHistory {
 }
 
 impl TopicPolicy {
-    /// The share of the quota that one of `shards` lanes has, rounded up.
+    /// One lane's share of the quota, rounded up.
     pub fn quota_of_lane(&self, shards: u16) -> Option<u64> {
         self.quota.map(|quota| quota.div_ceil(u64::from(shards.max(1))))
     }
@@ -234,8 +234,8 @@ impl TopicPolicy {
     pub const SETTINGS: [&str; 8] =
         ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
 
-    /// These settings without those that are named, and with those that are `given`. Of settings
-    /// that have parts, such as `retry`, each part that is given replaces its own.
+    /// These settings without those named in `reset`, and with those that are `given`. In a setting
+    /// that has parts, such as `retry`, only the given parts are replaced.
     #[must_use]
     pub fn changed<'a>(&self, reset: impl IntoIterator<Item = &'a str>, given: &Self) -> Self {
         let mut settings = object(self);
@@ -257,7 +257,7 @@ fn object(policy: &TopicPolicy) -> Map<String, Value> {
 fn merge(settings: &mut Map<String, Value>, given: Map<String, Value>) {
     for (name, value) in given {
         match (settings.get_mut(&name), value) {
-            // A backoff is one setting, whatever its kind has.
+            // A backoff is replaced as a whole: its fields depend on its kind.
             (Some(Value::Object(parts)), Value::Object(given)) if name != "backoff" => {
                 merge(parts, given)
             }

@@ -1,20 +1,20 @@
-//! Values that occur in many answers. Numbers and texts, told apart by their types.
+//! Values that occur in many answers, each with a type of its own.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A task's number: from 1, below 2^53.
+/// A task's id: 1 to 2^53 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub u64);
 
-/// A moment, in milliseconds since 1970.
+/// A time, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMillis(pub i64);
 
-/// A moment as people read it.
+/// A time as text (RFC 3339, UTC).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rfc3339(pub String);

@@ -2,51 +2,51 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A task's state. A lease that has run out counts as `scheduled`.
+/// A task's state. A task whose lease has expired counts as `scheduled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
-    /// Waits for its due moment, for a retry, or for a free slot.
+    /// Waits for its due time, for a retry, or for a free slot.
     Scheduled,
-    /// Someone holds it until a deadline.
+    /// A holder has the task until its lease ends.
     Leased,
     /// Acknowledged.
     Delivered,
-    /// Attempts spent, or a final answer. Kept until replayed or purged.
+    /// Out of attempts, or the receiver's answer was final. Kept until it is replayed or purged.
     Dead,
-    /// Cancelled by the business.
+    /// Cancelled by a caller.
     Cancelled,
-    /// Not worth delivering any more.
+    /// Not delivered in time: past its `expires_after`, or due in a pause with `misfire` "skip".
     Expired,
 }
 
-/// How a task leaves.
+/// How a task is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Pushed if its content says to whom.
+    /// `push` if the content has `sn` or `url`, otherwise `pull`.
     #[default]
     Auto,
-    /// Called back.
+    /// delayd calls the receiver.
     Push,
-    /// Fetched by consumers.
+    /// Consumers pull the task.
     Pull,
 }
 
-/// Called back, or pulled by consumers.
+/// `push`: delayd calls the receiver. `pull`: consumers pull the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// Called back.
+    /// delayd calls the receiver.
     Push,
-    /// Fetched by consumers.
+    /// Consumers pull the task.
     Pull,
 }
 
-/// A worker that calls, a consumer that pulled, a receiver that acknowledges later, or a mover.
+/// The kind of a lease's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -57,11 +57,11 @@ pub enum Holder {
     Consumer,
     /// A receiver, which was called and acknowledges later.
     Receiver,
-    /// A mover, which takes the task to another store.
+    /// A mover, which moves the task to another store.
     Mover,
 }
 
-/// What the stored task survives.
+/// Which failures a stored task survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -70,13 +70,13 @@ pub enum Durability {
     Fsynced,
     /// Redis with `appendfsync always`.
     AofAlways,
-    /// Redis with `appendfsync everysec`: a second may be lost with the machine.
+    /// Redis with `appendfsync everysec`: a crash of the machine may lose one second.
     AofEverysec,
-    /// Redis without AOF, or with `appendfsync no`: lost with the server.
+    /// Redis without AOF, or with `appendfsync no`: a crash of the server loses it.
     Volatile,
 }
 
-/// What becomes of the tasks that fell due while their topic was paused.
+/// What happens to tasks that were due while their topic was paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -84,29 +84,29 @@ pub enum MisfirePolicy {
     /// They are delivered late.
     #[default]
     Fire,
-    /// They expire undelivered.
+    /// They expire without delivery.
     Skip,
-    /// They die, and can be replayed.
+    /// They become dead, and can be replayed.
     Dead,
 }
 
-/// Where a breaker stands.
+/// The state of a circuit breaker.
 ///
-/// In order, from well to ill.
+/// The order is from healthy to unhealthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Calls go through.
     Closed,
-    /// A few calls go through, to see.
+    /// Probes go through.
     HalfOpen,
     /// No call goes through.
     Open,
 }
 
 impl TaskState {
-    /// Every state, in the order of the road.
+    /// Every state, in the order of the life cycle.
     pub const ALL: [Self; 6] = [
         Self::Scheduled,
         Self::Leased,
@@ -128,14 +128,14 @@ impl TaskState {
         }
     }
 
-    /// Whether the task's road has ended there (a dead task can be replayed all the same).
+    /// Whether the task has ended. (A dead task can still be replayed.)
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Scheduled | Self::Leased)
     }
 }
 
 impl Mode {
-    /// Each of them.
+    /// Every mode.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Push, Self::Pull];
 
     /// The name.
@@ -149,7 +149,7 @@ impl Mode {
 }
 
 impl MisfirePolicy {
-    /// Each of them.
+    /// Every policy.
     pub const ALL: [Self; 3] = [Self::Fire, Self::Skip, Self::Dead];
 
     /// The name.

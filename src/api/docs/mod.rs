@@ -1,8 +1,8 @@
-//! `GET /docs`: a page that reads `/openapi.json` and lets its reader try calls. It holds no data,
-//! and asks for it with the reader's own token.
+//! `GET /docs`: a page that shows `/openapi.json` and sends calls. It holds no data; its calls
+//! carry the reader's token.
 //!
-//! Four files of our own and nothing from elsewhere: no framework, no font, no inline script or
-//! style, which the policy it is sent with would not run either.
+//! It consists of four files of our own and loads nothing else: no framework, no font, no inline
+//! script or style. Its content security policy would block them.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header;
@@ -10,7 +10,7 @@ use http::header;
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// `GET /`: people who type the address alone are looking for the page.
+/// `GET /`: redirects to the page, for people who type only the address.
 pub(super) async fn home() -> Redirect {
     Redirect::temporary("/docs")
 }
@@ -41,7 +41,7 @@ fn asset(kind: &'static str, text: &'static str) -> Response {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // Another version of the program brings another page.
+        // Another version of the program has another page.
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, text).into_response()
@@ -57,13 +57,13 @@ mod tests {
                 assert!(!text.contains(banned), "{banned}");
             }
         }
-        // The one address in the drawing is the name of what it is written in.
+        // The only URL in the icon is its XML namespace.
         assert_eq!(include_str!("icon.svg").matches("http").count(), 1);
         assert!(
             page.contains("src=\"/docs/explorer.js\"")
                 && page.contains("href=\"/docs/explorer.css\"")
         );
-        // Without it, `nav a { display: block }` shows what the filter hides.
+        // Without this rule, `nav a { display: block }` would show what the filter hides.
         assert!(include_str!("explorer.css").contains("[hidden] { display: none !important; }"));
         assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" on"));
     }

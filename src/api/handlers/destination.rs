@@ -1,4 +1,4 @@
-//! The services that tasks go to: how they stand, and holding them back by hand.
+//! The calls under `/delay/destination/`: the state of destinations, and holds.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub(crate) async fn release(
     let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
         return Err(Error::NotFound(
-            "sn: there is no such service, nor is one of that name held".into(),
+            "sn: there is no such service, and no destination of that name is held".into(),
         ));
     }
     set_hold(&api, sn, false).await
@@ -110,15 +110,12 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     let request: HoldRequest = json::read(body)?;
     let Name(sn) = required(request.sn, "sn")?;
     if sn.is_pull() {
-        return Err(Error::invalid(
-            "sn: must be a service; consumers hold a topic back by not pulling",
-        ));
+        return Err(Error::invalid("sn: must be a service; @pull cannot be held"));
     }
     Ok(sn)
 }
 
-/// Writes it down, and does it here at once; the other instances follow with their next look,
-/// within a second.
+/// Stores the hold and applies it to this instance. The other instances read it within a second.
 async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
     api.store.set_hold(&sn, held).await?;
     let asked = api.limits.ask_holds();

@@ -1,4 +1,4 @@
-//! For those who route to us: whether the process lives, and whether it should be given work.
+//! `GET /healthz` and `GET /readyz`, for load balancers and orchestrators.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::store::Store;
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// In a word.
+    /// `alive`, `ready` or `not ready`.
     #[schema(value_type = String)]
     status: &'static str,
-    /// The circuit breaker around the store.
+    /// The state of the store's circuit breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     store_breaker: Option<breaker::State>,
-    /// What is not as it should be.
+    /// What the instance is not ready for: `store`, `draining`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     not_ready: Vec<&'static str>,
 }
 
-/// `GET /healthz`: it answers, so it lives. Asks nobody else, or a store's outage would get every
-/// instance restarted.
+/// `GET /healthz`: the process answers. It does not check the store, because an outage of the store
+/// would restart every instance.
 pub(crate) async fn alive() -> Response {
     Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
 }
 
-/// `GET /readyz`
+/// `GET /readyz`: the store answers, and the instance is not draining.
 pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
     let mut not_ready = Vec::new();
     if api.store.ping().await.is_err() {

@@ -1,5 +1,4 @@
-//! One file for each family of calls: from a request's bytes to a store's verb, and back to an
-//! answer.
+//! The handlers: one file for each family of calls.
 
 pub(crate) mod dead;
 pub(crate) mod destination;

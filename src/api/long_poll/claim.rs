@@ -1,4 +1,4 @@
-//! What pulls share, and the claims that they make.
+//! Claims for pulls, and what all pulls share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,20 +12,20 @@ use crate::model::task::{Destination, Lane};
 use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Want};
 use crate::topic::Registry;
 
-/// What all pulls share, those that wait and those that do not.
+/// What all pulls share, with or without `wait`.
 #[derive(Debug)]
 pub(crate) struct Pulls {
     pub(crate) lease_return: LeaseReturn,
     pub(crate) topics: Arc<Registry>,
     pub(crate) draining: watch::Receiver<bool>,
-    /// Those who wait for a task to pull.
+    /// The pulls that wait.
     pub(crate) waiters: Arc<Waiters>,
-    /// The lane with which the next pull begins.
+    /// The lane with which the next pull starts.
     turn: AtomicUsize,
 }
 
 impl Pulls {
-    /// Room for `waiters` pulls that wait. To be called within a runtime.
+    /// `waiters` limits the pulls that wait. Must be called within a tokio runtime.
     pub(crate) fn new(
         lease_return: LeaseReturn,
         topics: Arc<Registry>,
@@ -36,18 +36,18 @@ impl Pulls {
         Self { lease_return, topics, draining, waiters, turn: AtomicUsize::new(0) }
     }
 
-    /// The answer when nothing is due.
+    /// An answer without tasks.
     pub(crate) fn nothing(&self, params: PullParams) -> PulledTasks {
         PulledTasks::nothing(self.lease_return.clone(), params)
     }
 }
 
-/// Whether consumers get nothing of this topic for now, whether they wait or not.
+/// Whether consumers get no tasks of this topic for now.
 fn is_held(topic: &Registered) -> bool {
     topic.paused.is_some()
 }
 
-/// The topic's lanes, beginning with another one each time.
+/// The topic's lanes, starting with another one each time.
 pub(crate) fn lanes_in_turn(pulls: &Pulls, topic: &Registered) -> Vec<Lane> {
     let mut lanes: Vec<Lane> = topic.entry.lanes().collect();
     let first = pulls.turn.fetch_add(1, Ordering::Relaxed) % lanes.len().max(1);
@@ -55,9 +55,8 @@ pub(crate) fn lanes_in_turn(pulls: &Pulls, topic: &Registered) -> Vec<Lane> {
     lanes
 }
 
-/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from
-/// all of them together. To be run where no caller's hanging up ends it: it alone knows what was
-/// claimed.
+/// Claims tasks lane by lane, with at most [`MAX_CLAIM_BYTES`] of content in total. Run it in a
+/// task that survives a disconnected caller: nothing else knows which tasks were claimed.
 pub(crate) async fn take(
     pulls: &Pulls,
     topic: &Registered,
@@ -83,9 +82,9 @@ pub(crate) async fn take(
         };
         let grant = match pulls.lease_return.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,
-            // Only a claim under the lane's lock is refused, and consumers go past it.
+            // Only claims under the lane's lock are refused, and a consumer's claim takes no lock.
             Ok(Claimed::Refused { .. }) => continue,
-            // What other lanes gave is worth an answer.
+            // The tasks of other lanes are still delivered.
             Err(error) if !taken.tasks.is_empty() => {
                 Error::from(error).log();
                 break;

@@ -1,7 +1,7 @@
-//! Claimed tasks on their way to a consumer: from the claim until the answer is written.
+//! The delivery of claimed tasks to a consumer: from the claim until the answer has been written.
 //!
-//! A claimed task is in the hands of a [`ClaimedLeases`] until its consumer has it, so that whatever goes
-//! wrong before (the caller hangs up, a timeout, a panic) gives it back unspent.
+//! [`ClaimedLeases`] holds the tasks until then. If it is dropped (the caller disconnects, a
+//! timeout, a panic), the tasks return to the store, and the attempt does not count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use tokio_util::task::TaskTracker;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{self, AnyStore, Delivery, Settle, Transition};
 
-/// How long the answer of a pull without `lease` may take to be written.
+/// The longest time to write the answer of a pull without `lease`.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);
 
-/// How often a settle that was not confirmed is sent in all, and the first wait between two; each
-/// next is three times as long. With a store that is silent for a second each time this lasts about
-/// ten seconds.
+/// How often an unconfirmed settle is sent, and the first wait in between. Each further wait is
+/// three times as long. With a store that takes a second each time, this lasts about ten seconds.
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 /// What a consumer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PullParams {
-    /// At most so many tasks.
+    /// The most tasks.
     pub(crate) slots: usize,
-    /// For how long; without, they are consumed by the answer.
+    /// The length of the lease. `None`: the answer consumes the tasks.
     pub(crate) lease: Option<Duration>,
 }
 
-/// What a claim gave. Dropped, it is given back.
+/// The tasks of a claim. Dropping them returns them to the store.
 #[derive(Debug)]
 pub(crate) struct PulledTasks {
     pub(crate) tasks: Vec<Pulled>,
-    /// The bytes of their contents.
+    /// The length of their contents, in bytes.
     pub(crate) bytes: usize,
     pub(crate) held: ClaimedLeases,
-    /// When the consumer has to have it: before another may.
+    /// When the answer must have been written, because later another consumer may have the tasks.
     pub(crate) deadline: Instant,
 }
 
 impl PulledTasks {
     pub(crate) fn nothing(to: LeaseReturn, params: PullParams) -> Self {
-        // Counted from before the claim, and over before the lease is.
+        // Measured from before the claim, and with a margin, so that it passes before the lease
+        // ends.
         let deadline = Instant::now() + params.lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
         Self {
             tasks: Vec::new(),
@@ -66,19 +66,19 @@ impl PulledTasks {
     }
 }
 
-/// Where tasks that do not reach their consumer go back to.
+/// Settles leases in the background.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseReturn {
     pub(crate) store: Arc<AnyStore>,
-    /// Claims and settles that outlive their request.
+    /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
 }
 
-/// Claimed tasks that their consumer does not have yet. Dropped, it gives them back.
+/// Leases of tasks that the consumer does not have yet. Dropping them returns the tasks.
 #[derive(Debug)]
 pub(crate) struct ClaimedLeases {
     to: LeaseReturn,
-    /// The consumer asked for no lease: the written answer ends the tasks.
+    /// The pull had no `lease`: the tasks are delivered when the answer has been written.
     consumes: bool,
     leases: Vec<(Lane, TaskId, Receipt)>,
 }
@@ -92,7 +92,7 @@ impl ClaimedLeases {
         self.leases.push((lane, id, receipt));
     }
 
-    /// The consumer has them.
+    /// The consumer has the tasks.
     pub(crate) fn written(mut self) {
         if self.consumes {
             self.end(&Transition::Delivered { outcome: "pulled".into() });
@@ -106,7 +106,7 @@ impl ClaimedLeases {
             .drain(..)
             .map(|(lane, id, receipt)| Settle { lane, id, receipt, transition: transition.clone() })
             .collect();
-        // Outside of a runtime the process is at its end, and the leases run out by themselves.
+        // Without a runtime the process is ending, and the leases expire by themselves.
         if settles.is_empty() || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
@@ -120,8 +120,8 @@ impl Drop for ClaimedLeases {
     }
 }
 
-/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should
-/// that fail, the leases run out, and the tasks are handed out again.
+/// Settles leases that no caller waits for, and repeats what was not confirmed for some seconds. If
+/// that fails, the leases expire and the tasks are delivered again.
 async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
@@ -134,7 +134,11 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
             failed.partition(|(_, error)| attempt < TRIES && passes(error));
         if let Some((_, error)) = lost.first() {
             let count = lost.len();
-            tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
+            tracing::warn!(
+                count,
+                %error,
+                "{count} pulled tasks could not be settled, and will be delivered again: {error}"
+            );
         }
         if again.is_empty() {
             return;
@@ -145,7 +149,7 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     }
 }
 
-/// Whether it may be otherwise in a moment.
+/// Whether the same call may succeed later.
 fn passes(error: &store::Error) -> bool {
     matches!(error, store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Full(_))
 }

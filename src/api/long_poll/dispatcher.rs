@@ -1,17 +1,17 @@
-//! One topic's queue at work: claims for those who stand in it, and in between knows when to claim
-//! next.
+//! The dispatcher of one topic's wait queue: it claims tasks for waiting pulls, and decides when.
 //!
 //! ```text
-//! due ─▶ claim for the first few ─▶ hand out in order ─▶ look when the next is due ─▶ sleep until then, a hint, or another look
+//! due ─▶ claim for the first pulls ─▶ deliver in order ─▶ ask when the next task is due ─▶ sleep
 //! ```
 //!
-//! - As many are claimed for at once as were served the last time, doubled: one task costs one
-//!   claim and one look, and a thousand tasks soon serve sixty-four at a time.
-//! - The look ([`Delivery::next_pull`]) says when a task falls due or a lease runs out. The look of
-//!   each second repeats it ([`crate::topic::Awaited`]), whatever it said, for hints may be lost.
-//!   Idle waiters cost nothing else, however many they are.
-//! - Moments of the store are turned into this process' monotonic time by the look that brought
-//!   them, so that neither clock matters.
+//! - The sleep ends when a task is due, with a hint, or with a new poll.
+//! - The number of concurrent claims doubles while all of them return tasks, up to 64. So one task
+//!   costs one claim and one poll.
+//! - [`Delivery::next_pull`] says when a task is due or a lease expires. Hints may be lost, so a
+//!   poll for all topics repeats it every second ([`crate::topic::Awaited`]). Idle waiters cost
+//!   nothing else.
+//! - Each poll converts the store's times to this process's monotonic clock, so a difference
+//!   between the two clocks has no effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,20 +30,19 @@ use crate::model::task::{Lane, Topic};
 use crate::store::{Delivery, NextDue, Registered};
 use crate::topic::Outlook;
 
-/// The longest wait after claims that brought nothing; and the time after which a topic that nobody
-/// knows is looked for again.
+/// The longest wait after claims without a task, and the time after which an unknown topic is
+/// looked up again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The most waiters that are claimed for at once.
+/// The limit of concurrent claims for one topic.
 const WIDEST: usize = 64;
-/// The wait after claims that brought nothing though something is still said to be due (a server's
-/// clock is behind), doubling up to the longest.
+/// The first wait after claims without a task though the store says that one is due (another
+/// server's clock may be behind). It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits for what is wished for, no longer than `wait`; `None` if nothing came, or this instance
-/// drains.
+/// Waits for tasks, for at most `wait`. `None` if none came, or if this instance drains.
 ///
 /// # Errors
-/// If there is no place left, or the store fails.
+/// The wait queue is full, or the store fails.
 pub(crate) async fn wait(
     pulls: &Arc<Pulls>,
     topic: &Topic,
@@ -52,7 +51,7 @@ pub(crate) async fn wait(
 ) -> Result<Option<PulledTasks>, Error> {
     let until = Instant::now() + wait;
     let full = Error::Unavailable(
-        "too many callers wait for tasks, so this one cannot: repeat it, or leave wait out",
+        "too many pulls are waiting, so this one cannot wait: repeat it, or leave wait out",
     );
     let _place = pulls.waiters.place().ok_or(full)?;
     let (answer, mut answered) = oneshot::channel();
@@ -68,7 +67,7 @@ pub(crate) async fn wait(
     };
     match ended {
         Some(ended) => ended.map_err(|_| Error::Internal)?.map(Some),
-        // What came in the very last moment is not turned away.
+        // Tasks that arrived at the last moment are still delivered.
         None => {
             answered.close();
             answered.try_recv().map_or(Ok(None), |taken| taken.map(Some))
@@ -76,7 +75,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Serves the queue until nobody stands in it.
+/// Serves the queue until it is empty.
 async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<WaitQueue>) {
     let looks = pulls.topics.awaited().follow(&topic);
     let mut serving = Serving {
@@ -92,8 +91,8 @@ async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<WaitQueue>) {
     };
     while !serving.pulls.waiters.is_over(&serving.topic, &serving.queue) {
         if let Err(error) = serving.round().await {
-            // Said to each at once: to those who would wait in vain as to those who would not know
-            // why nothing comes.
+            // Every waiting pull gets the error. Otherwise its caller would wait without knowing
+            // why no task comes.
             serving.queue.fail(&error);
         }
     }
@@ -103,21 +102,21 @@ struct Serving {
     pulls: Arc<Pulls>,
     topic: Topic,
     queue: Arc<WaitQueue>,
-    /// What the look of each second finds.
+    /// The results of the poll that runs every second.
     looks: watch::Receiver<Option<Outlook>>,
-    /// When this queue has looked by itself.
+    /// When this dispatcher itself last polled.
     looked: Instant,
     width: usize,
     pause: Duration,
-    /// Whether the last claims brought nothing.
+    /// Whether the last claims returned no task.
     found_nothing: bool,
-    /// The topic was not asked for yet.
+    /// The topic has not been looked up yet.
     is_new: bool,
 }
 
 impl Drop for Serving {
-    /// After a panic nobody would be served any more: their answers are dropped, which tells them,
-    /// and the next one begins a new queue.
+    /// After a panic, fails the waiting pulls and removes the queue, so that the next pull starts a
+    /// new one.
     fn drop(&mut self) {
         if !self.queue.is_empty() {
             self.queue.fail(&Error::Internal);
@@ -127,7 +126,7 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Claims if there is reason, looks if it is time, and sleeps.
+    /// Claims if a task may be due, polls if needed, and sleeps.
     async fn round(&mut self) -> Result<(), Error> {
         let known = match self.pulls.topics.known_entry(&self.topic) {
             None if self.is_new => self.pulls.topics.find(&self.topic).await?,
@@ -135,7 +134,7 @@ impl Serving {
         };
         self.is_new = false;
         let Some(known) = known else {
-            // Its first task makes it known, by a hint or in the look of a second.
+            // A hint or the poll reports the topic's first task.
             self.looks.mark_unchanged();
             self.sleep(Some(Instant::now() + LONGEST_PAUSE)).await;
             return Ok(());
@@ -155,7 +154,7 @@ impl Serving {
             self.take_in(Instant::now(), next);
         } else if self.looks.has_changed().unwrap_or(false) {
             let found = self.looks.borrow_and_update().clone();
-            // What this queue has found by itself since is newer.
+            // This dispatcher's own poll may be newer.
             if let Some(Outlook { at, next }) = found.filter(|found| found.at > self.looked) {
                 self.take_in(at, next?);
             }
@@ -164,17 +163,18 @@ impl Serving {
         Ok(())
     }
 
-    /// Sleeps until then, until there is news, or another look.
+    /// Sleeps until the given time, a change of the queue, or a new poll.
     async fn sleep(&mut self, until: Option<Instant>) {
+        let wake = until.unwrap_or_else(Instant::now);
         tokio::select! {
             biased;
             () = self.queue.news.notified() => {}
             Ok(()) = self.looks.changed() => self.looks.mark_changed(),
-            () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
+            () = tokio::time::sleep_until(wake), if until.is_some() => {}
         }
     }
 
-    /// Claims for the first in the queue, all at the same time, each beginning with another lane.
+    /// Claims concurrently for the first pulls, each starting with another lane.
     async fn serve(&mut self, topic: &Registered, lanes: Vec<Lane>) -> Result<(), Error> {
         let heads = self.queue.heads(self.width);
         let count = heads.len();
@@ -203,8 +203,8 @@ impl Serving {
         failed
     }
 
-    /// Whoever came first is served first, whichever of the claims it was that found something for
-    /// such a params.
+    /// Delivers in order of arrival, whichever claim returned the tasks. Tasks go only to a pull
+    /// with the same parameters as the claim's.
     fn hand_out(
         &self,
         heads: Vec<(u64, PullParams)>,
@@ -219,11 +219,11 @@ impl Serving {
         }
     }
 
-    /// What a look has found: when there is something to claim.
+    /// Takes over the result of a poll.
     fn take_in(&mut self, at: Instant, next: NextDue) {
         self.pulls.waiters.saw(next.now, at);
         let is_due = |due: UnixMillis| due <= next.now;
-        // What is due and was not given is not asked for at once again.
+        // A task that is due but was not returned is not claimed again at once.
         let wait = |due: UnixMillis| {
             if self.found_nothing && is_due(due) { self.pause } else { due.since(next.now) }
         };

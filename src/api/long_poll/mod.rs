@@ -1,8 +1,7 @@
-//! Pulls: claims for consumers, the queue per topic of those that wait, and the delivery of what
-//! was claimed.
+//! Pulls: claims for consumers, a wait queue per topic, and the delivery of claimed tasks.
 //!
 //! ```text
-//! pull ─▶ claim ─▶ delivery                          with nothing due, no task
+//! pull             ─▶ claim ─▶ delivery
 //! pull with `wait` ─▶ queue ─▶ dispatcher ─▶ claim ─▶ delivery
 //! ```
 

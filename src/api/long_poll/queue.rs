@@ -1,22 +1,21 @@
-//! Those who wait for a task to pull: a queue per topic, served in order of arrival.
+//! The wait queues of pulls: one per topic, in order of arrival.
 //!
 //! ```text
-//! pull with `wait` ─▶ a place in the topic's queue ─▶ claimed for (`dispatcher`) ─▶ answer
-//!                          │ hangs up                     ▲
-//!                          └─▶ leaves                     │ a hint, the next due moment, a look each second
+//! pull with `wait` ─▶ wait queue of the topic ─▶ `dispatcher` claims ─▶ answer
+//!                          │ disconnects
+//!                          └─▶ removed
 //! ```
 //!
-//! However many wait, the store is asked by the queue alone, and only when there is reason:
-//! [`crate::api::long_poll::dispatcher`] has the times. What is added or put back, by this process
-//! or another instance, comes as a hint.
+//! Only the dispatcher asks the store, so the number of waiting pulls does not matter. It is woken
+//! by hints, which report tasks that any instance adds or returns.
 //!
 //! # Invariants
 //!
-//! - A waiter has a place, of which there are so many, and no request slot: those who wait cost the
-//!   others nothing but their connections.
-//! - A caller that leaves, whatever way, is out of the queue at once. A task that was claimed for it
-//!   meanwhile is given back unspent.
-//! - A queue lives while somebody stands in it. It ends, and another begins, under the lock of all
+//! - A waiting pull holds one of a limited number of places, but no request slot. It costs other
+//!   requests nothing but its connection.
+//! - A pull that ends in any way is removed at once. A task that was claimed for it returns to the
+//!   store, and the attempt does not count.
+//! - A queue exists while a pull waits in it. It is created and removed under the lock of all
 //!   queues.
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,24 +31,24 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Topic};
 use crate::store::Hint;
 
-/// The most claims for waiters at a time, over all queues.
+/// The limit of concurrent claims for waiting pulls, over all queues.
 const CLAIMS: usize = 128;
 
-/// Everyone who waits.
+/// All waiting pulls.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     places: Semaphore,
     claims: Semaphore,
     queues: Mutex<HashMap<Topic, Arc<WaitQueue>>>,
-    /// The store's time, and when it was that.
+    /// The store's time, and when it was read.
     store_time: Mutex<Option<(UnixMillis, Instant)>>,
 }
 
-/// Those who wait for one topic, and from when on there may be something for them.
+/// The waiting pulls of one topic, and when a claim may return tasks.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
     state: Mutex<State>,
-    /// Somebody came or the last one left, or there was a hint.
+    /// Notified by a new pull, by the end of the last one, and by hints.
     pub(crate) news: Notify,
 }
 
@@ -57,11 +56,11 @@ pub(crate) struct WaitQueue {
 pub(crate) struct State {
     waiting: BTreeMap<u64, Waiter>,
     last_ticket: u64,
-    /// From when on a claim has something to do, by shard, as the last look found it.
+    /// By shard, from when a claim may return tasks, according to the last poll.
     known: BTreeMap<u16, Instant>,
-    /// The same, as hints said since the last claim.
+    /// The same, according to hints since the last claim.
     pub(crate) hinted: BTreeMap<u16, Instant>,
-    /// Nobody looked yet, or hints were lost: any lane may have something.
+    /// Any lane may have tasks: there was no poll yet, or hints were lost.
     may_be_anywhere: bool,
 }
 
@@ -72,7 +71,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// Room for so many waiters. Hears of adds for as long as the store lives.
+    /// At most `places` waiting pulls. Receives hints as long as the store exists.
     pub(crate) fn new(places: usize, hints: broadcast::Receiver<Hint>) -> Arc<Self> {
         let waiters = Arc::new(Self {
             places: Semaphore::new(places),
@@ -84,17 +83,17 @@ impl Waiters {
         waiters
     }
 
-    /// One of the claims that may run at a time.
+    /// Waits for a permit to claim.
     pub(crate) async fn claim(&self) -> SemaphorePermit<'_> {
         self.claims.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// The store's time was `now` at that moment.
+    /// Records the store's time.
     pub(crate) fn saw(&self, now: UnixMillis, at: Instant) {
         *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, at));
     }
 
-    /// Whether nobody stands in the queue; then it is no more.
+    /// Removes the queue if it is empty, and returns whether it was.
     pub(crate) fn is_over(&self, topic: &Topic, queue: &WaitQueue) -> bool {
         let mut queues = self.queues();
         let is_empty = queue.state().waiting.is_empty();
@@ -104,12 +103,12 @@ impl Waiters {
         is_empty
     }
 
-    /// A place, if there is one left.
+    /// A place, if one is free.
     pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
     }
 
-    /// Joins the topic's queue. A queue that is made for it is given to `serve`.
+    /// Joins the topic's queue. A new queue is passed to `serve`.
     pub(crate) fn join(
         &self,
         topic: &Topic,
@@ -150,7 +149,7 @@ impl Waiters {
     }
 }
 
-/// A waiter's place in the queue, left by dropping.
+/// A place in a queue. Dropping it leaves the queue.
 pub(crate) struct Queued {
     queue: Arc<WaitQueue>,
     ticket: u64,
@@ -171,7 +170,7 @@ impl WaitQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A claim of the lane has something to do from then on.
+    /// Records that a claim may return tasks from then on.
     fn add_hint(&self, shard: u16, at: Instant) {
         let mut state = self.state();
         let first = state.hinted.entry(shard).or_insert(at);
@@ -188,7 +187,7 @@ impl WaitQueue {
         self.state().waiting.is_empty()
     }
 
-    /// The first in the queue, and what they params for.
+    /// The first waiting pulls.
     pub(crate) fn heads(&self, most: usize) -> Vec<(u64, PullParams)> {
         self.state()
             .waiting
@@ -198,7 +197,7 @@ impl WaitQueue {
             .collect()
     }
 
-    /// Whether any of the lanes may have something now: of those the hints are used up.
+    /// Whether any lane may have tasks now. Keeps only those lanes, and uses up their hints.
     pub(crate) fn due(&self, lanes: &mut Vec<Lane>, now: Instant) -> bool {
         let mut state = self.state();
         if std::mem::take(&mut state.may_be_anywhere) {
@@ -219,7 +218,7 @@ impl WaitQueue {
         !lanes.is_empty()
     }
 
-    /// When next to claim, if anything is known to come.
+    /// When the next claim may return tasks, if that is known.
     pub(crate) fn next(&self) -> Option<Instant> {
         let state = self.state();
         let anywhere = state.may_be_anywhere.then(Instant::now);
@@ -229,22 +228,21 @@ impl WaitQueue {
             .min()
     }
 
-    /// What a look has found, in the place of the one before. Hints that came since the claims
-    /// stand.
+    /// Replaces the result of the poll. Hints since the last claim remain.
     pub(crate) fn knows(&self, known: BTreeMap<u16, Instant>) {
         self.state().known = known;
     }
 
-    /// Gives a waiter what was claimed for it. If the waiter has left, it goes back.
+    /// Passes claimed tasks to a waiting pull.
     pub(crate) fn serve(&self, ticket: u64, taken: PulledTasks) {
         let waiter = self.state().waiting.remove(&ticket);
         if let Some(waiter) = waiter {
-            // Given back, if the waiter left just now.
+            // If the pull has just ended, this drops the tasks and so returns them.
             let _ = waiter.answer.send(Ok(taken));
         }
     }
 
-    /// Tells everyone that it cannot be said what is due.
+    /// Fails all waiting pulls.
     pub(crate) fn fail(&self, error: &Error) {
         let waiting = std::mem::take(&mut self.state().waiting);
         for waiter in waiting.into_values() {
@@ -253,7 +251,7 @@ impl WaitQueue {
     }
 }
 
-/// Hears the store's hints until the store is gone.
+/// Receives the store's hints until the store is closed.
 async fn listen(waiters: Arc<Waiters>, mut hints: broadcast::Receiver<Hint>) {
     loop {
         match hints.recv().await {

@@ -63,13 +63,13 @@ async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
     while !queue.is_empty() {
         tokio::task::yield_now().await;
     }
-    // It is claimed and on its way to the first.
+    // It is claimed, and on its way to the first pull.
     drop(first);
     let taken = wait(&api.pulls, &topic, PARAMS, LONG).await.unwrap().expect("the task");
     assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id.into()), Some(1)));
 }
 
-/// Only the first task's lane was told of, and the others waited for the next look.
+/// Only the first task's lane once got a hint, and the others waited for the next poll.
 #[tokio::test]
 async fn what_is_given_back_is_told_of_in_each_lane() {
     let (api, _draining, _folder) = edge_with_store();
@@ -85,7 +85,7 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
     shards.sort_unstable();
     shards.dedup();
     assert!(shards.len() > 1, "all tasks are in one lane");
-    // A queue of which nobody uses the hints up.
+    // A queue whose hints nobody uses up.
     let queue = Arc::new(WaitQueue::default());
     api.pulls.waiters.queues().insert(topic.clone(), queue.clone());
     drop(taken);

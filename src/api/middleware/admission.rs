@@ -1,8 +1,8 @@
-//! Who gets in: a call that finds a slot in time, for a caller who may make it; and pages, at any
-//! time.
+//! Admission: a call needs a free slot and an authorized caller; a page needs only the
+//! authorization.
 //!
-//! A refusal comes before the body is read, for what is turned away has to cost next to nothing. An
-//! instance that turns work away is alive, and says so: health checks take no slot.
+//! A refusal happens before the body is read, so that it costs little. Health checks take no slot:
+//! an overloaded instance is still alive.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,23 +24,22 @@ use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 use crate::metrics::{Metrics, Rejection};
 
-/// What a request has to pass.
+/// What a request is checked against.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) routes: &'static Routes,
-    /// Who may call.
+    /// The access tokens.
     pub(crate) tokens: Arc<Tokens>,
-    /// Where calls wait for a slot.
+    /// The limit of concurrent calls.
     pub(crate) slots: ConcurrencyLimit,
     /// The longest time from a call's admission to its answer.
     pub(crate) timeout: Duration,
-    /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
-    /// What answers all that is no call.
+    /// The router for all requests that are not calls.
     pub(crate) pages: Router,
 }
 
-/// Sends calls on to `calls`, and everything else to the pages.
+/// Sends calls to `calls`, and all other requests to the pages.
 pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
     admission: &'a Admission,
     calls: S,
@@ -79,7 +78,7 @@ impl Admission {
     ) -> Result<(Caller, Slot), Error> {
         let slot = self.slots.slot().await?;
         let caller = self.tokens.admit(route.access, uri, headers)?;
-        // A call that nobody guards is a bug, and stays closed.
+        // A call without an access rule is a bug and is refused.
         Ok((caller.ok_or(Error::Internal)?, slot))
     }
 

@@ -1,8 +1,8 @@
-//! What the head of every answer says: the request's id, and, while draining, that the answer is
-//! its connection's last.
+//! Headers of every answer: the request's id, and `connection: close` while draining.
 //!
-//! A caller who asks again then goes elsewhere, and finds no connection that is just being closed.
-//! HTTP/2 has no such header; its connections are told when the listener closes.
+//! A caller who repeats a request then opens a connection to another instance, and does not meet
+//! one that is being closed. HTTP/2 has no such header; its connections are shut down by the
+//! listener.
 
 use std::pin::pin;
 
@@ -14,7 +14,7 @@ use tower::service_fn;
 use crate::api::middleware::service::Answers;
 use crate::api::wire::request_id;
 
-/// Runs each request under its id. Closes connections while `draining` is true.
+/// Runs each request with its id. Closes connections while `draining` is true.
 pub(crate) fn answer_head<'a, S: Answers<Request> + 'a>(
     draining: &'a watch::Receiver<bool>,
     inner: S,

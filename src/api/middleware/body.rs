@@ -1,9 +1,9 @@
-//! The bytes of a request: that they are JSON by their type, and not too many.
+//! Reading the body of a request: its content type, its length, its memory budget.
 //!
-//! A body that does not come with its head gives its request's slot back until it is whole: who
-//! drips holds a connection and the bytes that came, and nothing that others wait for. What is
-//! refused is answered at once; the rest of its body is read and thrown away behind the answer, for
-//! a connection closed on a sender that still sends is reset, and the answer lost with it.
+//! A request whose body did not arrive with its head releases its slot until the body is complete.
+//! So a caller who sends slowly holds a connection and the received bytes, but no slot. A refused
+//! request is answered at once, and the rest of its body is read and discarded afterwards: closing
+//! a connection while the caller still sends would reset it, and the answer would be lost.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -26,27 +26,27 @@ use crate::api::params::Limit;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::size;
 
-/// The most bytes of a refused body that are read and thrown away.
+/// The most bytes of a refused body that are discarded.
 const MAX_DISCARDED: usize = 64 << 20;
-/// How long that may take.
+/// The longest time for that.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
 
-/// The longest body of a request that brings no content, in bytes. Reading it several times over
-/// takes a few milliseconds.
+/// The longest body of a request without content, in bytes. Reading it several times takes a few
+/// milliseconds.
 const MAX_SMALL: usize = 1 << 20;
 
-/// How long bodies may be, and what memory they take.
+/// The limits of bodies and their memory budgets.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     batch: (Limit, Budget),
     content: (Limit, Budget),
     small: (Limit, Budget),
-    /// Where a request waits for a slot that gave its own back.
+    /// Where a request that released its slot gets another one.
     slots: ConcurrencyLimit,
 }
 
 impl Bodies {
-    /// `content` is the limit of bodies that bring one task's content, `batch` that of many tasks.
+    /// `content` limits bodies with one task's content, `batch` bodies with many tasks.
     pub(crate) fn new(
         content: &Limit,
         batch: &Limit,
@@ -69,13 +69,13 @@ impl Bodies {
         }
     }
 
-    /// The memory that answers take.
+    /// The memory budget of answers.
     pub(crate) fn budget(&self) -> &Budget {
         &self.content.1
     }
 
-    /// The request with its body. Its slot is the one that it was admitted with, or, if its body
-    /// was long in coming, another.
+    /// Reads the body. The request keeps its slot if the body had already arrived, and gets another
+    /// one otherwise.
     async fn whole(&self, routed: Routed<Body>) -> Result<Routed, Error> {
         let Routed { route, request, caller, slot, deadline } = routed;
         let (head, body) = request.into_parts();
@@ -92,7 +92,7 @@ impl Bodies {
     }
 }
 
-/// Reads the body of each call, checks that the topic in it is the caller's, and hands it on whole.
+/// Reads the body of each call, and checks that the caller may use the topic in it.
 pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(
     bodies: &'a Bodies,
     inner: S,
@@ -106,8 +106,8 @@ pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(
     })
 }
 
-/// Reads the body, within the route's limit and the house's budget. Where it does not come with its
-/// head, the request gives its slot back.
+/// Reads the body within the route's limit and the memory budget. If it has not arrived yet,
+/// releases the slot.
 async fn read(
     headers: &HeaderMap,
     mut body: Body,
@@ -135,10 +135,10 @@ async fn read(
     whole
 }
 
-/// Sees to it that the answer of a request that is refused before its body was read arrives: what
-/// is left of the body is read and thrown away behind it.
+/// Makes sure that the answer to a refused request arrives: the rest of its body is read and
+/// discarded in the background.
 pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
-    // Who waits for our word before sending needs no more than the answer.
+    // A caller that waits for `100 Continue` has not sent a body.
     if body.is_end_stream() || headers.contains_key(header::EXPECT) {
         return;
     }
@@ -154,12 +154,15 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
         return Err(too_large());
     }
     let mut whole = budget.body(limit);
-    // Asked for nothing beyond its end, a body that came with its head is whole without a wait.
+    // `is_end_stream` avoids a poll past the end, so a body that has arrived is read without
+    // waiting.
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|_| Error::invalid("body: broke off before its end"))?;
-        // A frame that is no data is a trailer, which says nothing here.
+        let frame = frame.map_err(|_| {
+            Error::invalid("body: the connection ended before the body was complete")
+        })?;
+        // Skips trailers.
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > limit {
             return Err(too_large());
@@ -171,11 +174,11 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
 
 fn no_room(Exhausted: Exhausted) -> Error {
     Error::Unavailable(
-        "too many bytes of requests at once, so this one was not looked at: repeat it",
+        "too many bytes of requests at once, so this one was not processed: repeat it",
     )
 }
 
-/// Absent is taken as JSON, and so is what curl says of `-d` by itself.
+/// An absent type counts as JSON, and so does the default type of `curl -d`.
 fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     if value == "application/json" {
@@ -191,7 +194,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     Err(Error::MediaType)
 }
 
-/// Reads on for a while.
+/// Reads and discards, within the limits above.
 async fn discard(mut body: Body) {
     let all = async {
         let mut left = MAX_DISCARDED;
@@ -203,7 +206,7 @@ async fn discard(mut body: Body) {
             left = less;
         }
     };
-    // Too slow: then the connection is closed as it is.
+    // After a timeout the connection is closed with the body unread.
     let _ = tokio::time::timeout(MAX_DISCARDING, all).await;
 }
 

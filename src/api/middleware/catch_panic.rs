@@ -1,4 +1,4 @@
-//! A handler that panics is our fault, and no reason to drop the connection.
+//! Answers 500 if a handler panics, and keeps the connection open.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -13,7 +13,7 @@ use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 use crate::api::wire::request_id;
 
-/// Answers 500 where a service panics. The panic hook logs where.
+/// Answers 500 if `inner` panics. The panic hook logs the location.
 pub(crate) fn catch_panic<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
     service_fn(move |request: Request| async move {
         let mut inner = inner;

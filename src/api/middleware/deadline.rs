@@ -1,11 +1,11 @@
-//! When a request has to be answered.
+//! The deadline of a request's answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When a request has to be answered.
+/// The deadline of a request's answer. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline(Arc<Mutex<Instant>>);
 
@@ -14,7 +14,7 @@ impl Deadline {
         Self(Arc::new(Mutex::new(Instant::now() + limit)))
     }
 
-    /// The caller has asked to be kept waiting for as long.
+    /// Extends the deadline by the `wait` that the caller asked for.
     pub(crate) fn put_off(&self, wait: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += wait;
     }

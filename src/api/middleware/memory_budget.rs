@@ -1,20 +1,20 @@
-//! How many bytes of requests and answers the house holds at a time.
+//! The memory budget for bodies and answers.
 //!
-//! Each body is bounded, and so is the number of requests; but four thousand batches of 16 MiB
-//! would be 64 GiB. So all bodies together share one budget, and so do all answers. What is over it
-//! is refused at once: a queue here would hold the bytes it waits for.
+//! Each body is bounded, and so is the number of requests. But 4,096 batches of 16 MiB would take
+//! 64 GiB, so all bodies share one budget, and all answers another. A request beyond the budget is
+//! refused at once: a wait queue would hold the bytes that it waits for.
 //!
 //! ```text
-//! a body's first 64 KiB  ──▶ a quarter of the budget: small requests stay possible beside big batches
-//! all beyond, and batches ──▶ the other three quarters
+//! the first 64 KiB of a body      ──▶ one quarter: small requests succeed beside big batches
+//! the rest of it, and all batches ──▶ three quarters
 //! ```
 //!
-//! A body beyond its first 64 KiB counts twice once it is whole: what is read from it is held
-//! beside it.
+//! Once a body is complete, the part beyond 64 KiB counts twice: the values that are parsed from it
+//! take memory as well.
 //!
-//! A share is taken as the bytes come, never by what a caller announces: sixteen callers who
-//! announce 16 MiB and send nothing would otherwise hold everything. It goes back when the last
-//! holder of the bytes lets go of them.
+//! A body takes its share as bytes arrive, not by its announced length. Otherwise sixteen callers
+//! could announce 16 MiB each, send nothing, and hold the whole budget. The share is released when
+//! the last reference to the bytes is dropped.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use bytes::{Bytes, BytesMut};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a body may have of the part that is for everyone.
+/// The most bytes that a body takes from the small part.
 const SMALL: usize = 64 << 10;
-/// The first share of a body. Most are smaller.
+/// The first share of a body. Most bodies are smaller.
 const FIRST: usize = 4 << 10;
 
-/// There are no bytes left.
+/// The budget is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// The bytes that are left. Cheap to clone; clones share them.
+/// The remaining budget. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     small: Arc<Semaphore>,
@@ -42,7 +42,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// `total` bytes of bodies, and as many of answers.
+    /// A budget of `total` bytes for bodies, and the same for answers.
     pub(crate) fn new(total: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS);
         let (small, large) =
@@ -56,18 +56,18 @@ impl Budget {
         Self { refused, ..self }
     }
 
-    /// The same bytes for batches, which take none of the part that is for everyone: many slow ones
-    /// would hold all of it.
+    /// The same budget for batches, which use only the large part: many slow ones would fill the
+    /// small part.
     pub(crate) fn of_batches(&self) -> Self {
         Self { small: self.large.clone(), ..self.clone() }
     }
 
-    /// An empty body of at most `limit` bytes, to be filled.
+    /// An empty body of at most `limit` bytes.
     pub(crate) fn body(&self, limit: usize) -> Filling {
         Filling { budget: self.clone(), limit, bytes: BytesMut::new(), share: Share::default() }
     }
 
-    /// The share of a whole answer. A longer one than all answers may be together has all of it.
+    /// The share of an answer. An answer longer than the budget takes all of it.
     pub(crate) fn answer(&self, length: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
         self.take(&self.answers, length.min(self.total))
     }
@@ -82,7 +82,7 @@ impl Budget {
     }
 }
 
-/// What a body holds of the budget.
+/// A body's share of the budget.
 #[derive(Debug, Default)]
 struct Share {
     small: Option<OwnedSemaphorePermit>,
@@ -105,8 +105,8 @@ impl Share {
     }
 }
 
-/// A body that comes in, copied together: kept frame by frame, one of one-byte chunks would take
-/// forty times its size.
+/// A body while it arrives. Its frames are copied together: kept as frames, a body of one-byte
+/// chunks would take forty times its size.
 #[derive(Debug)]
 pub(crate) struct Filling {
     budget: Budget,
@@ -116,13 +116,13 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// How many bytes came.
+    /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the next piece, which must not take it over its limit. If it is the last one, no room
-    /// is made for more.
+    /// Appends a frame, which must not exceed the limit. After the last frame the buffer gets no
+    /// spare capacity.
     pub(crate) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<(), Exhausted> {
         let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
         if needed > held {
@@ -132,7 +132,7 @@ impl Filling {
                 needed.max(2 * held).max(FIRST).min(self.limit.max(needed))
             };
             self.share.grow(&self.budget, held, to)?;
-            // Anew, and not by `reserve`, which may take more than what is accounted for.
+            // Allocated anew: `reserve` may take more than the share.
             let mut larger = BytesMut::with_capacity(to);
             larger.extend_from_slice(&self.bytes);
             self.bytes = larger;
@@ -141,8 +141,8 @@ impl Filling {
         Ok(())
     }
 
-    /// The whole body, which holds its share for as long as somebody holds it, and the share of
-    /// what is read from it.
+    /// The complete body. It holds its share, and the share of what is parsed from it, until it is
+    /// dropped.
     pub(crate) fn whole(mut self) -> Result<Bytes, Exhausted> {
         let length = self.bytes.len();
         if length > SMALL {
@@ -152,7 +152,7 @@ impl Filling {
     }
 }
 
-/// Bytes that keep something alive.
+/// Bytes that keep `keeps` alive.
 pub(crate) fn held<T: Send + Sync + 'static>(bytes: Bytes, keeps: T) -> Bytes {
     struct Holding<T>(Bytes, T);
     impl<T> AsRef<[u8]> for Holding<T> {

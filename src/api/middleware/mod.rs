@@ -1,8 +1,7 @@
-//! What every request passes before its handler, and every answer after it: tower services, one per
-//! file.
+//! Middleware: one tower service per file, around every handler.
 //!
-//! `pipeline` puts them together. A service holds references alone, so copying it costs nothing,
-//! and none is boxed. What a request gains on its way is a field of [`route::Routed`].
+//! `pipeline` composes them. A service holds only references, so copying it is free, and none is
+//! boxed. What a service adds to a request is a field of [`route::Routed`].
 
 pub(crate) mod admission;
 pub(crate) mod answer_head;

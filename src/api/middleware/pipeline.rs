@@ -1,9 +1,9 @@
-//! The one way in: the services that every request passes, from the outside in.
+//! The pipeline: the services that every request passes, from the outside in.
 //!
 //! ```text
-//! answer's head ─▶ log ─▶ panic ─▶ admission ─┬▶ page
-//!   ┌─────────────────────────────────────────┘
-//!   └▶ timeout ─▶ body, and the topic in it ─▶ answer's memory ─▶ handler
+//! answer head ─▶ log ─▶ panic ─▶ admission ─┬▶ page
+//!   ┌───────────────────────────────────────┘
+//!   └▶ timeout ─▶ body and its topic ─▶ memory of the answer ─▶ handler
 //! ```
 
 use std::convert::Infallible;
@@ -26,19 +26,19 @@ use crate::api::middleware::service::Answers;
 use crate::api::middleware::timeout::timeout;
 use crate::api::state::Api;
 
-/// What the services work with.
+/// What the services refer to.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) api: Arc<Api>,
     pub(crate) admission: Admission,
     pub(crate) bodies: Bodies,
-    /// True from the moment on at which callers are to go elsewhere.
+    /// True while the instance drains.
     pub(crate) draining: watch::Receiver<bool>,
 }
 
 impl Pipeline {
-    /// The services. They borrow what they work with, so a request clones one `Arc` for all of
-    /// them.
+    /// The composed services. They borrow from the pipeline, so a request clones one `Arc` for all
+    /// of them.
     fn service(&self) -> impl Answers<Request> {
         let call = limit_answers(&self.bodies, handle(&self.api));
         let call = timeout(read_body(&self.bodies, call));
@@ -56,14 +56,13 @@ impl Pipeline {
         let pipeline = Arc::new(self);
         service_fn(move |request: Request| {
             let pipeline = pipeline.clone();
-            // A future that is handed on by value is copied, whole: this one is pinned where it is
-            // made.
+            // Pinned here, because a future that is passed on by value is copied.
             async move { pin!(pipeline.service().call(request)).await }
         })
     }
 }
 
-/// Calls the handler, and holds the slot to the answer, whatever becomes of the handler's own.
+/// Calls the handler, and holds the slot until the answer, even if the handler drops its own.
 fn handle(api: &Arc<Api>) -> impl Answers<Routed> {
     service_fn(move |routed: Routed| {
         let slot = routed.slot.clone();

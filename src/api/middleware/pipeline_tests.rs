@@ -13,8 +13,7 @@ use crate::api::params::Limit;
 use crate::api::testing::{Ask, edge_without_store, json_of};
 use crate::metrics::Metrics;
 
-/// An edge with so many slots, before a handler that never ends, one that panics, and a health
-/// check.
+/// A pipeline with this many slots, a handler that never ends, one that panics, and a health check.
 async fn edge(
     slots: usize,
 ) -> (
@@ -58,8 +57,8 @@ fn get_of(path: &str) -> Request {
     Request::get(path).header("x-request-id", "mine").body(Body::empty()).unwrap()
 }
 
-/// It is copied whole on its way to the connection that polls it: an argument more, handed on by
-/// value, once made it 10 kB.
+/// The future is copied whole to the connection that polls it. One more argument passed by value
+/// once made it 10 kB.
 #[tokio::test]
 async fn the_future_of_a_request_stays_small() {
     let (mut edge, _draining) = edge(1).await;

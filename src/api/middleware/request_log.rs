@@ -1,5 +1,5 @@
-//! One line in the log per request, at level `debug`. Never a body, a query or a header: they may
-//! hold secrets.
+//! Logs each request at level `debug`. Bodies, queries and headers are never logged, because they
+//! may hold secrets.
 
 use axum::extract::Request;
 use tokio::time::Instant;
@@ -8,7 +8,7 @@ use tower::service_fn;
 use crate::api::middleware::service::Answers;
 use crate::api::wire::request_id;
 
-/// Logs each request once it is answered.
+/// Logs each request after it has been answered.
 pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
     service_fn(move |request: Request| async move {
         let mut inner = inner;
@@ -20,7 +20,14 @@ pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
             let (status, latency) = (response.status().as_u16(), started.elapsed());
             let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
             let request_id = request_id::current();
-            tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
+            tracing::debug!(
+                %method,
+                path,
+                status,
+                latency_us,
+                request_id,
+                "{method} {path} answered {status} in {latency:?}"
+            );
         }
         Ok(response)
     })

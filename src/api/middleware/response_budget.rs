@@ -1,4 +1,4 @@
-//! Room for the answers: what they hold counts until their callers have read them.
+//! The memory budget for answers: an answer counts until its caller has read it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 
-/// Answers longer than this have to find room; the others are bounded by the number of connections.
+/// Shorter answers do not count: the number of connections bounds them.
 const SMALL_ANSWER: usize = 1024;
 
-/// Gives each answer its share of the memory, but for answers of batches: what those have stored
-/// cannot be taken back.
+/// Takes each answer's share of the budget. Answers to batches are exempt, because what they stored
+/// cannot be undone.
 pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     bodies: &'a Bodies,
     mut inner: S,
@@ -36,8 +36,8 @@ pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     })
 }
 
-/// Gives an answer its share of the budget. One that finds no room is not given, which its body is
-/// told by being dropped: pulled tasks go back.
+/// Takes the answer's share. If the budget is used up, the answer is dropped: its body then returns
+/// pulled tasks to the store.
 pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
     let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
     if length <= SMALL_ANSWER {
@@ -46,14 +46,16 @@ pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
     match budget.answer(length) {
         Ok(share) => response.map(|body| Body::new(Accounted { body, share: Arc::new(share) })),
         Err(Exhausted) => Error::Unavailable(
-            "too many answers are waiting to be read, so nothing was taken: repeat it",
+            "too many bytes of answers at once, so this one was dropped and nothing was pulled: \
+             repeat it",
         )
         .into_response(),
     }
 }
 
-/// An answer with its share, which goes with the bytes, for the server keeps those longer than the
-/// body that gave them. It tells its length, or the answer would have no `content-length`.
+/// An answer and its share. The share belongs to the bytes, because the server keeps them longer
+/// than the body. The size hint is passed on: without it, the answer would have no
+/// `content-length`.
 struct Accounted {
     body: Body,
     share: Arc<OwnedSemaphorePermit>,

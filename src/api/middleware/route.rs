@@ -1,9 +1,8 @@
 //! A route as `api::routes` declares it, and a request on its way to its handler.
 //!
-//! A call about tasks is found by one look into a table. An axum router does more for a request
-//! than to find its handler: it copies itself and each service on the way, and keeps the route's
-//! name with the request. That was a tenth of what an add costs. So the router has the pages, and
-//! answers calls by another method.
+//! Calls are dispatched by one lookup in a hash map. An axum router costs more: for each request it
+//! clones itself and every service, and stores the matched path. That was a tenth of the cost of an
+//! add. So only pages, and calls with a wrong method, go through a router.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,12 +26,12 @@ use crate::api::wire::error::{self, Error};
 use crate::api::wire::schema::{Described, described};
 use crate::model::token::Scope;
 
-/// A request that may be worked on. `B` is its body: read by the middleware, it is `Bytes`.
+/// An admitted request. `B` is its body; after it has been read, `Bytes`.
 pub(crate) struct Routed<B = Bytes> {
     pub(crate) route: &'static Route,
     pub(crate) request: Request<B>,
     pub(crate) caller: Caller,
-    /// What outlives the request may take it along.
+    /// Work that outlives the request may hold a clone.
     pub(crate) slot: Slot,
     pub(crate) deadline: Deadline,
 }
@@ -45,21 +44,21 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     pub(crate) target: Target,
-    /// Whether it changes nothing: its errors do not speak of confirmation.
+    /// Whether the call changes nothing: its errors then do not speak of confirmation.
     pub(crate) only_reads: bool,
-    /// Its part of the OpenAPI document; parts of the page at `/docs` have none.
+    /// Its part of the OpenAPI document. The files of the page at `/docs` have none.
     pub(crate) operation: Option<Operation>,
 }
 
-/// What answers.
+/// What answers the route.
 pub(crate) enum Target {
-    /// A call about tasks: `POST`, worked on within limits.
+    /// A call: `POST`, within the limits of the middleware.
     Call { size: BodySize, handler: Handler },
-    /// Anything else: `GET`, answered at any time.
+    /// Anything else: `GET`, without these limits.
     Page(fn() -> MethodRouter<Arc<Api>>),
 }
 
-/// How long a call's body may be, and which part of the memory for bodies it takes.
+/// The longest body of a call, and the part of the memory budget that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
     /// Many tasks.
@@ -70,35 +69,35 @@ pub(crate) enum BodySize {
     Small,
 }
 
-/// Boxed once, here: handlers have futures of different types.
+/// Boxed, because handlers have futures of different types.
 type Handler = Box<dyn Fn(Arc<Api>, Routed) -> Answering + Send + Sync>;
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// What the document says of a route.
+/// The route's part of the OpenAPI document.
 pub(crate) struct Operation {
     pub(crate) group: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) request: Option<fn() -> Described>,
     pub(crate) answer: Answer,
-    /// The cases of errors that it may meet beside those that every call may.
+    /// Error codes in addition to those of every call.
     pub(crate) errors: &'static [u16],
     /// Whether it reads the header `Idempotency-Key`.
     pub(crate) takes_key: bool,
 }
 
-/// What a route answers when all is well.
+/// The successful answer of a route.
 pub(crate) enum Answer {
-    /// One of these.
+    /// JSON of one of these types.
     Json(Vec<fn() -> Described>),
-    /// Two states, each with its HTTP status.
+    /// JSON with one of these HTTP statuses.
     Health(fn() -> Described, &'static [u16]),
-    /// Another kind of text.
+    /// Text of this content type.
     Text(&'static str),
 }
 
 impl Route {
-    /// A call under `/delay/`. It is for `admin` and about one topic, and brings no content, unless
-    /// its row says otherwise.
+    /// A call under `/delay/`. Unless the row says otherwise, it needs `admin`, is about one topic,
+    /// and carries no content.
     pub(crate) fn call<F, A>(
         path: &'static str,
         summary: &'static str,
@@ -124,7 +123,7 @@ impl Route {
         }
     }
 
-    /// Something to be read beside the API. It is open to everyone unless its row says otherwise.
+    /// A page beside the API. It is open to everyone unless its row says otherwise.
     pub(crate) fn page(
         path: &'static str,
         summary: &'static str,
@@ -142,7 +141,7 @@ impl Route {
         Self { operation: Some(operation), ..Self::part(path, page) }
     }
 
-    /// A part of a page. It is no operation of its own.
+    /// A file of a page. It has no entry in the OpenAPI document.
     pub(crate) fn part(path: &'static str, page: fn() -> MethodRouter<Arc<Api>>) -> Self {
         Self {
             path,
@@ -153,17 +152,17 @@ impl Route {
         }
     }
 
-    /// Who may call it: a token with one of the scopes, that covers what the call is about.
+    /// Sets who may call: a token with one of the scopes that covers the topics of the call.
     pub(crate) fn access(self, scopes: &'static [Scope], about: About) -> Self {
         Self { access: Access::Token(scopes, about), ..self }
     }
 
-    /// It changes nothing.
+    /// Marks a call that changes nothing.
     pub(crate) fn only_reads(self) -> Self {
         Self { only_reads: true, ..self }
     }
 
-    /// How long its body may be.
+    /// Sets the longest body.
     pub(crate) fn body(mut self, longest: BodySize) -> Self {
         if let Target::Call { size, .. } = &mut self.target {
             *size = longest;
@@ -171,12 +170,12 @@ impl Route {
         self
     }
 
-    /// The fields of its request.
+    /// Sets the type of the request.
     pub(crate) fn reads<Q: ToSchema>(self) -> Self {
         self.documented(|operation| operation.request = Some(described::<Q>))
     }
 
-    /// The fields of its answer; said twice, either may come.
+    /// Adds a type of the answer. A call with several types answers with any of them.
     pub(crate) fn answers<A: ToSchema + Serialize>(self) -> Self
     where
         delayd_wire::Answer<A>: ToSchema,
@@ -188,12 +187,12 @@ impl Route {
         })
     }
 
-    /// The cases of errors that it may meet beside those that every call may.
+    /// Sets the error codes in addition to those of every call.
     pub(crate) fn errors(self, errors: &'static [u16]) -> Self {
         self.documented(|operation| operation.errors = errors)
     }
 
-    /// It reads the header `Idempotency-Key`.
+    /// Marks a call that reads the header `Idempotency-Key`.
     pub(crate) fn takes_key(self) -> Self {
         self.documented(|operation| operation.takes_key = true)
     }
@@ -205,7 +204,7 @@ impl Route {
         self
     }
 
-    /// The one method that it takes.
+    /// The only method of the route.
     pub(crate) fn method(&self) -> Method {
         match self.target {
             Target::Call { .. } => Method::POST,
@@ -234,18 +233,20 @@ impl Routed {
     }
 }
 
-/// The table, by path.
+/// The table, with an index by path.
 pub(crate) struct Routes {
     all: Vec<Route>,
     by_path: HashMap<&'static str, usize>,
-    /// For what is posted to a path below `/delay/` that is no route: it is read and checked as
-    /// calls are, so that the answer tells nothing to callers without `admin`.
+    /// Handles a `POST` to an unknown path below `/delay/`. Its body is read and checked like a
+    /// call's, so callers without `admin` cannot find out which routes exist.
     unknown: Route,
 }
 
 impl Routes {
+    /// Indexes the rows.
+    ///
     /// # Panics
-    /// If two rows have one path.
+    /// If two rows have the same path.
     pub(crate) fn of(all: Vec<Route>) -> Self {
         let by_path: HashMap<_, _> =
             all.iter().enumerate().map(|(row, route)| (route.path, row)).collect();
@@ -258,7 +259,7 @@ impl Routes {
         &self.all
     }
 
-    /// The call that a request asks for. `None`: it is no call, and is for the router of the pages.
+    /// The row of a call; `None` if the request is for the router of the pages.
     pub(crate) fn call(&self, method: &Method, path: &str) -> Option<&Route> {
         if method != Method::POST {
             return None;
@@ -269,8 +270,8 @@ impl Routes {
         }
     }
 
-    /// Who may ask for a path, whatever the method. What is no route asks for `admin`, so that a
-    /// route that somebody adds past the table is closed.
+    /// Who may request a path, with any method. An unknown path needs `admin`, so a route that is
+    /// added past the table is closed.
     pub(crate) fn access(&self, path: &str) -> Access {
         match self.find(path) {
             Some(route) => route.access,
@@ -289,11 +290,11 @@ impl Routes {
         self.by_path.get(path).map(|row| &self.all[*row])
     }
 
-    /// What answers everything that is no call: pages, other methods, and paths that are no route.
+    /// The router for everything that is not a call: pages, other methods, unknown paths.
     pub(crate) fn router(&self, api: Arc<Api>) -> Router {
         let add = |router: Router<Arc<Api>>, route: &Route| match route.target {
-            // For those who ask for a call by another method.
-            Target::Call { .. } => router.route(route.path, post(no_way_here)),
+            // Makes the router answer 405 for other methods.
+            Target::Call { .. } => router.route(route.path, post(unauthorized_call)),
             Target::Page(page) => router.route(route.path, page()),
         };
         let routes = self.all.iter().fold(Router::new(), add);
@@ -301,9 +302,9 @@ impl Routes {
     }
 }
 
-/// A call that comes by the router has passed no authorization. That is a bug, and the way stays
-/// closed.
-async fn no_way_here() -> Error {
+/// A call that arrives through the router has skipped authorization. That is a bug, so it is
+/// refused.
+async fn unauthorized_call() -> Error {
     Error::Internal
 }
 

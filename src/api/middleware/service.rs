@@ -1,14 +1,14 @@
-//! What the services of the pipeline have in common.
+//! The trait of the pipeline's services.
 
 use std::convert::Infallible;
 
 use axum::response::Response;
 use tower::Service;
 
-/// A service that answers every `R`, errors included.
+/// A service that answers every `R`, also with errors.
 ///
-/// It is always ready: requests wait for a slot in `concurrency_limit` and nowhere else. So it is
-/// called without being polled for readiness. Copying it is free: it holds references alone.
+/// It is always ready, because requests wait for a slot only in `concurrency_limit`. So it is
+/// called without `poll_ready`. Copying it is free, because it holds only references.
 pub(crate) trait Answers<R>:
     Service<R, Response = Response, Error = Infallible, Future: Send> + Copy + Send
 {

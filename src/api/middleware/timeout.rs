@@ -1,5 +1,4 @@
-//! A request that is not answered by its deadline, the reading of a dripping body included, is
-//! answered 503.
+//! Answers 503 if a request is not answered by its deadline. That includes reading a slow body.
 
 use std::pin::pin;
 
@@ -11,7 +10,7 @@ use crate::api::middleware::route::Routed;
 use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 
-/// Bounds the time of an answer by the request's deadline, which a handler may put off.
+/// Enforces the deadline of a request, which a handler may extend.
 pub(crate) fn timeout<S: Answers<Routed<Body>>>(inner: S) -> impl Answers<Routed<Body>> {
     service_fn(move |routed: Routed<Body>| async move {
         let mut inner = inner;

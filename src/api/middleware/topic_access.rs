@@ -1,10 +1,10 @@
-//! A token that covers only some topics reaches nothing that is about others.
+//! Checks that a token covers the topic of a call.
 
 use crate::api::middleware::route::Routed;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::{LONG, reading};
 
-/// Refuses a call about a topic that its caller may not use, before its handler sees it.
+/// Refuses a call whose topic the caller may not use, before the handler runs.
 pub(crate) async fn check_topic(routed: &Routed) -> Result<(), Error> {
     let (body, access) = (routed.request.body(), routed.route.access);
     match body.len() {

@@ -1,14 +1,12 @@
-//! `GET /openapi.json`: the whole API as an OpenAPI 3.1 document, for code generators, testers and
-//! the page at `/docs`.
+//! `GET /openapi.json`: the API as an OpenAPI 3.1 document.
 //!
-//! Each row of the table in `routes` has the types that its handler reads and answers. Schemas are
-//! derived from those very types, so a field that is added is documented. `wire::schema` describes
-//! types that read themselves by hand.
+//! Each row of the table in `routes` names the types of its request and answer, and the schemas
+//! derive from these types. `delayd_wire::schema` describes types with their own readers.
 //!
 //! # Invariant
 //!
-//! A schema is never stricter than its reader. It may be laxer: what only a sentence can say
-//! (exactly one of two fields) stands in descriptions.
+//! A schema is never stricter than its reader, but it may be laxer. Rules that a schema cannot
+//! express (exactly one of two fields) are in descriptions.
 
 use delayd_wire::{ErrorCode, Failure};
 use std::collections::BTreeMap;
@@ -24,7 +22,7 @@ use crate::api::middleware::route::{Answer, Operation, Routes};
 use crate::api::wire::schema::{Described, described, reference};
 use crate::model::task::TopicPolicy;
 
-/// The errors that every call can meet.
+/// The error codes of every call.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
 const NONE: &[u16] = &[];
 
@@ -39,7 +37,7 @@ pub(crate) fn document(routes: &Routes) -> Value {
         paths.insert(route.path.to_owned(), json!({ method: described }));
     }
     take_in(described::<Failure>(), &mut schemas);
-    // A part of a generic answer, which the derive does not look into.
+    // It is part of a generic answer, which the derive does not follow.
     take_in(described::<TopicPolicy>(), &mut schemas);
     let responses: Map<String, Value> = ErrorCode::FAILURES
         .map(|code| (code.number().to_string(), error_response(code)))
@@ -50,26 +48,33 @@ pub(crate) fn document(routes: &Routes) -> Value {
         "info": {
             "title": "delayd",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Delay tasks: post one now, have it called back or pull it at its due moment. Durations are seconds or strings such as \"5m\"; moments are Unix seconds in requests, Unix milliseconds in answers. null is absent; unknown fields are refused.",
+            "description": "Delay tasks: add a task now; it is called back, or can be pulled, when \
+                it is due. A duration is a number of seconds or a string such as \"5m\". A time is \
+                in Unix seconds in requests, and in Unix milliseconds in answers. null is absent; \
+                unknown fields are refused.",
         },
         "servers": [{"url": "/"}],
         "tags": [
-            {"name": "task", "description": "Tasks: adding, pulling, settling, managing"},
+            {"name": "task", "description": "Tasks: add, pull, settle, manage"},
             {"name": "dead", "description": "Dead letters"},
             {"name": "topic", "description": "Topics: settings, counts, pauses"},
-            {"name": "destination", "description": "Services: how those that are called back stand"},
-            {"name": "beside", "description": "Beside the API"},
+            {"name": "destination", "description": "Destinations: state and holds"},
+            {"name": "beside", "description": "Health, metrics, documentation"},
         ],
         "paths": paths,
         "components": {
             "schemas": schemas,
             "responses": responses,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "Where tokens are configured, each call brings one."}},
+            "securitySchemes": {"token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "Required if tokens are configured.",
+            }},
         },
     })
 }
 
-/// The place in the table goes with it, as `x-order`: JSON objects have no order of their own.
+/// `x-order` is the row's position in the table, because JSON objects are unordered.
 fn described_operation(
     place: usize,
     path: &str,
@@ -78,7 +83,7 @@ fn described_operation(
 ) -> Value {
     let Operation { group, summary, request, answer, errors, takes_key } = operation;
     let mut responses = Map::new();
-    let ok = |content: Value| json!({"description": "Done.", "content": content});
+    let ok = |content: Value| json!({"description": "Success.", "content": content});
     match answer {
         Answer::Json(answers) => {
             let answers: Vec<Described> = answers.iter().map(|described| described()).collect();
@@ -102,8 +107,9 @@ fn described_operation(
             responses.insert("200".into(), ok(json!({ *kind: {} })));
         }
     }
-    let mut operation = json!({"operationId": path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_"),
-        "tags": [group], "summary": summary, "x-order": place});
+    let id = path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_");
+    let mut operation =
+        json!({"operationId": id, "tags": [group], "summary": summary, "x-order": place});
     let always = if request.is_some() { ALWAYS } else { NONE };
     for case in always.iter().chain(*errors) {
         let status = ErrorCode::of((*case).into()).status().to_string();
@@ -118,8 +124,13 @@ fn described_operation(
         take_in(request, schemas);
     }
     if *takes_key {
-        operation["parameters"] = json!([{"name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string", "minLength": 1, "maxLength": 256},
-            "description": "As idempotency_key in the body."}]);
+        operation["parameters"] = json!([{
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+            "description": "The same as idempotency_key in the body.",
+        }]);
     }
     operation["responses"] = Value::Object(responses);
     operation
@@ -132,7 +143,11 @@ fn error_response(code: ErrorCode) -> Value {
         "content": {"application/json": {"schema": json(&reference::<Failure>())}},
     });
     if code.passes() {
-        response["headers"] = json!({"Retry-After": {"required": true, "description": "Seconds after which to repeat it.", "schema": {"type": "integer", "minimum": 0}}});
+        response["headers"] = json!({"Retry-After": {
+            "required": true,
+            "description": "Seconds until the call may be repeated.",
+            "schema": {"type": "integer", "minimum": 0},
+        }});
     }
     response
 }
@@ -186,7 +201,7 @@ mod tests {
         }
     }
 
-    /// A doc comment of a type becomes its description; a reader of the API knows no Rust paths.
+    /// Doc comments of types become descriptions, and must not contain Rust paths.
     #[test]
     fn no_description_names_a_path_of_the_program() {
         let text = document(&ROUTES).to_string();

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its end: HTTP/1.1 or HTTP/2, whichever its caller speaks.
+//! One connection from open to close, HTTP/1.1 or HTTP/2.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,29 +24,28 @@ use tower::Service;
 use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
 use crate::api::transport::tracked_io::{TrackedBody, TrackedIo};
 
-/// How much of an answer hyper may keep before the socket has taken it. Small, so that
-/// [`crate::api::transport::delivery_confirmation`] is asked for an answer's last byte only when
-/// the rest is on its way; it is also the longest request head.
+/// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
+/// asks [`crate::api::transport::delivery_confirmation`] for the last byte only when the rest is on
+/// its way. It is also the longest request head.
 const WRITE_BUFFER: usize = 64 * 1024;
-/// The most requests at a time on one HTTP/2 connection.
+/// The limit of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 128;
-/// How often an HTTP/2 caller is asked whether it is still there, and how long it may take to say
-/// so.
+/// How often an HTTP/2 caller is pinged, and how long it may take to respond.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What connections are served with.
+/// What connections share.
 #[derive(Clone)]
 pub(crate) struct Serving<S> {
     pub(crate) service: S,
     pub(crate) timeouts: IoTimeouts,
-    /// Of all connections; how many are left tells whether others wait for this one's.
+    /// The slots of all connections. If none is free, others wait for one.
     pub(crate) slots: Arc<Semaphore>,
-    /// Running requests are to end, and no more to be taken.
+    /// Cancelled when the server drains: running requests finish, and no new ones are read.
     pub(crate) draining: CancellationToken,
-    /// How long a connection is still listened to then: a request may be on its way.
+    /// How long a connection then still reads, because a request may be on its way.
     pub(crate) linger: Duration,
-    /// It is over.
+    /// Cancelled when open connections are cut off.
     pub(crate) cut_off: CancellationToken,
 }
 
@@ -58,11 +57,12 @@ where
         + Sync
         + 'static,
 {
-    /// Serves one connection to its end. The slot is free when everything of it has been dropped.
+    /// Serves one connection to its end. Releases the slot after every part of the connection has
+    /// been dropped.
     pub(crate) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
         let streams = Streams::default();
         self.serve(stream, &streams).await;
-        // They are told by the connection's end, and end a moment after it.
+        // They stop when the connection ends, but a moment later.
         streams.0.close();
         streams.0.wait().await;
         drop(slot);
@@ -70,7 +70,7 @@ where
 
     async fn serve(self, stream: TcpStream, streams: &Streams) {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "A connection was gone before it began: {error}");
+            tracing::debug!(%error, "A connection was closed before its first request: {error}");
             return;
         }
         let Self { service, timeouts, slots, draining, linger, cut_off } = self;
@@ -78,8 +78,8 @@ where
         let drained = async {
             draining.cancelled().await;
             tokio::time::sleep(linger).await;
-            // Shut down now, hyper would throw away what it has read of a request. Slow heads are
-            // overdue all the same.
+            // A shutdown now would make hyper drop the part of a request that it has read. A slow
+            // head is still bounded by its timeout.
             activity.no_part_of_a_head().await;
         };
         let end = async {
@@ -90,8 +90,8 @@ where
                 () = cut_off.cancelled() => End::Cut,
             }
         };
-        // In a set of its own it is looked at when it has been woken, and not whenever the
-        // connection is: several times a request.
+        // The set polls this future only when it has been woken. Polled directly, it would run with
+        // every poll of the connection, several times per request.
         let mut end: FuturesUnordered<_> = [end].into_iter().collect();
         let answers = {
             let activity = activity.clone();
@@ -103,8 +103,8 @@ where
         let mut connection =
             pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {
-            // The connection first: a request that came together with the end of the linger is
-            // read, and then is to be answered.
+            // The connection first: a request that arrived just before the end of the linger is
+            // read and answered.
             biased;
             ended = connection.as_mut() => return note(ended),
             Some(end) = end.next() => end,
@@ -117,7 +117,7 @@ where
                 }
                 timeouts.answer
             }
-            // Its end is the cut.
+            // Only the cut-off ends it.
             End::Drained => Duration::MAX,
             End::Cut => return,
         };
@@ -130,7 +130,7 @@ where
     }
 }
 
-/// What ends a connection that goes on.
+/// Why the server ends a connection.
 enum End {
     Overdue(Overdue),
     Drained,
@@ -143,7 +143,7 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
     }
 }
 
-/// One request, noted by the connection's activity.
+/// Answers one request, and records it as activity of the connection.
 async fn answer<S>(
     mut service: S,
     activity: Arc<IoActivity>,
@@ -164,7 +164,7 @@ where
     Ok(response)
 }
 
-/// The requests of an HTTP/2 connection, each of which hyper answers in a task of its own.
+/// The requests of an HTTP/2 connection. hyper runs each in a task of its own.
 #[derive(Clone, Debug, Default)]
 struct Streams(TaskTracker);
 
@@ -176,8 +176,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 fn builder(streams: Streams) -> auto::Builder<Streams> {
     let mut builder = auto::Builder::new(streams);
-    // Heads and idleness are timed by the activity: hyper's own timeout knows one time for both, and
-    // none for who says nothing.
+    // `io_timeouts` bounds heads and idle connections. hyper's own timeout cannot tell the two
+    // apart, and does not start before the first byte.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
     builder
         .http2()

@@ -1,27 +1,26 @@
-//! An answer that knows whether it was written.
+//! Delivery confirmation: a response body that reports whether it was written.
 //!
-//! A pull without `lease` consumes its tasks when its answer has been written, and a caller who
-//! hung up before loses nothing. An HTTP handler cannot know that: it hands over a response and is
-//! done. But the server takes the *body* piece by piece, and drops it when the connection fails. So
-//! the body reports its own confirmation:
+//! A pull without `lease` consumes its tasks when its answer has been written. A caller that
+//! disconnects earlier must not lose them. A handler cannot know this, because it only returns a
+//! response. But the server takes the body piece by piece, and drops it if the connection fails:
 //!
 //! ```text
 //! all but the last byte ─▶ pause ─▶ the last byte ─▶ Written
 //!        dropped anywhere before ──────────────────▶ NotWritten
 //! ```
 //!
-//! The pause is a `Pending` that wakes itself. It makes hyper flush what it has to the socket, and
-//! go round its loop, which begins with a read: there it notices that the caller is gone. hyper may
-//! ask a pending body twice in one round, without a read in between, so the pause is two long. A
-//! body that does not fit into hyper's write buffer ([`crate::api::transport::listener`] keeps it
-//! small) is not asked for its last byte at all before the rest is in the socket.
+//! In the pause the body returns `Pending` and wakes itself. hyper then flushes to the socket and
+//! starts its loop again with a read, which detects a closed connection. hyper may poll a pending
+//! body twice without a read in between, so the pause takes two polls. hyper polls for the last
+//! byte of a body larger than its write buffer only after the socket has accepted the rest
+//! ([`crate::api::transport::connection`] keeps the buffer small).
 //!
-//! A caller who reads so slowly that the tasks' lease is about to run out does not get the last
-//! byte either: by then another may have them.
+//! The last byte is also withheld after the deadline, which is before the end of the lease: another
+//! consumer may have the tasks by then.
 //!
-//! Without the last byte no caller can take the answer for a whole one, because of its
-//! `content-length`. So what was given back was not received. The reverse is not certain: what was
-//! written may be lost on the way, as always.
+//! Because of `content-length`, an answer without its last byte is not complete. So a caller has
+//! not received what is `NotWritten`. The reverse does not hold: a written answer may be lost on
+//! its way.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,21 +30,21 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-/// How often the body says `Pending` before its last byte.
+/// How often the body returns `Pending` before its last byte.
 const PAUSES: u8 = 2;
 
-/// What became of an answer.
+/// Whether an answer was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
-    /// All of it went to the connection.
+    /// The connection has accepted all of it.
     Written,
-    /// The connection ended before.
+    /// The connection ended earlier.
     NotWritten,
 }
 
-/// A body of `bytes` that calls `then` exactly once, when its confirmation is known: `Written` at
-/// `deadline` at the latest. `then` may run anywhere, and must not block. An empty body is never
-/// `Written`.
+/// A body of `bytes` that calls `then` exactly once, with the result. It is `Written` before
+/// `deadline` or not at all. `then` may run on any thread and must not block. An empty body is
+/// never `Written`.
 pub(crate) fn watched(
     bytes: Bytes,
     deadline: Instant,
@@ -54,7 +53,7 @@ pub(crate) fn watched(
     Body::new(Watched { left: bytes, deadline, pauses: 0, then: Some(then) })
 }
 
-/// Ends a body whose last byte may not be given any more.
+/// Ends a body whose last byte is withheld.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was not read in time")]
 struct TooLate;
@@ -63,7 +62,7 @@ struct Watched<F: FnOnce(Confirmation)> {
     left: Bytes,
     deadline: Instant,
     pauses: u8,
-    /// Taken when it is called.
+    /// `None` after it was called.
     then: Option<F>,
 }
 
@@ -81,7 +80,7 @@ impl<F: FnOnce(Confirmation)> Drop for Watched<F> {
     }
 }
 
-// Nothing in it is pinned.
+// No field needs pinning.
 impl<F: FnOnce(Confirmation)> Unpin for Watched<F> {}
 
 impl<F: FnOnce(Confirmation)> http_body::Body for Watched<F> {

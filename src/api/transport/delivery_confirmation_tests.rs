@@ -30,7 +30,7 @@ async fn a_last_byte_that_comes_too_late_is_not_given() {
     assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
 }
 
-/// A body of `length` bytes, and where its confirmation is told.
+/// A body of `length` bytes, and the channel for its confirmation.
 fn body(length: usize) -> (Body, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
     let body = watched(vec![b'x'; length].into(), later(), move |confirmation| {
@@ -47,7 +47,7 @@ async fn a_body_dropped_before_its_last_byte_is_given_back() {
             let frame = body.frame().await.unwrap().unwrap();
             assert_eq!(frame.into_data().unwrap().len(), 9);
         }
-        // The pause: whoever drops it here has not had the last byte.
+        // In the pause. Dropped here, the last byte has not been sent.
         if frames == 1 {
             assert!(poll!(body.frame()).is_pending());
         }
@@ -65,8 +65,8 @@ async fn a_body_taken_whole_is_written_and_told_so_once() {
     assert_eq!(told.recv().await, None);
 }
 
-/// A connection to a server that answers with bodies of `length` bytes and tells their confirmations; asked
-/// once already.
+/// A connection to a server that answers with bodies of `length` bytes and reports their
+/// confirmations. One request has been sent.
 async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
     let handler = move || async move {
@@ -83,7 +83,7 @@ async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Confirmatio
     (stream, told)
 }
 
-/// The length of the answer's body, as announced.
+/// The announced length of the answer's body.
 async fn read_head(stream: &mut TcpStream) -> usize {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -106,8 +106,7 @@ async fn an_answer_that_its_caller_has_read_is_written() {
 
 #[tokio::test]
 async fn an_answer_whose_caller_hung_up_is_given_back() {
-    // More than the sockets' buffers hold, so that it cannot have been written when the caller
-    // leaves.
+    // Longer than the sockets' buffers, so it cannot be complete when the caller disconnects.
     let (mut stream, mut told) = asked(64 << 20).await;
     stream.read_u8().await.unwrap();
     drop(stream);
@@ -116,8 +115,8 @@ async fn an_answer_whose_caller_hung_up_is_given_back() {
 
 #[tokio::test]
 async fn a_caller_who_leaves_during_the_pause_is_noticed() {
-    // The caller leaves after the first part came, which the test makes happen exactly in the
-    // pause: the body waits there until the caller's end of the stream is closed.
+    // The caller disconnects after the first part, exactly in the pause: the body waits there until
+    // the caller's end of the stream is closed.
     let (mut client, server) = tokio::io::duplex(1024);
     let (tell, mut told) = mpsc::unbounded_channel();
     let service = hyper::service::service_fn(move |_request| {
@@ -131,7 +130,7 @@ async fn a_caller_who_leaves_during_the_pause_is_noticed() {
     let mut connection =
         Box::pin(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
     client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    // One turn of the connection: request read, all but the last byte written.
+    // One turn of the connection: the request is read, and all but the last byte is written.
     assert!(poll!(connection.as_mut()).is_pending());
     assert!(told.try_recv().is_err());
     drop(client);

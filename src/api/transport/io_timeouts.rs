@@ -1,20 +1,21 @@
-//! Whether a connection gets anywhere: what it waits for, and since when.
+//! Timeouts of a connection: what it waits for, and since when.
 //!
-//! A connection costs a slot, a file descriptor and whatever it has not read yet. Its caller may
-//! take time, but not for ever:
+//! A connection holds a slot, a file descriptor and unread answers, so its caller's time is
+//! limited:
 //!
-//! | it waits for | until | then it is |
+//! | it waits for | timeout | then |
 //! |---|---|---|
-//! | the end of a request's head (the first one: from the opening) | [`IoTimeouts::head`] | cut off |
-//! | the socket to take a step of what was answered | [`IoTimeouts::answer`] | cut off |
-//! | a window for an HTTP/2 answer, though the socket is free | [`IoTimeouts::answer`] | closed once its other answers are out |
-//! | another request | [`IoTimeouts::idle`]; `head`, while others wait for a slot | closed |
+//! | a request's head (at first: since it opened) | [`IoTimeouts::head`] | it is cut off |
+//! | the socket to accept the next 16 KiB of an answer | [`IoTimeouts::answer`] | it is cut off |
+//! | a window of an HTTP/2 stream | [`IoTimeouts::answer`] | it is shut down |
+//! | the next request | [`IoTimeouts::idle`]; `head` if others wait for a slot | it is shut down |
 //!
-//! A request's body and its handler are bounded by the edge's timeout, not here.
+//! After a shutdown, answers in progress are still written. The request's deadline bounds its body
+//! and its handler; they are no concern of this file.
 //!
-//! The events only note moments. One sleeper per connection ([`IoActivity::overdue`]) looks at them when
-//! the earliest possible deadline has come, so that a busy connection costs a wake-up in ten
-//! seconds and no timer a request.
+//! Events only record times. One timer per connection ([`IoActivity::overdue`]) checks them when
+//! the earliest deadline can have passed. A busy connection wakes it once in ten seconds, and no
+//! request needs a timer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,68 +24,68 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-/// How much of an answer must be taken for the wait to begin anew: else a byte now and then would
-/// hold it for days.
+/// How much of an answer the socket must accept to restart the timeout. Without this, one byte now
+/// and then would keep a connection open for days.
 pub(crate) const STEP: usize = 16 * 1024;
 
-/// How long callers may take.
+/// How long a connection may wait for its caller.
 #[derive(Clone, Copy, Debug)]
 pub struct IoTimeouts {
     /// For a request's head.
     pub head: Duration,
     /// For each 16 KiB of an answer.
     pub answer: Duration,
-    /// For another request.
+    /// For the next request.
     pub idle: Duration,
 }
 
 impl Default for IoTimeouts {
     fn default() -> Self {
-        // Longer than the idle times of most clients' pools: who closes first is not met by a
-        // request on its way.
+        // Longer than the idle timeout of most clients' pools. The client then closes first, and no
+        // request meets a closed connection.
         let idle = Duration::from_secs(75);
         Self { head: Duration::from_secs(10), answer: Duration::from_secs(10), idle }
     }
 }
 
-/// What a connection took too long for.
+/// Which timeout has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
-    /// A head.
+    /// For a request's head.
     Head,
-    /// The socket.
+    /// For the socket.
     Answer,
-    /// An HTTP/2 stream.
+    /// For an HTTP/2 stream.
     Stream,
-    /// The next request.
+    /// For the next request.
     Idle,
 }
 
-/// What goes on on one connection.
+/// The activity of one connection.
 #[derive(Debug)]
 pub(crate) struct IoActivity {
     timeouts: IoTimeouts,
     moments: Mutex<Moments>,
-    /// A head is complete.
+    /// Notified when a head is complete.
     asked: Notify,
 }
 
 #[derive(Debug)]
 struct Moments {
-    /// Requests in their handlers.
+    /// The number of requests in their handlers.
     running: usize,
-    /// HTTP/2: bytes come without a request, too.
+    /// HTTP/2: bytes may arrive that belong to no request.
     multiplexed: bool,
-    /// Since when nothing was asked for.
+    /// Since when there has been no request.
     idle: Instant,
-    /// Since when a head has been coming.
+    /// Since when a head has been arriving.
     head: Option<Instant>,
-    /// Nothing has come of it yet, as on a connection just opened.
+    /// No byte of the head has arrived, as on a new connection.
     is_silent: bool,
-    /// Since when the socket has taken less than a step.
+    /// Since when the socket has accepted less than one step.
     blocked: Option<Instant>,
     taken: usize,
-    /// Answers on HTTP/2 streams, and when each last got on.
+    /// Open HTTP/2 answers, and when each last made progress.
     answers: HashMap<u64, Instant>,
     next_answer: u64,
 }
@@ -96,7 +97,7 @@ impl IoActivity {
             running: 0,
             multiplexed: false,
             idle: now,
-            // Who says nothing at all is late with his first head.
+            // A caller that sends nothing at all is late with its first head.
             head: Some(now),
             is_silent: true,
             blocked: None,
@@ -111,7 +112,7 @@ impl IoActivity {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes came.
+    /// Records that bytes arrived.
     pub(crate) fn came(&self) {
         let mut moments = self.moments();
         moments.is_silent = false;
@@ -120,12 +121,12 @@ impl IoActivity {
         }
     }
 
-    /// The socket takes no more for now.
+    /// Records that the socket accepts no more bytes for now.
     pub(crate) fn blocked(&self) {
         self.moments().blocked.get_or_insert_with(Instant::now);
     }
 
-    /// The socket took some.
+    /// Records that the socket accepted bytes.
     pub(crate) fn took(&self, bytes: usize) {
         let mut moments = self.moments();
         moments.taken = moments.taken.saturating_add(bytes);
@@ -134,13 +135,13 @@ impl IoActivity {
         }
     }
 
-    /// The socket took everything.
+    /// Records that the socket accepted everything.
     pub(crate) fn flushed(&self) {
         let mut moments = self.moments();
         (moments.taken, moments.blocked) = (0, None);
     }
 
-    /// A request's head is complete; its handler runs until the answer is dropped.
+    /// Records a complete head. The request runs until the result is dropped.
     pub(crate) fn asked(self: &Arc<Self>, multiplexed: bool) -> Running {
         let mut moments = self.moments();
         moments.running += 1;
@@ -151,10 +152,10 @@ impl IoActivity {
         Running(self.clone())
     }
 
-    /// Returns when no head is partly read. How long one may take is for [`Self::overdue`] to say.
+    /// Returns when no head is partly read. [`Self::overdue`] bounds how long that takes.
     pub(crate) async fn no_part_of_a_head(&self) {
         loop {
-            // Listened for first and looked at then: one that is complete in between is heard.
+            // Created before the check, so that a head that completes in between is not missed.
             let asked = self.asked.notified();
             if !self.moments().has_part_of_a_head() {
                 return;
@@ -163,7 +164,7 @@ impl IoActivity {
         }
     }
 
-    /// An answer on a stream of its own.
+    /// Records an answer on an HTTP/2 stream.
     pub(crate) fn open(self: &Arc<Self>) -> Open {
         let mut moments = self.moments();
         let id = moments.next_answer;
@@ -172,9 +173,9 @@ impl IoActivity {
         Open { activity: self.clone(), id }
     }
 
-    /// Returns when the connection has waited for too long.
+    /// Returns when a timeout has passed.
     pub(crate) async fn overdue(&self, slots: &Semaphore) -> Overdue {
-        // Whatever is not being waited for now may be from now on.
+        // A wait may begin at any moment, so the timer runs at least this often.
         let shortest = self.timeouts.head.min(self.timeouts.answer).min(self.timeouts.idle);
         loop {
             let (deadline, why) =
@@ -193,7 +194,7 @@ impl Moments {
         self.head.is_some() && !self.is_silent
     }
 
-    /// The earliest deadline of all that is waited for.
+    /// The earliest deadline of everything the connection waits for.
     fn deadline(&self, timeouts: &IoTimeouts, is_crowded: bool) -> (Instant, Overdue) {
         let blocked = self.blocked.map(|since| (since + timeouts.answer, Overdue::Answer));
         let stream =
@@ -203,7 +204,7 @@ impl Moments {
             return busy;
         }
         if self.running > 0 {
-            // Nothing of the caller's is waited for: looked at again soon.
+            // The caller is not late with anything: check again soon.
             return (Instant::now() + timeouts.head, Overdue::Head);
         }
         match self.head {
@@ -237,7 +238,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// A piece of it could be handed over.
+    /// Records that a piece of it was written.
     pub(crate) fn got_on(&self) {
         self.activity.moments().answers.insert(self.id, Instant::now());
     }
@@ -257,13 +258,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A activity with ten seconds for heads and answers and seventy-five for idleness, and slots that
-    /// are free.
+    /// Activity with the default timeouts: ten seconds for heads and answers, 75 for idleness. Free
+    /// slots.
     fn fresh() -> (Arc<IoActivity>, Semaphore) {
         (Arc::new(IoActivity::new(IoTimeouts::default())), Semaphore::new(1))
     }
 
-    /// Waits for what is overdue, and answers after how many seconds it was.
+    /// Waits for a timeout, and returns which one and after how many seconds.
     async fn overdue(activity: &IoActivity, slots: &Semaphore) -> (Overdue, u64) {
         let started = Instant::now();
         let why = activity.overdue(slots).await;

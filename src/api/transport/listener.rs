@@ -1,18 +1,18 @@
-//! The accept loop: connections in, bounded in number and timeouts, drained at the end.
+//! The accept loop: a bounded number of connections, with timeouts, and a drain at the end.
 //!
-//! `axum::serve` would do, but for what keeps a server up among strangers: it times nothing, so
-//! that a handful of callers who drip bytes, or read none, hold it; it takes connections without
-//! bound; and its drain waits for the slowest. So the loop is our own, around hyper-util's
-//! connection (HTTP/1.1 and HTTP/2 on one port).
+//! `axum::serve` lacks three things that a server on an open network needs. It has no timeouts, so
+//! a few slow callers can occupy it. It accepts connections without a limit. Its drain waits for
+//! the slowest connection. So this loop is our own, around hyper-util's connection (HTTP/1.1 and
+//! HTTP/2 on one port).
 //!
 //! ```text
 //! wait for a free slot ─▶ accept ─▶ connection ─▶ … ─▶ slot is free
 //!             │ shutdown
-//!             └─▶ stop accepting ─▶ linger ─▶ connections end after their running requests ─▶ cut off what remains
+//!             └─▶ stop accepting ─▶ linger ─▶ running requests end ─▶ cut off the rest
 //! ```
 //!
-//! Whoever holds all slots holds them for as long as [`crate::api::transport::io_timeouts`] lets a
-//! connection wait, and then stands in line behind those who came meanwhile.
+//! A caller cannot keep all slots: [`crate::api::transport::io_timeouts`] ends its idle
+//! connections, and its next ones queue behind those of other callers.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,25 +31,25 @@ use tower::Service;
 use crate::api::transport::connection::Serving;
 pub use crate::api::transport::io_timeouts::IoTimeouts;
 
-/// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
+/// The accept queue's length. The system may allow less (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
-/// The first wait after a failed accept (out of file descriptors, as a rule), and the longest.
+/// The first and the longest wait after a failed accept (usually: no file descriptors left).
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long connections are still taken after the shutdown, for those who wait to be accepted, and
-/// how long open ones are still listened to after that, for requests that are on their way.
+/// How long connections are still accepted after the shutdown, and how long open ones are read
+/// after that, because requests may be on their way.
 const LAST_CALL: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The settings of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerParams {
-    /// The most open connections; further ones wait in the system's queue.
+    /// The limit of open connections. Further ones wait in the system's accept queue.
     pub max_connections: usize,
-    /// How long a caller may take for what is his part.
+    /// How long a connection may wait for its caller.
     pub timeouts: IoTimeouts,
-    /// How long running requests may take to end after the shutdown.
+    /// How long running requests may take after the shutdown.
     pub drain: Duration,
 }
 
@@ -63,21 +63,18 @@ impl Default for ServerParams {
     }
 }
 
-/// Listens, with room for those who come together: beyond it the system drops a caller's first
-/// packet, who tries again only a second later, then three.
-///
-/// # Errors
-/// The system's.
+/// Listens with a long accept queue. If the queue is full, the system drops a caller's first
+/// packet, and the caller tries again only after one second, then after three.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for the connections of the process before to be forgotten.
+    // A restart must not wait until the system forgets the old process's connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and
-/// cuts off what has not ended after [`ServerParams::drain`].
+/// Serves until `shutdown` resolves. Then accepts no more connections, lets running requests
+/// finish, and cuts off the rest after [`ServerParams::drain`].
 pub async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -100,7 +97,7 @@ pub async fn serve<S>(
         linger: LINGER.min(params.drain / 4),
         cut_off: cut_off.clone(),
     };
-    // Whoever has connected by then is answered: the system would cut him off with the listener.
+    // Accepts the connections in the accept queue, which would be reset with the listener.
     let last_call = async {
         shutdown.await;
         tokio::time::sleep(LAST_CALL).await;
@@ -114,7 +111,7 @@ pub async fn serve<S>(
         };
         tokio::spawn(serving.clone().connection(stream, slot));
     }
-    // Callers who come now are to be refused by the system at once, not kept waiting.
+    // The system refuses new connections at once from now on.
     drop(listener);
     draining.cancel();
     let all = u32::try_from(params.max_connections).unwrap_or(u32::MAX);
@@ -127,12 +124,12 @@ pub async fn serve<S>(
         );
     }
     cut_off.cancel();
-    // Each connection holds a slot to its end. Whoever comes after this relies on their bodies
-    // having told their confirmation.
+    // Every connection holds its slot to the end. Code after `serve` relies on all response bodies
+    // having been dropped.
     let _ = slots.acquire_many(all).await.expect("the semaphore is never closed");
 }
 
-/// The next connection, once there is a slot for it.
+/// Waits for a slot, and then for a connection.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
@@ -144,9 +141,12 @@ async fn accept(
             Ok((stream, _)) => return (stream, slot),
             Err(error) if is_callers(&error) => {}
             Err(error) => {
-                // Out of descriptors, accept fails at once and again: without a pause the loop
-                // would spin.
-                tracing::warn!(%error, "Cannot accept a connection, trying again in {pause:?}: {error}");
+                // Without file descriptors, accept fails at once each time, and the loop would spin
+                // without this pause.
+                tracing::warn!(
+                    %error,
+                    "Cannot accept a connection, trying again in {pause:?}: {error}"
+                );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
@@ -154,7 +154,7 @@ async fn accept(
     }
 }
 
-/// Whether the caller gave up before it was accepted, which is no trouble of ours.
+/// Whether the caller disconnected before it was accepted.
 fn is_callers(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

@@ -36,7 +36,7 @@ fn hello() -> Router {
     Router::new().route("/", get(async || "hello"))
 }
 
-/// A router whose answer waits, and what tells that it was asked, and what lets it go.
+/// A router whose answer waits, with the notification of a request and the one that releases it.
 fn waiting() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
@@ -50,7 +50,7 @@ fn waiting() -> (Router, Arc<Notify>, Arc<Notify>) {
     (Router::new().route("/", get(handler)), asked, go)
 }
 
-/// Reads until the answer's body has come.
+/// Reads until the answer's body has arrived.
 async fn read_answer(stream: &mut TcpStream) {
     let mut read = Vec::new();
     while !read.ends_with(b"hello") {
@@ -58,7 +58,7 @@ async fn read_answer(stream: &mut TcpStream) {
     }
 }
 
-/// Reads to the end, however it comes.
+/// Reads until the connection ends, in any way.
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     // A reset is an end, too.
@@ -114,7 +114,7 @@ async fn a_running_request_is_answered_during_the_drain_and_idle_connections_end
     server.serving.await.unwrap();
 }
 
-/// A rolling restart lost such requests: their callers had no answer, and could not know why.
+/// A rolling restart once lost such requests: their callers got no answer.
 #[tokio::test]
 async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     let server =
@@ -123,7 +123,7 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(REQUEST).await.unwrap();
     read_answer(&mut idle).await;
-    // Neither has been accepted, nor has the other's request been read, when the server is told.
+    // One is not accepted yet, and the other's request is not read yet, when the server is told.
     let mut late = TcpStream::connect(server.address).await.unwrap();
     late.write_all(REQUEST).await.unwrap();
     idle.write_all(REQUEST).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     server.serving.await.unwrap();
 }
 
-/// What was read of it was thrown away with its connection.
+/// The part that had been read was once dropped with its connection.
 #[tokio::test]
 async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
     let server =
@@ -149,7 +149,7 @@ async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
     for stream in &mut begun {
         stream.write_all(first_half).await.unwrap();
     }
-    // These are closed when the linger is over, the last one after the others.
+    // These are closed at the end of the linger, and the last one after the others.
     let mut idle = Vec::new();
     for _ in 0..5 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -184,8 +184,8 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
     server.serving.await.unwrap();
 }
 
-/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's,
-/// and half a pull looked like a whole one.
+/// Without `content-length`, HTTP/1.1 answers came in chunks, HTTP/1.0 answers ended only with the
+/// connection, and half a pull looked complete.
 #[tokio::test]
 async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
@@ -219,7 +219,7 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     assert_eq!(read_to_end(&mut stream).await, "");
 }
 
-/// A request in its handler, whose end takes a while.
+/// A request in its handler that takes a while to be dropped.
 struct Lingering(Arc<std::sync::atomic::AtomicUsize>);
 
 impl Drop for Lingering {
@@ -229,8 +229,8 @@ impl Drop for Lingering {
     }
 }
 
-/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their
-/// connection, and whoever relied on nothing of a request being left then relied on luck.
+/// hyper runs each HTTP/2 stream in a task of its own. These once ended some time after their
+/// connection, so code that relied on all requests being gone relied on luck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_stream_outlives_the_cut() {
     let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -259,7 +259,7 @@ async fn no_stream_outlives_the_cut() {
 
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The timeouts of these tests: short where the test waits for it, out of reach elsewhere.
+/// Timeouts for these tests: short where the test waits for one, otherwise out of reach.
 fn timeouts() -> IoTimeouts {
     let never = Duration::from_secs(3600);
     IoTimeouts { head: never, answer: never, idle: never }
@@ -274,7 +274,7 @@ async fn a_connection_that_asks_for_nothing_more_is_closed() {
     assert!(read_to_end(&mut stream).await.ends_with("hello"));
 }
 
-/// A router whose answer is more than sockets hold, and what became of each.
+/// A router whose answer exceeds the sockets' buffers, and the confirmation of each.
 fn endless() -> (Router, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
@@ -308,7 +308,7 @@ async fn answers_to_a_caller_who_asks_on_and_on_and_reads_nothing_end_its_connec
     let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
     let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // Ends by the server's closing of the connection, which it can only learn by failing.
+    // Ends when the server has closed the connection, which the caller notices only by an error.
     while stream.write_all(&REQUEST.repeat(100)).await.is_ok() {}
 }
 
@@ -318,10 +318,10 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of `GET /` in HPACK, all of it from the static table but for the host.
+/// The head of `GET /` in HPACK, all from the static table except the host.
 const GET_ROOT: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'x'];
 
-/// Opens an HTTP/2 connection whose streams' windows are closed, and asks on so many of them.
+/// Opens an HTTP/2 connection whose streams have closed windows, and sends this many requests.
 async fn asked_on(address: std::net::SocketAddr, streams: u32) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -333,7 +333,7 @@ async fn asked_on(address: std::net::SocketAddr, streams: u32) -> TcpStream {
     stream
 }
 
-/// Counts the frames that come, by kind, until the connection ends.
+/// Counts the frames by type until the connection ends.
 async fn frames(stream: &mut TcpStream) -> HashMap<u8, usize> {
     frames_until(stream, |_| false).await
 }
@@ -369,7 +369,7 @@ async fn a_stream_whose_window_stays_closed_ends_its_connection_and_is_given_bac
 
 #[tokio::test]
 async fn a_short_answer_is_not_held_for_a_closed_window_either() {
-    // hyper has handed it to h2 whole, and knows nothing of it any more.
+    // hyper has passed it to h2 as a whole, and does not track it any more.
     let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
     let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
     let mut stream = asked_on(server.address, 1).await;
@@ -381,7 +381,7 @@ async fn streams_beyond_the_limit_are_refused() {
     let (router, _asked, _go) = waiting();
     let server = start(router, ServerParams::default()).await;
     let mut stream = asked_on(server.address, 200).await;
-    // RST_STREAM for each of those that are too many: with fewer this waits in vain.
+    // RST_STREAM for each excess one; with fewer, this would wait forever.
     let too_many = 72;
     frames_until(&mut stream, |kinds| kinds.get(&3) == Some(&too_many)).await;
 }
@@ -399,7 +399,7 @@ async fn a_caller_who_resets_what_it_asks_for_is_cut_off() {
             })
             .collect();
         n += 200;
-        // Ends by the server's closing of the connection.
+        // Ends when the server has closed the connection.
         if stream.write_all(&asked_and_reset).await.is_err() {
             return;
         }

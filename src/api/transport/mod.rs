@@ -1,4 +1,4 @@
-//! Connections: taken, timed, served and drained; and whether an answer was written to its socket.
+//! Connections: accept, timeouts, drain, and the confirmation that an answer was written.
 
 pub(crate) mod connection;
 pub(crate) mod delivery_confirmation;

@@ -1,5 +1,4 @@
-//! What tells a connection's [`IoActivity`] how it goes: its socket, and the answers on its HTTP/2
-//! streams.
+//! Sockets and HTTP/2 response bodies that report to the connection's [`IoActivity`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::api::middleware::memory_budget::held;
 use crate::api::transport::io_timeouts::{IoActivity, Open, STEP};
 
-/// A socket that tells.
+/// A socket that reports reads and writes.
 #[derive(Debug)]
 pub(crate) struct TrackedIo<S> {
     pub(crate) stream: S,
@@ -70,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedIo<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper and h2 flush when all they had is in the socket.
+    /// hyper and h2 flush when the socket has accepted all that they had.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.activity.flushed();
@@ -82,11 +81,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedIo<S> {
     }
 }
 
-/// The body of an answer on an HTTP/2 stream, which a closed window can hold up while the socket is
+/// The body of an answer on an HTTP/2 stream. A closed window can block it while the socket is
 /// free.
 ///
-/// It is handed over step by step, for the next one is asked for only when there is room for it;
-/// and each step's bytes keep it open, for h2 holds them for longer than this body.
+/// It is written in steps, because h2 asks for the next frame only if the window has room. Each
+/// step's bytes keep the answer open, because h2 holds them longer than this body.
 #[derive(Debug)]
 pub(crate) struct TrackedBody {
     body: Body,

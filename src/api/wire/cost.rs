@@ -1,25 +1,24 @@
-//! How much of a caller's text is looked at, in bytes, for tests and the fuzz target `bounds`.
+//! Counts the bytes of a caller's text that are processed, for tests and the fuzz target `bounds`.
 //!
-//! Whatever goes over text whose length the caller chose says so with [`spend`]. In a program that
-//! serves this does nothing.
+//! Code that iterates over text of a caller calls [`spend`]. Outside of tests it does nothing.
 
 #[cfg(any(test, feature = "fuzzing"))]
 thread_local! {
     static SPENT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// So many bytes are looked at.
+/// Counts `bytes` that are processed.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn spend(bytes: usize) {
     SPENT.with(|spent| spent.set(spent.get().saturating_add(bytes)));
 }
 
-/// So many bytes are looked at.
+/// Does nothing.
 #[cfg(not(any(test, feature = "fuzzing")))]
 #[inline(always)]
 pub(crate) fn spend(_bytes: usize) {}
 
-/// What this thread spends while it does something.
+/// The bytes that `does` processes on this thread.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn of<T>(does: impl FnOnce() -> T) -> (usize, T) {
     let before = SPENT.replace(0);

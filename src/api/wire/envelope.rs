@@ -1,6 +1,6 @@
-//! What every successful `/delay/*` answer is wrapped in.
+//! The envelope of successful answers.
 
-/// What every answer begins with.
+/// The text with which every successful answer begins.
 pub(crate) const BEGIN: &str = r#"{"dm_error":0,"error_msg":"操作成功""#;
 
 /// A successful answer, written as [`delayd_wire::Answer`] is.

@@ -1,98 +1,96 @@
-//! What a caller is told when a call fails. `response` writes the answer.
+//! The errors of calls; `response` writes them as answers.
 //!
-//! The parts below know no HTTP. Here their errors become an HTTP status (the class), a `dm_error`
-//! (the case) and one English sentence for the caller. What is internal goes into the log, once,
-//! with the request's id; it never goes into the answer.
+//! The modules below know no HTTP. Here their errors get an HTTP status, a `dm_error`, and a
+//! sentence for the caller. Internal details are logged once, with the request's id, and are never
+//! in the answer.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use delayd_wire::ErrorCode;
+use delayd_wire::{ErrorCode, Rate};
 use http::StatusCode;
 
 use crate::api::wire::request_id;
 use crate::model::task::State;
 use crate::{store, topic};
-use delayd_wire::Rate;
 
-/// Seconds after which an unconfirmed call may be repeated.
+/// `Retry-After` of an unconfirmed call, in seconds.
 const REPEAT_AFTER: u16 = 1;
-/// Seconds after which a full registry may be asked again: room is made by an operator, not by
-/// time.
+/// `Retry-After` of an exceeded quota, in seconds: only an operator or deliveries can make room.
 const QUOTA_AFTER: u16 = 60;
 
 /// A failed call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The body cannot be taken; the sentence names the field and what would be right.
+    /// The request is invalid. The text names the field, what was expected, and what it had.
     #[error("{0}")]
     Invalid(String),
-    /// No token, or one that is not known.
+    /// The token is missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
-    /// The token's scope or topics do not cover this, or another site's page asks.
+    /// The token's scopes or topics do not allow the call, or the `Origin` is another site's page.
     #[error("{0}")]
     Forbidden(String),
-    /// The token's rate is used up.
-    #[error("the token's rate, {rate}, is used up")]
+    /// The token's rate limit is exceeded.
+    #[error("Authorization: the token's rate limit, {rate}, is exceeded")]
     TooFast {
-        /// The rate.
+        /// The limit.
         rate: Rate,
-        /// When there is room for one more.
+        /// When the next call is allowed.
         wait: Duration,
     },
-    /// No such task, topic or route.
+    /// The task, topic or route does not exist.
     #[error("{0}")]
     NotFound(Cow<'static, str>),
-    /// The route takes another method.
-    #[error("this route takes {0} only")]
+    /// The route takes another HTTP method.
+    #[error("method: this route takes only {0}")]
     MethodNotAllowed(&'static str),
-    /// The task stands elsewhere.
-    #[error("receipt: it no longer holds the task, which is {} now", .0.as_str())]
+    /// The receipt's lease has ended.
+    #[error("receipt: it no longer holds the task, which is now {}", .0.as_str())]
     Stale(State),
-    /// The task stands where this cannot be done.
-    #[error("task_id: the task is {}, so this cannot be done any more", .0.as_str())]
+    /// The task's state does not allow the call.
+    #[error("task_id: the task is {}, which does not allow this call", .0.as_str())]
     Conflict(State),
-    /// It is leased, and will be cancelled unless it succeeds.
-    #[error(
-        "task_id: the task is leased just now; it will be cancelled unless this attempt succeeds"
-    )]
+    /// The task is leased. It will be cancelled unless its current attempt succeeds.
+    #[error("task_id: the task is leased; it will be cancelled unless this attempt succeeds")]
     CancelPending,
-    /// A record to be adopted has another task's id.
-    #[error("task_id: another task has this id here, and stays as it is")]
+    /// Another task has the id of an adopted record.
+    #[error("task_id: another task already has this id here")]
     TakenId,
-    /// A record to be adopted is of this very store.
-    #[error("task_id: it is this very store that the task is being moved out of")]
+    /// This store itself has leased the task of the record to the mover.
+    #[error("task_id: this store itself has leased the task for a move to another store")]
     OwnTask,
-    /// A topic that is to be deleted holds tasks.
-    #[error("topic: it still holds tasks, history included; purge it first")]
+    /// The topic to be deleted has tasks.
+    #[error("topic: it still holds tasks or their history; purge it first")]
     TopicNotEmpty,
-    /// A body or a content over its limit.
+    /// A body or a content is too long.
     #[error("{0}")]
     TooLarge(String),
-    /// A content-type that is not JSON.
+    /// The content type is not JSON.
     #[error("content-type: must be application/json, or absent")]
     MediaType,
-    /// No topic can be had, or the store fails.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// One topic too many.
-    #[error("topic: it is new, and there are {0} topics already, as many as limits.topics allows")]
+    /// The limit of topics is reached.
+    #[error(
+        "topic: does not exist yet, and there are already {0} topics, the limit of limits.topics"
+    )]
     TooManyTopics(usize),
-    /// Not now: draining, overloaded, or too slow.
+    /// Draining, overloaded, or too slow.
     #[error("{0}")]
     Unavailable(&'static str),
     /// A bug.
-    #[error("something went wrong on our side; the log has more under this request_id")]
+    #[error("internal error; search the log for this request_id")]
     Internal,
 }
 
 tokio::task_local! {
-    /// Set while a call is answered that changes nothing.
+    /// Set while a call is handled that changes nothing.
     static READS: ();
 }
 
-/// A call that changes nothing: its errors do not speak of confirmation.
+/// Runs a call that changes nothing: its errors do not speak of confirmation.
 pub(crate) async fn reading<T>(call: impl Future<Output = T>) -> T {
     READS.scope((), call).await
 }
@@ -102,27 +100,27 @@ fn is_read() -> bool {
 }
 
 impl Error {
-    /// A refused body, in a sentence.
+    /// [`Error::Invalid`] with this text.
     pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
         Self::Invalid(sentence.into())
     }
 
-    /// No topic of that name.
+    /// The topic does not exist.
     pub(crate) fn no_topic() -> Self {
         Self::NotFound("topic: there is no such topic".into())
     }
 
-    /// No route of that path.
+    /// The route does not exist.
     pub(crate) fn no_route() -> Self {
         Self::NotFound("path: there is no such route".into())
     }
 
-    /// No task of that id.
+    /// The task does not exist.
     pub(crate) fn no_task() -> Self {
         Self::NotFound("task_id: there is no such task in this topic".into())
     }
 
-    /// The case, as the wire names it.
+    /// The `dm_error`.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::Invalid,
@@ -143,47 +141,55 @@ impl Error {
         }
     }
 
-    /// The class.
+    /// The HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The sentence for the caller. A store's own text may name hosts and paths, so it is replaced.
+    /// The sentence for the caller. A store's own text is replaced, because it may contain hosts
+    /// and paths.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Store(store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Misconfigured(_)) => {
-                match is_read() {
-                    true => "the store is out of reach: try again".into(),
-                    false => "the store is out of reach, so this is not confirmed: repeat it".into(),
+            Self::Store(error) => match error {
+                store::Error::Unavailable(_)
+                | store::Error::Moving(_)
+                | store::Error::Misconfigured(_) => match is_read() {
+                    true => "the store is unavailable: try again",
+                    false => "the store is unavailable, so this is not confirmed: repeat it",
+                },
+                store::Error::Full(_) => {
+                    "the store is full, so this is not confirmed: repeat it later"
                 }
+                store::Error::KeyReused => {
+                    "idempotency_key: was used with another request; repeat that one unchanged, or \
+                     use a new key"
+                }
+                store::Error::StaleEntry => {
+                    "topic: its number of shards is changing, so this is not confirmed: repeat it"
+                }
+                store::Error::OverQuota => {
+                    "topic: its quota of pending tasks is used up; repeat it when some have been \
+                     delivered"
+                }
+                store::Error::Corrupt(_) => return Self::Internal.to_string(),
             }
-            Self::Store(store::Error::Full(_)) => "the store is full, so this is not confirmed: repeat it later".into(),
-            Self::Store(store::Error::KeyReused) => {
-                "idempotency_key: was used with another body; repeat the first one, or take a new key".into()
-            }
-            Self::Store(store::Error::StaleEntry) => {
-                "topic: its number of shards is just changing, so this is not confirmed: repeat it".into()
-            }
-            Self::Store(store::Error::OverQuota) => {
-                "topic: its quota of pending tasks is used up; repeat it when some have been delivered".into()
-            }
-            Self::Store(store::Error::Corrupt(_)) => Self::Internal.to_string(),
+            .into(),
             other => other.to_string(),
         }
     }
 
-    /// Whether the topic's entry was an old one: nothing was stored, and the same may be asked by a
-    /// new entry.
+    /// Whether the topic's entry was outdated: nothing was stored, and a retry with a new entry may
+    /// succeed.
     pub(crate) fn is_stale_entry(&self) -> bool {
         matches!(self, Self::Store(store::Error::StaleEntry))
     }
 
-    /// Whether a store, or we ourselves, cannot for the moment.
+    /// Whether the same call may succeed later.
     pub(crate) fn is_unavailable(&self) -> bool {
         self.code() == ErrorCode::Unavailable
     }
 
-    /// Seconds for `Retry-After`.
+    /// `Retry-After`, in seconds.
     pub(crate) fn retry_after(&self) -> Option<u16> {
         if let Self::TooFast { wait, .. } = self {
             return Some(u16::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u16::MAX));
@@ -195,7 +201,7 @@ impl Error {
         }
     }
 
-    /// Writes down what the caller is not told.
+    /// Logs the details that the caller does not get.
     pub(crate) fn log(&self) {
         let Self::Store(error) = self else { return };
         let request_id = request_id::current();
@@ -203,7 +209,7 @@ impl Error {
         if matches!(error, store::Error::Corrupt(_)) {
             tracing::error!(request_id, %error, "A request failed: {error}");
         } else {
-            // The store's own trouble is logged where it begins and ends, not once for each caller.
+            // A store logs when an outage begins and ends, so it is not logged for each request.
             tracing::debug!(request_id, %error, "A request was not confirmed: {error}");
         }
     }

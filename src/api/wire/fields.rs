@@ -1,4 +1,4 @@
-//! The kinds of values that stand in requests, and the ranges they must keep to.
+//! The types of request fields, and checks of their ranges.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use crate::api::wire::error::Error;
 use crate::model::task::{Destination, InvalidName, Receipt, TaskId, Topic};
 use delayd_wire::span::{self, Span};
 
-/// A string that follows the rule of `T`: a topic, a receipt.
+/// A string that is parsed as a `T`, such as a topic or a receipt.
 #[derive(Debug)]
 pub(crate) struct Name<T>(pub(crate) T);
 
@@ -41,7 +41,7 @@ pub(crate) type TopicName = Name<Topic>;
 pub(crate) type ServiceName = Name<Destination>;
 pub(crate) type ReceiptText = Name<Receipt>;
 
-/// A lease: a duration in which a number without a unit may name an hour at most.
+/// A lease: a duration for which a number without a unit may be at most an hour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease(pub(crate) Span);
 
@@ -51,13 +51,13 @@ impl<'de> Deserialize<'de> for Lease {
     }
 }
 
-/// A task's id as callers write it: a number or a decimal string. 0 is absent, for it is a Go
-/// client's zero value.
+/// A task's id: a number or a string of digits. 0 is absent, because it is a Go client's zero
+/// value.
 #[derive(Debug)]
 pub(crate) struct Id(Option<TaskId>);
 
 impl Id {
-    /// The id, if a field is there and not 0.
+    /// The id, unless the field is absent or 0.
     pub(crate) fn given(field: Option<Self>) -> Option<TaskId> {
         field.and_then(|id| id.0)
     }
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Id {
 pub(crate) struct Number(pub(crate) f64);
 
 impl Number {
-    /// The number as a whole one within `range`.
+    /// The number, if it is whole and within `range`.
     ///
     /// # Errors
     /// [`Error::Invalid`], naming `field`.
@@ -128,7 +128,7 @@ impl Number {
 }
 
 impl Display for Number {
-    /// As few digits as name it: `1e300` has 300 zeros otherwise.
+    /// Short: `1e300` would otherwise have 300 zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.abs() < 1e15 { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
     }
@@ -166,7 +166,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// A list of at most `MOST` entries. A longer one is refused without being read to its end.
+/// A list of at most `MOST` entries. Reading stops at the first excess one.
 #[derive(Debug)]
 pub(crate) struct AtMost<T, const MOST: usize>(pub(crate) Vec<T>);
 
@@ -199,8 +199,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-/// An object within a request. A derived reader alone would also take an array for it, field by
-/// field.
+/// An object in a request. A derived reader alone would also accept an array, field by field.
 #[derive(Debug)]
 pub(crate) struct Object<T>(pub(crate) T);
 

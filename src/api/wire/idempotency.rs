@@ -1,5 +1,4 @@
-//! What makes an add safe to repeat: the idempotency key, from the field or the header, and the
-//! fingerprint of what was asked for.
+//! Idempotency: the key, from the field or the header, and the fingerprint of the request.
 
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Options, Topic};
 use crate::store::{Idempotency, Moment};
 
-/// The longest key of either kind, in bytes.
+/// The longest `key` or `idempotency_key`, in bytes.
 pub(crate) const MAX_KEY: usize = 256;
 
-/// The header, as the IETF's draft names it
+/// The header of the IETF draft
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -27,10 +26,10 @@ pub(crate) fn checked(key: String, field: &str) -> Result<String, Error> {
     }
 }
 
-/// The key in the header, with or without the quotation marks that the draft asks for.
+/// The key in the header, with or without the quotation marks of the draft.
 ///
 /// # Errors
-/// [`Error::Invalid`] if there are several, or one that is no plain text.
+/// [`Error::Invalid`] if there are several, or the value is not plain text.
 pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -42,10 +41,10 @@ pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
     checked(bare.to_owned(), "Idempotency-Key").map(Some)
 }
 
-/// The key of an add: the field's, or the header's; where both stand, they must agree.
+/// The key of an add, from the field or the header. If both are given, they must agree.
 ///
 /// # Errors
-/// [`Error::Invalid`] where they do not.
+/// [`Error::Invalid`] if they differ.
 pub(crate) fn agreed(field: Option<String>, header: Option<&str>) -> Result<Option<String>, Error> {
     match (field, header) {
         (Some(field), Some(header)) if field != header => Err(Error::invalid(
@@ -56,8 +55,9 @@ pub(crate) fn agreed(field: Option<String>, header: Option<&str>) -> Result<Opti
     }
 }
 
-/// The key with what it stands for. Two requests ask for the same if they name the same topic,
-/// moment (or delay), destination, options and content, however their JSON is written otherwise.
+/// The key with the request's fingerprint. Two requests are the same if they have the same topic,
+/// due time (or delay), destination, options and content; the formatting of their JSON does not
+/// matter.
 pub(crate) fn idempotency(
     key: String,
     window: Duration,
@@ -71,7 +71,7 @@ pub(crate) fn idempotency(
     let options = serde_json::to_string(options).expect("options are plain data");
     let mut hash = sha1_smol::Sha1::new();
     for part in [topic.as_str(), &moment, destination.as_str(), &options, content] {
-        // With its length before it, so that no two lists of parts read alike.
+        // With its length first, so that different lists of parts cannot have the same bytes.
         hash.update(&(part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }

@@ -1,11 +1,9 @@
-//! From a request's bytes to its fields, and from what serde says to a sentence that a person can
-//! act on.
+//! Reads requests from JSON, and turns serde's errors into sentences for the caller.
 //!
-//! Every request is a JSON object with known fields. `null` is absent, which is why all fields of a
-//! request are `Option`s and [`required`] asks for those that must be there. Requests derive
-//! `deny_unknown_fields`, so that a misspelt option never passes silently. serde_json's recursion
-//! limit stays on; what it does not see, because it is kept as it stands, is measured by
-//! [`check_depth`].
+//! Every request is a JSON object with known fields; unknown ones are refused
+//! (`deny_unknown_fields`). `null` is absent, so all fields are `Option`s, and [`required`] checks
+//! those that must be there. serde_json limits the nesting of what it parses; [`check_depth`]
+//! limits text that is kept unparsed.
 
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -15,14 +13,14 @@ use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::{LONG, size};
 
-/// The longest piece of the caller's own text that is repeated to it, in characters.
+/// The longest quotation of the caller's text, in characters.
 const MAX_QUOTE: usize = 64;
-/// The longest name of a field, in bytes, that is compared with the known ones: comparing takes the
+/// The longest field name, in bytes, that is compared with the known ones. The comparison takes the
 /// product of both lengths.
 const MAX_NAME: usize = 64;
-/// The deepest nesting of a content: what most JSON readers bear.
+/// The deepest nesting of a content. Most JSON readers accept as much.
 const MAX_DEPTH: usize = 128;
-/// From which likeness on, 0 to 1, a misspelt field is taken for a known one.
+/// The similarity, 0 to 1, from which a known field is suggested.
 const ALIKE: f64 = 0.8;
 
 /// Reads a request.
@@ -34,7 +32,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
 }
 
 /// Reads an object that is the value of `field`. Its text may be at most `most` bytes long, which
-/// is checked before it is read.
+/// is checked first.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -47,7 +45,7 @@ pub(crate) fn read_field<'a, T: Deserialize<'a>>(
     read_at(field, raw.get().as_bytes())
 }
 
-/// Checks that the JSON text of a value is at most `most` bytes long.
+/// Checks that the JSON text of a value has at most `most` bytes.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming `field`.
@@ -58,10 +56,10 @@ pub(crate) fn check_length(raw: &RawValue, field: &str, most: usize) -> Result<(
     Err(Error::Invalid(format!("{field}: must be at most {} of JSON", size(most))))
 }
 
-/// Reads the object at the path `at`; the empty path is the whole body.
+/// Reads the object at the path `at`. The empty path is the whole body.
 fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error> {
     let whole = if at.is_empty() { "body" } else { at };
-    // Derived readers would take an array for a struct, field by field.
+    // A derived reader would accept an array as well, field by field.
     match text.trim_ascii_start().first() {
         Some(b'{') => {}
         Some(first) => {
@@ -75,13 +73,13 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
         check_strings(text)?;
     }
     spend(text.len());
-    // Looked through once for what is no text, and not string by string.
+    // One UTF-8 check of the whole text is faster than one per string.
     if let Some(value) =
         std::str::from_utf8(text).ok().and_then(|text| serde_json::from_str(text).ok())
     {
         return Ok(value);
     }
-    // Once more, to say where: to keep track of that costs, and most requests are right.
+    // Tracking the path costs time, so only a text that has an error is read with it.
     spend(text.len());
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -97,7 +95,7 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
     Ok(value)
 }
 
-/// The value of a field that must be there.
+/// The value of a required field.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -105,7 +103,7 @@ pub(crate) fn required<T>(value: Option<T>, field: &str) -> Result<T, Error> {
     value.ok_or_else(|| Error::Invalid(format!("{field}: is missing")))
 }
 
-/// What serde found wrong with the value at `path`, as a sentence.
+/// The sentence for serde's error about the value at `path`.
 pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
     let text = error.to_string();
     if error.classify() != Category::Data {
@@ -114,12 +112,12 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
             false => format!("body: is not valid JSON: {text}"),
         };
     }
-    // The field is named; at which line and column it stands says nothing more.
+    // The path replaces the line and the column.
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-    // So serde_path_to_error writes the whole, and what it does not know.
+    // serde_path_to_error writes the root as `.`, and an unknown path as `?`.
     let at = if matches!(path, "" | "." | "?") { String::new() } else { format!("{path}: ") };
     if let Some((name, known)) = split(text, "unknown field `", "`, expected ") {
-        // serde puts the name into the path at the top, and not below it.
+        // The path includes the unknown field only at the top level.
         let above =
             path.strip_suffix(name).filter(|above| above.is_empty() || above.ends_with('.'));
         let parent = above.unwrap_or(path).trim_end_matches('.');
@@ -150,7 +148,7 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
     format!("{at}{text}")
 }
 
-/// serde's word for a kind of value in the words of JSON, where they differ.
+/// JSON's name for a kind of value that serde names differently.
 fn plain(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "sequence" | "a sequence" => "a list",
@@ -163,7 +161,7 @@ fn plain(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// What a text is that is no object, by its first byte: `, not a list`. Empty if that is no JSON.
+/// `, not a list` or the like, by the first byte of a text that is not an object. Empty if unclear.
 fn not_a(first: u8) -> &'static str {
     match first {
         b'[' => ", not a list",
@@ -173,13 +171,12 @@ fn not_a(first: u8) -> &'static str {
     }
 }
 
-/// Checks that JSON text, valid otherwise, is not nested so deeply that its readers would choke on
-/// it.
+/// Checks the nesting of JSON text. The result is unspecified for input that is not valid JSON.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming `field`.
 pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
-    // Few contents open so much as that at all, and to count what they open is cheap.
+    // Few contents have so many brackets at all, and counting them is cheap.
     if memchr::memchr2_iter(b'{', b'[', text.as_bytes()).take(MAX_DEPTH + 1).count() <= MAX_DEPTH {
         return Ok(());
     }
@@ -204,9 +201,9 @@ pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that an error about a long text could not repeat much of it: no name of a field is longer
-/// than any that is known, and no string is long but the content. (serde repeats whole names and
-/// strings, escaped, in its errors.)
+/// Checks that an error about a long text cannot repeat much of it, because serde's errors repeat
+/// whole names and strings. No field name may be longer than the known ones, and no string except
+/// the content may be long.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -228,7 +225,7 @@ fn check_strings(text: &[u8]) -> Result<(), Error> {
                     if string.len() > MAX_NAME {
                         let name = String::from_utf8_lossy(&string[..MAX_QUOTE]);
                         return Err(Error::Invalid(format!(
-                            "unknown field \"{name}…\": no field has so long a name"
+                            "unknown field \"{name}…\": no field has such a long name"
                         )));
                     }
                     field = string;
@@ -248,8 +245,8 @@ fn check_strings(text: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the string whose text begins at `from` has its closing quotation mark; the end of the text
-/// if it has none.
+/// The position of the closing quotation mark of the string that starts at `from`, or the end of
+/// the text.
 fn end_of_string(text: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
@@ -261,8 +258,8 @@ fn end_of_string(text: &[u8], from: usize) -> usize {
     text.len()
 }
 
-/// The parts of `{intro}left{between}right`. The left part may be the caller's text and hold
-/// anything, so the last `between` counts.
+/// The parts of `{intro}left{between}right`. The left part may be any text of the caller, so the
+/// last `between` counts.
 fn split<'a>(text: &'a str, intro: &str, between: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(intro)?.rsplit_once(between)
 }
@@ -292,7 +289,7 @@ fn unknown_field(name: &str, known: &str) -> String {
     format!("unknown field \"{}\": {hint}", quoted(name))
 }
 
-/// The caller's own text, cut to a length fit for a sentence.
+/// The caller's text, cut to a length for a sentence.
 fn quoted(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTE) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -345,7 +342,8 @@ mod tests {
         check(r#"{"topic":"a","topic":"b"}"#, "topic: is given more than once");
         check(
             r#"{"delay":"soon"}"#,
-            r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d", not string "soon""#,
+            "delay: must be a number of seconds or a whole number with one of the units ms, s, m, \
+             h and d, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\", not string \"soon\"",
         );
         check(
             r#"{"delay":-1}"#,
@@ -353,7 +351,8 @@ mod tests {
         );
         check(
             r#"{"delay":-0.5}"#,
-            r#"delay: must be a duration of 0 or more, such as 10 or "10s", not floating point -0.5"#,
+            "delay: must be a duration of 0 or more, such as 10 or \"10s\", not floating point \
+             -0.5",
         );
         check(r#"{"mode":5}"#, r#"mode: must be one of "auto", "push", "pull", not integer 5"#);
         check(r#"{"mode":["push"]}"#, r#"mode: must be one of "auto", "push", "pull", not a list"#);

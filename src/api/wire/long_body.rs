@@ -1,4 +1,4 @@
-//! Long bodies are read beside the runtime, so that no request keeps the others waiting.
+//! Long bodies are read off the runtime, so that they do not delay other requests.
 
 use std::num::NonZero;
 use std::sync::LazyLock;
@@ -6,15 +6,12 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-/// The longest body, in bytes, that is read on a thread of the runtime. All that is done with it
-/// there takes a few milliseconds.
+/// The longest body, in bytes, that is read on a runtime thread. Everything done with it takes a
+/// few milliseconds.
 pub(crate) const LONG: usize = 256 << 10;
 
-/// Does what takes time in proportion to the body: on this thread if the body is short, else on a
-/// thread beside the runtime.
-///
-/// A long body so keeps no other request waiting, however much it costs to read. At most half of
-/// the processors read long bodies at a time.
+/// Runs `read`, whose time is proportional to the body: on this thread if the body is short,
+/// otherwise on a blocking thread. At most half of the CPUs read long bodies at a time.
 pub(crate) async fn reading<T: Send + 'static>(
     body: Bytes,
     read: impl FnOnce(&[u8]) -> T + Send + 'static,
@@ -26,7 +23,7 @@ pub(crate) async fn reading<T: Send + 'static>(
     if body.len() <= LONG {
         return read(&body);
     }
-    let turn = READERS.acquire().await.expect("nobody closes it");
+    let turn = READERS.acquire().await.expect("the semaphore is never closed");
     let reading = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         read(&body)
@@ -34,7 +31,7 @@ pub(crate) async fn reading<T: Send + 'static>(
     reading.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
-/// A number of bytes, as people write it.
+/// A number of bytes for people, such as `256 KiB`.
 pub(crate) fn size(bytes: usize) -> impl std::fmt::Display {
     bytesize::ByteSize::b(bytes as u64).display().iec()
 }

@@ -1,5 +1,4 @@
-//! What requests and answers are made of: JSON in, errors and envelopes out. It knows no store
-//! call.
+//! Requests and answers: JSON, fields, errors, envelopes. It calls no store.
 
 pub(crate) mod cost;
 pub(crate) mod envelope;

@@ -1,8 +1,8 @@
-//! The name of a request, by which a caller's complaint finds our log lines.
+//! Request ids: they connect an answer with log lines.
 //!
-//! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it.
-//! It travels beside the request's future, so that an error can be logged and answered with it
-//! without being handed it.
+//! The id is the caller's `x-request-id` if it is valid, otherwise a random one. Every answer
+//! carries it. It is a task-local of the request's future, so errors can use it without a
+//! parameter.
 
 use std::pin::pin;
 
@@ -10,20 +10,20 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest id that is taken over, in bytes.
+/// The longest id of a caller, in bytes.
 const MAX_LENGTH: usize = 128;
 
 tokio::task_local! {
     static CURRENT: HeaderValue;
 }
 
-/// The id of the request that is being answered; `None` outside of one.
+/// The id of the current request; `None` outside of one.
 pub(crate) fn current() -> Option<String> {
     let text = |id: &HeaderValue| id.to_str().map(str::to_owned).ok();
     CURRENT.try_with(text).ok().flatten()
 }
 
-/// Runs `work` as the request `id`, and gives its answer that id.
+/// Runs `work` with the id, and adds the id to its answer.
 pub(crate) async fn scope<E>(
     id: HeaderValue,
     work: impl Future<Output = Result<Response, E>>,

@@ -1,4 +1,4 @@
-//! How a success and an error become an HTTP response.
+//! Successes and errors as HTTP responses.
 
 use axum::Json;
 use axum::body::Body as HttpBody;
@@ -13,7 +13,7 @@ use crate::api::wire::request_id;
 use crate::model::task::State;
 
 impl<T: Serialize> IntoResponse for Success<T> {
-    /// Written around the fields' own JSON: `flatten` costs more than all of the fields.
+    /// Written around the fields' own JSON, because `flatten` costs more than all of the fields.
     fn into_response(self) -> Response {
         let mut text = Vec::with_capacity(256);
         text.extend_from_slice(BEGIN.as_bytes());
@@ -22,7 +22,7 @@ impl<T: Serialize> IntoResponse for Success<T> {
             tracing::error!(%error, "An answer cannot be written as JSON: {error}");
             return Error::Internal.into_response();
         }
-        // The fields' opening brace becomes the comma before the first of them, if there is one.
+        // The opening brace of the fields becomes a comma, unless there are none.
         match text.get(fields..) {
             Some(b"{}") => drop(text.remove(fields)),
             _ => text[fields] = b',',
@@ -31,7 +31,7 @@ impl<T: Serialize> IntoResponse for Success<T> {
     }
 }
 
-/// The answer whose JSON has been written.
+/// An answer with this JSON.
 pub(crate) fn json(text: Vec<u8>) -> Response {
     let mut response = Response::new(HttpBody::from(text));
     response
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// The answer, with this JSON.
+    /// The answer with this JSON.
     pub(crate) fn with_body(&self, body: Failure) -> Response {
         let mut response = (self.status(), Json(body)).into_response();
         if let Some(seconds) = self.retry_after() {

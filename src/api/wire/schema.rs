@@ -1,10 +1,10 @@
-//! Where the OpenAPI document keeps the schemas of types.
+//! The names and schemas of types in the OpenAPI document.
 
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
-/// A type's place in the document, and the schemas to be put there.
+/// The reference to a type's schema, and all schemas that it needs.
 pub(crate) struct Described {
     pub(crate) place: Ref,
     pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
@@ -16,7 +16,7 @@ pub(crate) fn described<T: ToSchema>() -> Described {
     Described { place: reference::<T>(), schemas }
 }
 
-/// Where the document keeps the schema of `T`.
+/// The reference to the schema of `T`.
 pub(crate) fn reference<T: ToSchema>() -> Ref {
     Ref::from_schema_name(T::name())
 }

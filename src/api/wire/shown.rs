@@ -1,4 +1,4 @@
-//! From what the store says to what answers show.
+//! Converts the store's types into those of answers.
 
 use delayd_wire::{Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
 
@@ -53,12 +53,12 @@ impl From<AttemptNote> for delayd_wire::Note {
     }
 }
 
-/// How a task leaves.
+/// How a task is delivered.
 pub(crate) fn way_of(destination: &Destination) -> Way {
     if destination.is_pull() { Way::Pull } else { Way::Push }
 }
 
-/// The service or the host that is called.
+/// The service or host that is called; `None` for a pulled task.
 pub(crate) fn sn_of(destination: &Destination) -> Option<ServiceName> {
     (!destination.is_pull()).then(|| ServiceName(destination.to_string()))
 }
@@ -68,7 +68,7 @@ pub(crate) fn last_outcome(outcome: String) -> Option<String> {
     Some(outcome).filter(|outcome| !outcome.is_empty())
 }
 
-/// The answer for a stored task, on its own or as an item of a batch.
+/// The answer for a stored task, also as an item of a batch.
 pub(crate) fn stored(added: Added, mode: Way, durability: Durability) -> Stored {
     let (duplicate, state) = match added.novelty {
         Novelty::Duplicate { state } => (true, state),

@@ -1,4 +1,4 @@
-//! What has ended: the dead, and the history.
+//! Copies dead tasks and the history.
 
 use delayd_wire::{Records, TaskId, TaskState};
 
@@ -6,8 +6,7 @@ use super::{ENDED, Mover};
 use crate::cli::exported::{Exported, records_of};
 
 impl Mover {
-    /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old
-    /// service, too.
+    /// Copies dead tasks, and the history if asked for. They also stay at the old service.
     pub(super) async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
         let states = if self.args.history { &ENDED[..] } else { &[] };
         for state in [TaskState::Dead].iter().chain(states).copied() {

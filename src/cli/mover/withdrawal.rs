@@ -1,4 +1,4 @@
-//! What ends at the old service while it is on its way ends at the new one, too.
+//! Ends tasks at the new service that ended at the old one while they were moved.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,9 @@ use crate::cli::exported::Exported;
 use crate::cli::out;
 
 impl Mover {
-    /// Looks what became of tasks that the new service keeps and that could not be ended here:
-    /// those that were cancelled, were pushed back by
-    /// their key, succeeded or expired meanwhile must not fire at the new service.
+    /// Checks tasks that the new service has stored, but that could not be ended here. If they were
+    /// cancelled, pushed back by their key, succeeded or expired meanwhile, they must not fire at
+    /// the new service.
     pub(super) async fn follow(&mut self, topic: &str, ids: Vec<TaskId>) -> anyhow::Result<()> {
         let (mut ended, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = ids.clone();
@@ -24,9 +24,9 @@ impl Mover {
             for task in answer.records {
                 seen.insert(task.id());
                 match task.record.state {
-                    // The lease had run out, and it is lent again: the next pass moves it.
+                    // The lease ended, and the task is leased again: the next pass moves it.
                     TaskState::Scheduled if !task.record.cancelling => {}
-                    // It may be replayed here, and is to be called there.
+                    // A dead task may be replayed here, and is to be called there.
                     TaskState::Dead => {}
                     _ => ended.push(task),
                 }
@@ -43,7 +43,7 @@ impl Mover {
     }
 
     /// Ends tasks at the new service that have ended here, or are about to: a pending cancel is
-    /// carried out after that.
+    /// carried out after this.
     pub(super) async fn withdraw(
         &mut self,
         topic: &str,
@@ -52,7 +52,7 @@ impl Mover {
         if records.is_empty() {
             return Ok(());
         }
-        // A lent task whose cancel is pending is not to be delivered.
+        // A leased task with a pending cancel must not be delivered.
         let cancelling = records.iter().filter(|task| task.record.cancelling).map(Exported::id);
         let cancelling: Vec<TaskId> = cancelling.collect();
         let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
@@ -60,13 +60,14 @@ impl Mover {
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
                 Ok(Adopted::Held) => self.say(&format!(
-                    "task {id} of {topic} ended here, and is in someone's hands at the new service: it is not tried again there"
+                    "task {id} of {topic} ended here, but is leased at the new service: \
+                     it is not retried there"
                 )),
                 Ok(_) => self.tallies.of(topic).withdrawn += 1,
-                // With the same store at both ends, its end is its end.
+                // If both have the same store, the task has ended there as well.
                 Err(why) if why.code == ErrorCode::OwnTask => {}
                 Err(why) => self.say(&format!(
-                    "task {id} of {topic} ended here, and what has its id at the new service goes on: {}",
+                    "task {id} of {topic} ended here, but not at the new service: {}",
                     out::plain(&why.sentence, 300)
                 )),
             }

@@ -1,5 +1,4 @@
-//! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is
-//! [`shown`]'s.
+//! `delayd topic …`: shows and changes topics.
 
 use clap::Subcommand;
 use delayd_wire::{
@@ -34,19 +33,19 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Name all topics
+    /// List all topics
     List(ListArgs),
-    /// Show a topic: its settings, its exact counts, what is due next or overdue
+    /// Show a topic: its settings, exact counts, and next due or overdue tasks
     Get(TopicArgs),
     Set(set::Args),
-    /// Hold a topic back: nothing of it is called or pulled, adds go on
+    /// Pause a topic: none of its tasks is called or pulled; adds continue
     Pause(TopicArgs),
     /// End a pause
     Resume(ResumeArgs),
     Purge(PurgeArgs),
-    /// Remove a topic that holds nothing at all, with its settings
+    /// Delete a topic without any tasks, and its settings
     Delete(TopicArgs),
-    /// Count what falls due in each of the next steps
+    /// Count the tasks that fall due in each of the next steps
     Forecast(ForecastArgs),
 }
 
@@ -68,22 +67,26 @@ struct TopicArgs {
 struct ResumeArgs {
     /// The topic
     topic: Topic,
-    /// What becomes of what fell due meanwhile: delivered late, expired, or dead; without it what
-    /// the topic says
-    #[arg(long, value_name = "MISFIRE", value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str))]
+    /// What happens to tasks that fell due meanwhile: delivered late, expired, or dead; by default
+    /// the setting of the topic applies
+    #[arg(
+        long,
+        value_name = "MISFIRE",
+        value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str)
+    )]
     misfire: Option<MisfirePolicy>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// Throw all of a topic's tasks away, but for those that are leased just now.
+/// Delete all tasks of a topic that are not leased.
 ///
-/// Waiting tasks, dead ones and the history are gone for good. It goes on until nothing is left.
+/// Waiting tasks, dead tasks and the history are deleted permanently, in several calls if needed.
 #[derive(Debug, clap::Args)]
 struct PurgeArgs {
     /// The topic
     topic: Topic,
-    /// The topic once more, so that nothing is thrown away by mistake
+    /// The name of the topic again, as a confirmation
     #[arg(long, value_name = "TOPIC")]
     confirm: String,
     #[command(flatten)]
@@ -98,7 +101,12 @@ struct ForecastArgs {
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     step: Span,
     /// How many steps
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 24,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
     steps: u16,
     #[command(flatten)]
     server: ServerArgs,
@@ -133,17 +141,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// The body of a request that names a topic and nothing else.
+/// The body of a request that has only a topic.
 pub(super) fn of(topic: &Topic) -> TopicRequest<&Topic> {
     TopicRequest { topic: Some(topic) }
 }
 
-/// Asks again as long as there is more and something goes.
+/// Repeats the call until nothing is left to delete.
 async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
     let PurgeArgs { topic, confirm, server } = args;
     let body = TopicPurgeRequest { topic: Some(topic), confirm: Some(confirm) };
     let client = server.client()?;
-    let (mut total, bar) = (0, progress::counting("tasks thrown away"));
+    let (mut total, bar) = (0, progress::counting("tasks deleted"));
     loop {
         let Purged { count, leased, more } = client.call("/delay/topic/purge", &body).await?;
         total += count;
@@ -155,14 +163,11 @@ async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
         if !client.is_json() {
             let left = match leased {
                 0 => String::new(),
-                leased => format!("; {leased} in someone's hands stay until their leases end"),
+                leased => format!("; {leased} leased tasks stay until their leases end"),
             };
-            out::line(&format!("{} thrown away{left}", out::many(total, "task")))?;
+            out::line(&format!("{} deleted{left}", out::many(total, "task")))?;
         }
-        anyhow::ensure!(
-            !more,
-            "the service says that there is more, and throws nothing away; try again"
-        );
+        anyhow::ensure!(!more, "the service reported more tasks, but deleted none; try again");
         return Ok(Code::Done);
     }
 }
@@ -181,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_forecast_begins_with_what_is_overdue() {
-        let answer = json!({"now_ms": 0, "overdue": 3, "steps": [{"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0}]});
+        let answer = json!({"now_ms": 0, "overdue": 3, "steps": [
+            {"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0},
+        ]});
         insta::assert_snapshot!(forecast(serde_json::from_value(answer).unwrap()), @r#"
         UNTIL                     COUNT
         overdue                   3

@@ -1,4 +1,4 @@
-//! `delayd topic set`: what a topic asks for instead of the configuration.
+//! `delayd topic set`: sets what a topic has instead of the configuration.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,8 +11,8 @@ use delayd_wire::{Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest};
 
 /// Create a topic, or change its settings.
 ///
-/// What is given is set, the rest stays; what --reset names follows the configuration again. A
-/// task's own options go before its topic's.
+/// Options that are given are set, the others stay; settings named by --reset follow the
+/// configuration again. The options of a task take precedence over those of its topic.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,31 +23,31 @@ Examples:
 pub(super) struct Args {
     /// The topic
     topic: Topic,
-    /// Lanes, on creation only: 1 to 256
+    /// The number of lanes, 1 to 256; only when the topic is created
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
-    /// Calls before a task is dead, 1 to 1000
+    /// Attempts before a task is dead, 1 to 1000
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
     #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
     backoff: Option<Value>,
-    /// Answers that end a task at once
+    /// Statuses after which a task is not retried
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     final_statuses: Option<Vec<u16>>,
     /// How long one call may take, 100ms to 10m
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// Whether its tasks are called back or pulled unless they say otherwise
+    /// Whether tasks are called back or pulled by default
     #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
     mode: Option<Mode>,
-    /// The most calls in a time, per instance, such as 100/s
+    /// The maximum rate of calls per instance, such as 100/s
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// The most calls at a time, per instance
+    /// The maximum number of concurrent calls per instance
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// The most waiting and leased tasks
+    /// The maximum number of waiting and leased tasks
     #[arg(long, value_name = "N")]
     quota: Option<u32>,
     /// How long ended tasks can be read, 1m to 3650d
@@ -56,15 +56,24 @@ pub(super) struct Args {
     /// How many ended tasks can be read
     #[arg(long, value_name = "N")]
     history_max: Option<u32>,
-    /// What becomes of tasks that fall due in a pause: delivered late, expired, or dead
-    #[arg(long, value_name = "MISFIRE", value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str))]
+    /// What happens to tasks that fall due in a pause: delivered late, expired, or dead
+    #[arg(
+        long,
+        value_name = "MISFIRE",
+        value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str)
+    )]
     misfire: Option<MisfirePolicy>,
-    /// Pause it as well
+    /// Pause the topic as well
     #[arg(long)]
     paused: bool,
     /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history,
     /// misfire
-    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = TopicPolicy::SETTINGS)]
+    #[arg(
+        long,
+        value_name = "SETTING",
+        value_delimiter = ',',
+        value_parser = TopicPolicy::SETTINGS
+    )]
     reset: Option<Vec<String>>,
     #[command(flatten)]
     server: ServerArgs,
@@ -129,7 +138,8 @@ mod tests {
                 "rate,quota",
             ],
             json!({
-                "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]}, "history": {"max": 5},
+                "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]},
+                "history": {"max": 5},
                 "reset": ["rate", "quota"],
             }),
         );
@@ -148,7 +158,8 @@ mod tests {
                 "1h",
             ],
             json!({
-                "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip", "paused": true,
+                "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip",
+                "paused": true,
                 "history": {"keep": "3600000ms"},
             }),
         );

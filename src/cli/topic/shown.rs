@@ -1,4 +1,4 @@
-//! Topics as people look at them.
+//! How topics are shown.
 
 use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::cli::cell::Cell;
 use crate::cli::table;
 
-/// How many tasks are in each state, in the order of the road.
+/// The counts, in the order of the life cycle.
 pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
     let Count { scheduled, leased, delivered, dead, cancelled, expired } = *count;
     TaskState::ALL.map(|state| {
@@ -51,8 +51,7 @@ pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
     table::pairs(&pairs)
 }
 
-/// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for
-/// each part.
+/// The settings of a topic by name. The parts of `retry` and `history` have a line each.
 fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {
@@ -72,8 +71,11 @@ mod tests {
     #[test]
     fn a_topic_is_shown_with_its_counts_and_what_it_sets_itself() {
         let answer = json!({
-            "topic": "report", "shards": 1, "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true, "paused_since_ms": 0,
-            "counts": {"scheduled": 5, "leased": 0, "delivered": 0, "dead": 1, "cancelled": 0, "expired": 0},
+            "topic": "report", "shards": 1,
+            "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true,
+            "paused_since_ms": 0,
+            "counts": {"scheduled": 5, "leased": 0, "delivered": 0,
+                "dead": 1, "cancelled": 0, "expired": 0},
             "next_due_ms": null, "oldest_overdue_ms": 1000, "history_since_ms": null,
         });
         insta::assert_snapshot!(one(serde_json::from_value(answer).unwrap()), @r#"
@@ -98,7 +100,8 @@ mod tests {
     fn topics_are_named_one_a_line() {
         let names = |answer| names(serde_json::from_value(answer).unwrap());
         assert_eq!(names(json!({"topics": []})), "no topics");
-        insta::assert_snapshot!(names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]})), @r#"
+        let one = names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]}));
+        insta::assert_snapshot!(one, @r#"
         TOPIC  SHARDS  PAUSED
         a      4       yes
         "#);

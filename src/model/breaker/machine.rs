@@ -99,7 +99,7 @@ impl Breaker {
             Phase::Open { until } => *until,
             Phase::HalfOpen(probing) => probing.next_deadline().unwrap_or(now),
         };
-        // A deadline counts once it has passed.
+        // A deadline counts only after it has passed.
         Some(until.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
@@ -115,7 +115,7 @@ impl Breaker {
         Some(Ticket { epoch: self.epoch, span: None })
     }
 
-    /// The reserved call begins, and has to end within `timeout`.
+    /// Starts the reserved call, which must end within `timeout`.
     pub fn begin(&mut self, ticket: &mut Ticket, now: Instant, timeout: Duration) {
         self.advance(now);
         let deadline = now + timeout;

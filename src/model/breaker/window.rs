@@ -49,7 +49,7 @@ impl Window {
         self.length / BUCKETS
     }
 
-    /// Counts a call that begins now and has to end by `deadline`.
+    /// Counts a call that starts now, with this deadline.
     pub(super) fn begin(&mut self, now: Instant, deadline: Instant) {
         self.prune(now);
         let width = self.width();

@@ -1,4 +1,4 @@
-//! Where a task goes: a service by name, a host of the caller's, or the consumers that pull.
+//! The destination of a task: a service, a host named by a caller, or consumers that pull.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,45 +9,42 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{InvalidName, is_made_of};
 
-/// The longest service name, in bytes.
+/// The maximum length of a service name, in bytes.
 const MAX_LENGTH: usize = 128;
 const PULL: &str = "@pull";
 
 /// A service name (`sn`, 1–128 of `A-Z a-z 0-9 . _ -`), a host with its port
 /// (`hooks.example.com:443`), or `@pull`. Cheap to clone.
 ///
-/// A host always has its port, also where the URL leaves it out: so no host can be taken for a
-/// service, nor a service for a host.
+/// A host always has its port, even if the URL omits it, so hosts and services cannot be confused.
 ///
-/// A lane keeps one schedule per destination, so that a blocked destination has nobody standing
-/// behind it.
+/// A lane has one due index per destination, so a blocked destination does not delay others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination(Arc<str>);
 
 impl Destination {
-    /// The consumers of a topic, who pull.
+    /// The destination of tasks that consumers pull.
     pub fn pull() -> Self {
         Self(PULL.into())
     }
 
-    /// Whether consumers pull it, rather than a worker calling it.
+    /// Whether consumers pull the tasks, instead of workers calling.
     pub fn is_pull(&self) -> bool {
         &*self.0 == PULL
     }
 
-    /// The host and port that a caller's absolute URL names, if they are short and plain enough for
-    /// a name.
+    /// The host and port of an absolute URL of a caller, if they are valid as a name.
     pub fn host(host: &str, port: u16) -> Option<Self> {
         let name = format!("{host}:{port}");
         name.parse().ok()
     }
 
-    /// Whether it is a host of a caller's URL, rather than a service.
+    /// Whether this is a host of a URL.
     pub fn is_host(&self) -> bool {
         memchr(b':', self.0.as_bytes()).is_some()
     }
 
-    /// Whether it is a service, by its name.
+    /// Whether this is the name of a service.
     pub fn is_service(&self) -> bool {
         !self.is_pull() && !self.is_host()
     }

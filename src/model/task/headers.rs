@@ -1,4 +1,4 @@
-//! Headers of a task's own, which go along with its callback.
+//! The headers that a task adds to its callback.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// The most headers of a task.
+/// The maximum number of headers of a task.
 const MOST: usize = 32;
-/// The most bytes of their names and values together.
+/// The maximum length of all names and values, in bytes.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// Names that would make the call mean something else, on its way or where it arrives.
-/// (`accept-encoding`: an answer has to be readable, or a `dm_error` in it would be missed;
-/// `expect`: nobody here waits for the go-ahead.)
+/// Names that would change the meaning of the call. `accept-encoding`: a compressed answer could
+/// not be read, and a `dm_error` in it would be missed. `expect`: delayd does not wait for 100
+/// Continue.
 const REFUSED: [&str; 13] = [
     "host",
     "content-length",
@@ -29,24 +29,23 @@ const REFUSED: [&str; 13] = [
     "accept-encoding",
     "proxy",
 ];
-/// The same for all that begin so.
+/// Forbidden prefixes of names.
 const REFUSED_PREFIXES: [&str; 3] = ["proxy-", "webhook-", "delay-"];
 
-/// Names, in lower case, and values. Stored as a JSON object.
+/// Names in lower case, and values. Stored as a JSON object.
 ///
-/// `Debug` shows the names alone: a value may be a password.
+/// `Debug` shows only the names: a value may be a password.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Headers(BTreeMap<String, String>);
 
-/// Headers that cannot be sent; the text names the header and what would be right, and repeats no
-/// value.
+/// The error for headers that cannot be sent. It names the header and the rule, but no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidHeaders(String);
 
 impl Headers {
-    /// Checks them and takes them over.
+    /// Checks the headers.
     ///
     /// # Errors
     /// See [`InvalidHeaders`].
@@ -67,26 +66,25 @@ impl Headers {
         Ok(Self(headers))
     }
 
-    /// How many there are.
+    /// The number of headers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts them into `head`, in the place of those of the same name.
+    /// Inserts the headers into `head`, replacing those of the same name.
     pub fn put_into(&self, head: &mut HeaderMap) {
         for (name, value) in &self.0 {
-            // They were checked when the task was added; what is no header all the same is not
-            // sent.
+            // They were checked when the task was added. An invalid one is not sent.
             if check(name, value).is_ok()
                 && let (Ok(name), Ok(mut value)) =
                     (HeaderName::try_from(name), HeaderValue::try_from(value))
             {
-                // So that no `Debug` of a request shows it.
+                // `Debug` of a request then hides the value.
                 value.set_sensitive(true);
                 head.insert(name, value);
             }
@@ -94,11 +92,11 @@ impl Headers {
     }
 }
 
-/// The name in lower case, if the header may be sent.
+/// Returns the name in lower case, if the header may be sent.
 fn check(name: &str, value: &str) -> Result<String, InvalidHeaders> {
     let shown = || name.chars().take(64).collect::<String>();
     let Ok(known) = HeaderName::try_from(name) else {
-        return Err(InvalidHeaders(format!("{:?} is no name of a header", shown())));
+        return Err(InvalidHeaders(format!("{:?} is not a valid header name", shown())));
     };
     let known = known.as_str();
     if REFUSED.contains(&known) || REFUSED_PREFIXES.iter().any(|prefix| known.starts_with(prefix)) {
@@ -208,7 +206,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_passes_is_one_header(name in ".{0,20}", value in "\\PC{0,20}|[\\x00-\\xff]{0,20}") {
+        fn whatever_passes_is_one_header(
+            name in ".{0,20}",
+            value in "\\PC{0,20}|[\\x00-\\xff]{0,20}",
+        ) {
             if let Ok(headers) = Headers::new([(name, value.clone())]) {
                 let mut head = HeaderMap::new();
                 headers.put_into(&mut head);

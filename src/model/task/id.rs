@@ -1,4 +1,4 @@
-//! The number of a task.
+//! The id of a task.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::InvalidName;
 
-/// A task's number, from 1. Below 2^53, so that it is exact in JSON readers that keep numbers as
-/// doubles.
+/// The id of a task, from 1. Below 2^53, so JSON readers that use doubles keep it exact.
 ///
-/// Ids are drawn from one counter that never falls behind `Unix seconds × 1,000,000`: they grow,
-/// never wrap, and can be read as a time.
+/// Ids come from a counter that is never below `Unix seconds × 1,000,000`. They grow, never wrap,
+/// and can be read as a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub u64);
 
 impl TaskId {
-    /// The largest id: 2^53 − 1.
+    /// The maximum id: 2^53 − 1.
     pub const MAX: Self = Self((1 << 53) - 1);
-    /// Ids that one second of the clock is worth.
+    /// Ids per second of the clock.
     pub const PER_SECOND: u64 = 1_000_000;
 }
 

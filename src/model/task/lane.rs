@@ -1,4 +1,4 @@
-//! The unit of locking and working: one shard of a topic.
+//! The lane: a shard of a topic, the unit of locking and claiming.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,24 @@ use super::{InvalidName, TaskId, Topic};
 pub struct Lane {
     /// The topic.
     pub topic: Topic,
-    /// The shard, from 0 to one below the topic's number of shards.
+    /// The shard, from 0 to the number of shards of the topic − 1.
     pub shard: u16,
 }
 
 impl Lane {
-    /// The lane of `id` in a topic of `shards` lanes: an id alone finds its lane.
+    /// The lane of `id`, in a topic with `shards` lanes. It depends only on the id.
     pub fn of(topic: Topic, id: TaskId, shards: u16) -> Self {
         Self { topic, shard: Self::shard_of(id, shards) }
     }
 
-    /// The shard of a task, in a topic of `shards` lanes.
+    /// The shard of `id`, in a topic with `shards` lanes.
     pub fn shard_of(id: TaskId, shards: u16) -> u16 {
         u16::try_from(id.0 % u64::from(shards.max(1))).expect("a remainder of a u16 is a u16")
     }
 
-    /// The shard of everything that has this key, in a topic of `shards` lanes: FNV-1a of 64 bits
-    /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>), which never changes, for
-    /// stored tasks rest on it.
+    /// The shard of a key, in a topic with `shards` lanes: FNV-1a with 64 bits
+    /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>). It must never change, because
+    /// stored tasks depend on it.
     pub fn shard_of_key(key: &str, shards: u16) -> u16 {
         let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! What a task is: its names, its options, its states. Pure; every other module may use it.
+//! The names, options and states of a task.
 //!
 //! ```text
 //! add ─▶ scheduled ─▶ leased ─▶ delivered │ dead │ cancelled │ expired
@@ -6,7 +6,7 @@
 //!            └── retry ──┘
 //! ```
 //!
-//! The arrows are the verbs of [`crate::store::Store`]; `docs/LIFECYCLE.md` draws them all.
+//! The arrows are methods of [`crate::store::Store`]; `docs/LIFECYCLE.md` shows all of them.
 
 mod destination;
 mod headers;
@@ -29,12 +29,12 @@ pub use receipt::Receipt;
 pub use store_id::StoreId;
 pub use topic::Topic;
 
-/// A name (topic, service, receipt) that breaks its rule; the text says what would be right.
+/// The error for an invalid name (topic, service, receipt). Its text states the rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidName(pub String);
 
-/// Whether all of `text` is ASCII letters, digits or one of `others`, which are ASCII as well.
+/// Whether `text` has only ASCII letters, digits and characters of `others`, which are ASCII.
 fn is_made_of(text: &str, others: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.as_bytes().contains(&byte))
 }

@@ -1,4 +1,4 @@
-//! What one task asks for instead of its topic's policy.
+//! The options of a task, which take precedence over the policy of its topic.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use super::{Destination, Headers, StoreId, TaskId};
 use delayd_wire::Backoff;
 use delayd_wire::Span;
 
-/// The call that is made once if its task dies.
+/// The dead-letter callback: called once if the task becomes dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnDead {
     /// The service.
     pub sn: Destination,
     /// The path on it.
     pub url: String,
-    /// The id that the call's task will have. The store draws it with the task's own, in the same
-    /// lane, so that dying needs no counter and dying again (after a replay) makes no second call.
-    /// Absent until the task is stored.
+    /// The id of the callback's own task. The store allocates it with the id of the task, in the
+    /// same lane, so a second death (after a replay) makes no second call. Absent until the task is
+    /// stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
 }
 
-/// A task's own settings; what is absent follows the policy. Stored with the task as compact JSON.
+/// The options of a task. Absent ones follow the policy. Stored with the task as compact JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The store that accepted the task first, if it was moved here from there. Not a caller's to
-    /// set. Stays first: the scripts of the Redis store look for it at the beginning.
+    /// The store that accepted the task first, if it was moved from there. Callers cannot set it.
+    /// It stays the first field: scripts of the Redis store look for it at the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<StoreId>,
-    /// Calls before the task dies, from 1.
+    /// Attempts before the task is dead, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// How long one call may take.
@@ -37,24 +37,24 @@ pub struct Options {
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// Headers of its own, for its callback.
+    /// Headers of the callback.
     #[serde(skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
-    /// At most one waiting task per topic and key.
+    /// The debounce key: at most one waiting task per topic and key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How long after its due moment the task is still worth delivering.
+    /// How long after its due time the task is still delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Span>,
-    /// Whom to tell if it dies.
+    /// The dead-letter callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_dead: Option<OnDead>,
 }
 
 impl Options {
-    /// Whether nothing is asked for.
+    /// Whether no option is set.
     pub fn is_default(&self) -> bool {
-        // Nearly all tasks are asked, and to make another one and compare costs ten times as much.
+        // This is called for nearly every task. Comparing with a default costs ten times as much.
         let Self { origin, max_attempts, timeout, backoff, headers, key, expires_after, on_dead } =
             self;
         let has_times = max_attempts.is_some()

@@ -1,4 +1,4 @@
-//! The proof of a lease.
+//! The receipt of a lease.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::{InvalidName, is_made_of};
 
-/// The token of one claim, fresh and random, opaque to callers. Cheap to clone.
+/// The token of one claim: random and opaque to callers. Cheap to clone.
 ///
-/// All tasks of a claim share it; together with the task's id it names one lease. The store keeps
-/// it beside the deadline and refuses whoever brings another.
+/// All tasks of a claim share it; with the id of a task it names one lease. The store keeps it with
+/// the deadline, and refuses settles with another receipt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt(Arc<str>);
 
 impl Receipt {
-    /// A fresh one: 96 random bits, written as 24 hexadecimal digits.
+    /// Returns a new receipt: 96 random bits as 24 hexadecimal digits.
     pub fn random() -> Self {
         let [a, b, c]: [u32; 3] = rand::random();
         Self(format!("{a:08x}{b:08x}{c:08x}").into())

@@ -1,4 +1,4 @@
-//! The id of a store, and the `webhook-id` that it makes of a task's number.
+//! The id of a store, and the `webhook-id` that it is part of.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{InvalidName, TaskId};
 
-/// The id of a store: 64 random bits, drawn once and kept with its tasks. Written as 16 hexadecimal
-/// digits.
+/// The id of a store: 64 random bits, created once and kept with its tasks. Written as 16
+/// hexadecimal digits.
 ///
-/// Two stores that start in the same second number their tasks alike. The store's id tells those
-/// tasks apart.
+/// Two stores that start in the same second use the same task ids. The id of the store
+/// distinguishes their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 
 impl StoreId {
-    /// A fresh one.
+    /// Returns a new id.
     pub fn random() -> Self {
         Self(rand::random())
     }

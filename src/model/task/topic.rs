@@ -8,12 +8,12 @@ use serde::{Serialize, Serializer};
 
 use super::{InvalidName, is_made_of};
 
-/// The longest topic name, in bytes.
+/// The maximum length of a topic name, in bytes.
 const MAX_LENGTH: usize = 128;
 
-/// A topic's name: 1–128 of `A-Z a-z 0-9 . _ : -`. Cheap to clone.
+/// The name of a topic: 1–128 of `A-Z a-z 0-9 . _ : -`. Cheap to clone.
 ///
-/// No brace may stand in it: a lane's name becomes a Redis Cluster hash tag.
+/// Braces are not allowed: the name of a lane becomes a hash tag of Redis Cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic(Arc<str>);
 

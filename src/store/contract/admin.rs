@@ -1,12 +1,12 @@
-//! What operators and producers ask and do by hand: one task, many tasks, destinations, moves to
-//! another store, checks.
+//! Calls of operators and producers: about one task, many tasks and destinations; migration;
+//! checks.
 
 use std::future::Future;
 use std::time::Duration;
 
 use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
-use super::transfer::{Adopted, Adoptee};
+use super::migration::{Adopted, Adoptee};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{Checked, Cursor, Result};
@@ -16,27 +16,26 @@ pub trait Admin: Send + Sync + 'static {
     /// One task, with its content.
     fn get(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Option<Task>>> + Send;
 
-    /// The tasks of these ids without their bodies, in order; `None` where there is no such task in
-    /// the lane.
+    /// The tasks with these ids, without content, in order. `None` if the lane has no such task.
     fn summaries(
         &self,
         lane: &Lane,
         ids: Vec<TaskId>,
     ) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
 
-    /// The notes kept of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
+    /// The notes of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
     fn notes(
         &self,
         lane: &Lane,
         id: TaskId,
     ) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
 
-    /// Cancels a scheduled or dead task. A leased one is marked: any end of its lease but success
-    /// cancels it.
+    /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
+    /// cancelled.
     fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send;
 
-    /// Moves a scheduled task's due moment, and its content if there is a new one. Raises the
-    /// revision; attempts start anew.
+    /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins a new
+    /// revision with no attempts.
     fn reschedule(
         &self,
         lane: &Lane,
@@ -45,8 +44,8 @@ pub trait Admin: Send + Sync + 'static {
         content: Option<NewContent>,
     ) -> impl Future<Output = Result<Rescheduled>> + Send;
 
-    /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order
-    /// as `spread` says. Answers how many of them were dead.
+    /// Schedules dead tasks again, in order and as `spread` says, each with a new revision, a new
+    /// stored due moment and no attempts. Returns how many were dead.
     fn replay(
         &self,
         lane: &Lane,
@@ -54,8 +53,8 @@ pub trait Admin: Send + Sync + 'static {
         spread: Spread,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers
-    /// how many.
+    /// Removes those of the tasks that ended in `state`, with content, keys and notes. Returns how
+    /// many.
     fn discard(
         &self,
         lane: &Lane,
@@ -63,9 +62,9 @@ pub trait Admin: Send + Sync + 'static {
         ids: Vec<TaskId>,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys.
-    /// Answers how many; 0: none is left. A lane that is empty then forgets its idempotency keys as
-    /// well.
+    /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
+    /// Returns how many; 0 means that none is left. A lane that is empty then loses its idempotency
+    /// keys too.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
 
     /// How many waiting tasks fall due in each of up to
@@ -77,27 +76,27 @@ pub trait Admin: Send + Sync + 'static {
         steps: usize,
     ) -> impl Future<Output = Result<Forecast>> + Send;
 
-    /// How many tasks wait for each called destination, by name; one for which none waits may be
-    /// missing.
+    /// How many tasks wait for each destination that is called, by name. A destination without
+    /// waiting tasks may be missing.
     fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
 
-    /// The destinations that are held by hand, and the releases that are remembered.
+    /// The destinations that operators hold, and the releases that are remembered.
     fn holds(&self) -> impl Future<Output = Result<Holds>> + Send;
 
-    /// Holds a destination by hand, for all instances and until it is released, or releases it.
-    /// Those who work look once a second: the store itself hands its tasks out as before. A release
-    /// is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) where other instances can
-    /// ask for it, also if nothing was held by hand: it lifts what a `Retry-After` holds on each of
-    /// them.
+    /// Holds a destination for all instances, until an operator releases it; or releases it.
+    /// Workers poll the holds every second; the store itself still hands out the tasks. A release
+    /// is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) if there are other
+    /// instances, even if no operator had held the destination: it lifts the `Retry-After` hold of
+    /// each instance.
     fn set_hold(
         &self,
         destination: &Destination,
         is_held: bool,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Leases waiting tasks to whoever takes them to another store, due or not, and without an
-    /// attempt; those that are lent already, to him. Sweeps what it comes upon whose lease has run
-    /// out. Answers for each whether it is lent by this receipt now.
+    /// Leases waiting tasks to a mover, due or not, without counting an attempt. Tasks that another
+    /// mover has are leased to this one. Sweeps expired leases that it meets. Returns for each task
+    /// whether this receipt holds it now.
     fn lend(
         &self,
         lane: &Lane,
@@ -106,14 +105,15 @@ pub trait Admin: Send + Sync + 'static {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
-    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error
-    /// may or may not be kept; by an entry with another number of lanes than the registry's it is
-    /// not ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
+    /// Stores tasks that come from another store. One answer per task, in order. A task whose
+    /// answer is an error may or may not be stored. It is not if the error is
+    /// [`Error::StaleEntry`](crate::store::Error::StaleEntry): the registry has another number of
+    /// lanes.
     fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
 
-    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if
-    /// told to. Begins at [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live
-    /// traffic; bounded; a look writes nothing.
+    /// One bounded step of a check of everything that is stored; repairs what it finds if asked to.
+    /// Begins at [`Cursor::start`] and continues with [`Checked::next`]. Safe beside live traffic;
+    /// writes nothing without `repair`.
     fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 }
 
@@ -122,14 +122,14 @@ pub trait Admin: Send + Sync + 'static {
 pub struct Task {
     /// Its id.
     pub id: TaskId,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
-    /// Who holds it, while it is leased.
+    /// The kind of its lease, while it is leased.
     pub lease: Option<LeaseKind>,
-    /// Who gets it.
+    /// Where it goes.
     pub destination: Destination,
-    /// While it is scheduled, the moment it waits for (a retry's, too); otherwise the moment it was
-    /// stored with.
+    /// While it is scheduled, the moment that it waits for, also for a retry; otherwise its stored
+    /// due moment.
     pub due: UnixMillis,
     /// When it was stored.
     pub created: UnixMillis,
@@ -139,27 +139,27 @@ pub struct Task {
     pub attempts: u32,
     /// The last attempt's outcome; empty before there was one.
     pub last_outcome: String,
-    /// A cancel waits for the end of its lease.
+    /// Whether a cancel is pending until its lease ends.
     pub cancelling: bool,
-    /// When an add last set the task by its key; `None`: it has none, or the key has gone to
-    /// another task.
+    /// When an add last set the task by its key. `None` if it has no key, or another task has the
+    /// key now.
     pub key_set: Option<UnixMillis>,
     /// Its own settings.
     pub options: Options,
-    /// The body.
+    /// The content.
     pub content: String,
 }
 
-/// A task without its body, for lists.
+/// A task without its content, for lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Its id.
     pub id: TaskId,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
-    /// Who holds it, while it is leased.
+    /// The kind of its lease, while it is leased.
     pub lease: Option<LeaseKind>,
-    /// Who gets it.
+    /// Where it goes.
     pub destination: Destination,
     /// As [`Task::due`](Task::due).
     pub due: UnixMillis,
@@ -175,14 +175,14 @@ pub struct Summary {
     pub key: Option<String>,
 }
 
-/// What became of a cancel.
+/// The result of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It will not fire (also: it was cancelled before).
+    /// The task will not fire. Also if it was cancelled before.
     Done,
-    /// It is leased; it is cancelled when the lease ends, unless it succeeds.
+    /// The task is leased; it is cancelled when the lease ends, unless it succeeds.
     Pending,
-    /// It has ended otherwise; nothing changed.
+    /// The task has ended in another way; nothing changed.
     Refused {
         /// The task's state.
         state: State,
@@ -191,24 +191,24 @@ pub enum Cancelled {
     Unknown,
 }
 
-/// A body that takes the place of a task's.
+/// Content that replaces a task's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewContent {
-    /// Who gets it.
+    /// Where the task goes.
     pub destination: Destination,
-    /// The body.
+    /// The content.
     pub content: String,
 }
 
-/// What became of a reschedule.
+/// The result of a reschedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rescheduled {
-    /// Due then.
+    /// The task is due at the new moment.
     Done {
         /// The new due moment.
         due: UnixMillis,
     },
-    /// It is leased or has ended; nothing changed.
+    /// The task is leased or has ended; nothing changed.
     Refused {
         /// The task's state.
         state: State,
@@ -217,33 +217,33 @@ pub enum Rescheduled {
     Unknown,
 }
 
-/// When replayed tasks fall due: the first after `first`, each further one `step` later, from the
-/// store's now.
+/// When replayed tasks fall due: the first after `first`, each further one `step` later, counted
+/// from the store's now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// The wait of the first.
+    /// The delay of the first.
     pub first: Duration,
-    /// The wait between two.
+    /// The interval between two.
     pub step: Duration,
 }
 
-/// How many waiting tasks of a lane fall due when.
+/// How many waiting tasks of a lane fall due in each step of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// The store's now.
     pub now: UnixMillis,
-    /// Those that are due by now.
+    /// Tasks that are due by now.
     pub overdue: u64,
-    /// Those that fall due within each step: number i after now + i × step, up to and with now +
+    /// Tasks that fall due within each step. Step i begins after now + i × step and includes now +
     /// (i + 1) × step.
     pub steps: Vec<u64>,
 }
 
-/// How many tasks wait for one destination, over all lanes that were asked for.
+/// How many tasks wait for one destination, over all lanes of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The destination; never `@pull`.
     pub destination: Destination,
-    /// Those on its schedules, due or not.
+    /// The tasks on its schedules, due or not.
     pub count: u64,
 }

@@ -1,4 +1,4 @@
-//! What a worker needs: hints and looks, claims, and the ends of leases.
+//! What a worker needs: hints, polls, claims, and the ends of leases.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,52 +10,52 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
 use crate::store::Result;
 
-/// Hands tasks out and takes them back. All that a worker needs of a store.
+/// Hands tasks out and takes them back.
 pub trait Delivery: Send + Sync + 'static {
-    /// The store's own id, which the `webhook-id` of its tasks begins with. At most a second old,
-    /// unless the server that has it is away: `delayd store new-id` may give the store another.
+    /// The store's id, which begins the `webhook-id` of its tasks. At most a second old, unless its
+    /// server is unreachable: `delayd store new-id` may give the store another.
     fn id(&self) -> impl Future<Output = Result<StoreId>> + Send;
 
-    /// Listens for what is put on the lanes' schedules, by this process and by others that hint at
-    /// it: what is added or adopted, put back by a settle or by hand, or is a call for the dead. A
-    /// lane is named with the earliest due moment of a batch, apart for those called and those
-    /// pulled; no word need be lost on a called task behind the earliest of its destination, nor on
-    /// what a claim sweeps. Only saves time; a hint may be lost.
+    /// Receives hints about the lanes' schedules, from this process and from others that publish
+    /// them. A hint follows an add, an adoption, a settle, a change by an operator, and a
+    /// dead-letter call. It names a lane and the earliest due moment of a batch, separately for
+    /// called and pulled tasks. A hint only saves time and may be lost. There may be none for a
+    /// task behind the earliest one of its destination, or for a swept task.
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
-    /// What each instance looks for every second, in as few requests as the store can: the registry
-    /// unless its revision is the one that was `seen`, what is held by hand, and the next moments
-    /// of lanes, as [`Self::next_due`] and [`Self::next_pull`]. Each part may fail by itself.
+    /// What each instance polls every second, in as few requests as possible: the registry unless
+    /// its revision is the one that was `seen`, the manual holds, and the next moments of lanes, as
+    /// [`Self::next_due`] and [`Self::next_pull`]. Each part may fail alone.
     fn look(&self, look: Look) -> impl Future<Output = Looked> + Send;
 
-    /// The store's now, and per lane the next moment at which a claim would have something to do: a
-    /// due moment of a called destination, or the earliest lease deadline. An error only if nothing
-    /// can be said of any lane.
+    /// The store's now, and for each lane the next moment at which a claim would have work: a due
+    /// moment of a called destination, or the earliest lease deadline. Fails only if nothing is
+    /// known of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
-    /// As [`Self::next_due`], for consumers: a due moment of the tasks that are pulled, or the
-    /// earliest lease deadline.
+    /// As [`Self::next_due`], for consumers: a due moment of tasks that are pulled, or the earliest
+    /// lease deadline.
     fn next_pull(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
-    /// Which of the store's servers has the lane now: lanes of one number are out of reach
-    /// together. Who sends each number's settles by themselves sees to it that one server's outage
-    /// holds up its own lanes alone.
+    /// The number of the server that has the lane now. Lanes with one number become unreachable
+    /// together: a caller that settles each number separately confines an outage to the server's
+    /// own lanes.
     fn server_of(&self, _lane: &Lane) -> u64 {
         0
     }
 
-    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations,
-    /// earliest first. A claim without a holder is made on behalf of a caller: it is answered in
-    /// time, and what it takes too late is given back unspent.
+    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, the
+    /// earliest first. A claim without a holder is on behalf of a caller: it is answered in time,
+    /// and what it takes too late is given back without counting an attempt.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's
-    /// trouble. A lease whose answer is an error may or may not have been ended.
+    /// Ends leases. One answer per settle, in order; an unreachable lane fails alone. A lease whose
+    /// answer is an error may or may not have ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
 
-    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and what is answered
-    /// outlasts the loss of as many servers as an add does. A worker need not wait for that: a
-    /// settle of its that is lost brings the task back, which then is called again.
+    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and an answer survives
+    /// the loss of as many servers as an add does. A worker does not need that: if its settle is
+    /// lost, the task returns and is called again.
     fn settle_confirmed(
         &self,
         settles: Vec<Settle>,
@@ -63,8 +63,8 @@ pub trait Delivery: Send + Sync + 'static {
         self.settle(settles)
     }
 
-    /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease
-    /// that nobody took is leased again.
+    /// Sets a lease's deadline to the store's now + `lease`; the receipt stays. Leases a task again
+    /// whose expired lease was not superseded.
     fn extend(
         &self,
         lane: &Lane,
@@ -84,108 +84,109 @@ pub trait Delivery: Send + Sync + 'static {
         self.extend(lane, id, receipt, lease)
     }
 
-    /// Writes notes of attempts, of one lane or many; those of tasks that are gone are passed over.
-    /// Best effort, off the road.
+    /// Writes notes of attempts, of one lane or many. Skips those of tasks that are gone. Best
+    /// effort: no delivery depends on it.
     fn note(&self, notes: Vec<AttemptNote>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A lane has work from a moment on, perhaps earlier than its worker knows.
+/// News that a lane has work from a moment on, perhaps earlier than its worker knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The lane.
     pub lane: Lane,
     /// The earliest new due moment.
     pub due: UnixMillis,
-    /// For consumers who wait, not for the lane's worker.
+    /// Whether it is for waiting consumers, not for the lane's worker.
     pub is_pull: bool,
 }
 
-/// What an instance looks for each second.
+/// What an instance polls every second.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// The revision of the registry that is known already.
+    /// The revision of the registry that the instance knows.
     pub seen: Option<Revision>,
-    /// The lanes that are worked here.
+    /// The lanes that this instance works.
     pub workers: Vec<Lane>,
-    /// The lanes for whose tasks consumers wait here.
+    /// The lanes for which consumers wait at this instance.
     pub consumers: Vec<Lane>,
 }
 
-/// What was found.
+/// The answer to a poll.
 #[derive(Debug)]
 pub struct Looked {
-    /// The registry and its revision, which was read first; `None`: it is the one that was seen
+    /// The registry, and its revision, which was read first. `None` if the revision was seen
     /// before.
     pub registry: Result<Option<(Revision, Vec<Registered>)>>,
-    /// The destinations that are held by hand, and the releases that are remembered.
+    /// The manual holds and the releases that are remembered.
     pub holds: Result<Holds>,
-    /// When workers have something to do; `None`: no lane was asked for.
+    /// When workers have something to do. `None` if the poll named no lane.
     pub next: Result<Option<NextDue>>,
-    /// When consumers have something to pull; `None`: no lane was asked for.
+    /// When consumers have something to pull. `None` if the poll named no lane.
     pub pulls: Result<Option<NextDue>>,
-    /// The lanes of consumers whose server did not answer, so that nothing is known of them.
+    /// The lanes of consumers of which nothing is known, because their server did not answer.
     pub unknown: Vec<Lane>,
 }
 
-/// A look into one lane, and a grab at what is due.
+/// A request for the due tasks of one lane.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The lane.
     pub lane: Lane,
-    /// The destinations with free slots, and how many each. Empty: only sweep and look.
+    /// The wanted destinations and their free slots. Empty: only sweep, and say what is next.
     pub wants: Vec<Want>,
-    /// How long the tasks are held.
+    /// How long the tasks are leased.
     pub lease: Duration,
-    /// Who claims under the lane's lock. `None` goes past the lock (pull: consumers do not stand in
-    /// each other's way, the claim's atomicity keeps them apart).
+    /// The holder of the lane's lock. `None` bypasses the lock, as pulls do: the claim is atomic,
+    /// so consumers do not disturb each other.
     pub holder: Option<Holder>,
-    /// The holder has more free slots than `wants` says, and keeps the lock if more is due.
+    /// Whether the holder has more free slots than `wants` says. It then keeps the lock if more is
+    /// due.
     pub more: bool,
-    /// How many due destinations the outlook passes over, to see those behind a full one.
+    /// How many due destinations the outlook skips, to show those behind a full one.
     pub skip: usize,
-    /// Bytes of bodies that the caller has in hand already, from other lanes. They count as if this
-    /// claim had handed them out: it adds no body that makes them more than
-    /// [`MAX_CLAIM_BYTES`](crate::store::MAX_CLAIM_BYTES). With none in hand a single larger body
-    /// still goes.
+    /// Bytes of content that the caller holds already, from other lanes. They count as if this
+    /// claim had handed them out: the claim adds no content beyond
+    /// [`MAX_CLAIM_BYTES`](crate::store::MAX_CLAIM_BYTES). With 0, a single larger content still
+    /// goes.
     pub in_hand: usize,
-    /// Pauses of the topic that are over, and what becomes of the tasks that fell due in them. At
-    /// most [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
+    /// Past pauses of the topic, and what becomes of the tasks that fell due in them. At most
+    /// [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
 }
 
 /// A destination and its free slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Who.
+    /// The destination.
     pub destination: Destination,
-    /// The most tasks to take, from 1.
+    /// The most tasks to take, at least 1.
     pub slots: usize,
 }
 
-/// The lane lock's token: one per instance. Cheap to clone.
+/// The token of the lane's lock: one per instance, cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder(pub std::sync::Arc<str>);
 
-/// What became of a claim.
+/// The answer to a claim.
 #[derive(Clone, Debug)]
 pub enum Claimed {
-    /// Another instance holds the lane; look again then.
+    /// Another instance holds the lane's lock.
     Refused {
-        /// The rest of its lock.
+        /// When the lock expires.
         retry_in: Duration,
     },
-    /// What was due.
+    /// The tasks that were due.
     Granted(Grant),
 }
 
-/// The fruit of a claim.
+/// The tasks of a claim, and what is next.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The store's now.
     pub now: UnixMillis,
-    /// The lease's name.
+    /// The receipt of the new leases.
     pub receipt: Receipt,
-    /// The leased tasks, per wanted destination in order of due moment.
+    /// The leased tasks, per wanted destination in order of their due moments.
     pub tasks: Vec<LeasedTask>,
     /// What is next.
     pub outlook: Outlook,
@@ -194,24 +195,24 @@ pub struct Grant {
 /// What a lane holds for its worker after a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Called destinations that still have due tasks, earliest first, at most
-    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped.
+    /// Called destinations that still have due tasks, the earliest first, at most
+    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped ones.
     pub due: Vec<Destination>,
-    /// The next later moment: a due moment, or a lease deadline.
+    /// The next later moment: a due moment, or a lease's deadline.
     pub next: Option<UnixMillis>,
 }
 
-/// Who holds a lease.
+/// The kind of a lease: who holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseKind {
     /// A worker, which calls the destination.
     Worker,
     /// A consumer, which pulled the task.
     Consumer,
-    /// A receiver, which was called and acknowledges later ([`Transition::Keep`]).
+    /// A receiver that was called and acknowledges later ([`Transition::Keep`]).
     Receiver,
-    /// A mover, which takes the task to another store. If the task comes back, it waits for `due`
-    /// as before.
+    /// A mover, which takes the task to another store. If the task returns, it waits for `due` as
+    /// before.
     Mover {
         /// The moment that the task waited for.
         due: UnixMillis,
@@ -219,32 +220,32 @@ pub enum LeaseKind {
 }
 
 impl LeaseKind {
-    /// The kind that a claim of this destination gives.
+    /// The kind of lease that a claim of this destination gives.
     pub fn of_claim(destination: &Destination) -> Self {
         if destination.is_pull() { Self::Consumer } else { Self::Worker }
     }
 
-    /// What the task waits for again if the lease ends without anything having been done; `None`:
-    /// that is not fixed.
+    /// The moment that the task waits for again if the lease ends without any effect. `None` if no
+    /// moment is fixed.
     pub fn returns_to(self) -> Option<UnixMillis> {
         if let Self::Mover { due } = self { Some(due) } else { None }
     }
 }
 
-/// A task in the hands of its claimer.
+/// A task that a claim leased.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeasedTask {
     /// Its id.
     pub id: TaskId,
-    /// Who gets it.
+    /// Where it goes.
     pub destination: Destination,
     /// This attempt's number, from 1.
     pub attempt: u32,
-    /// The due moment it was stored with, or was moved to by hand.
+    /// Its stored due moment: from the add, or set since.
     pub due: UnixMillis,
     /// Its own settings.
     pub options: Options,
-    /// The body.
+    /// The content.
     pub content: String,
 }
 
@@ -255,53 +256,53 @@ pub struct Settle {
     pub lane: Lane,
     /// The task.
     pub id: TaskId,
-    /// The lease's name.
+    /// The lease's receipt.
     pub receipt: Receipt,
-    /// Where the task goes.
+    /// What becomes of the task.
     pub transition: Transition,
 }
 
-/// Where a leased task goes. The texts say why in a few words (at most
-/// [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes are kept).
+/// What becomes of a leased task. Of an outcome text, [`MAX_OUTCOME`](crate::store::MAX_OUTCOME)
+/// bytes are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
-    /// Done. Also ends a task whose lease was lost, if the receipt is of its current revision.
+    /// Delivered. Also ends a task whose lease was superseded, if the receipt is of its current
+    /// revision.
     Delivered {
         /// Such as `200 OK`.
         outcome: String,
     },
-    /// Scheduled again, the attempt spent.
+    /// Scheduled again; the attempt counts.
     Retry {
-        /// From the store's now.
+        /// The delay from the store's now.
         after: Duration,
         /// Such as `503 Service Unavailable`.
         outcome: String,
     },
-    /// Kept by another store, and so delivered here, with [`MOVED`](crate::store::MOVED). Not where
-    /// a cancel is pending: that goes on waiting, and the answer is stale.
+    /// Stored in another store, and so delivered here, with the outcome
+    /// [`MOVED`](crate::store::MOVED). Stale if a cancel is pending, which stays pending.
     Moved,
     /// Dead.
     Dead {
         /// Such as `410 Gone`.
         outcome: String,
     },
-    /// Given back, due at the store's now, the attempt unspent: nothing was fired. The receipt is
-    /// forgotten.
+    /// Given back: due at the store's now, the attempt does not count. The receipt is forgotten.
     Release,
-    /// No end yet: whoever was called has the receipt, and will end the lease by it. Moves the
-    /// deadline as an extension does.
+    /// Not ended yet: the receiver has the receipt and ends the lease with it. Sets the deadline as
+    /// an extension does.
     Keep {
-        /// From the store's now.
+        /// The time from the store's now to the deadline.
         lease: Duration,
     },
 }
 
-/// What became of a settle or an extension.
+/// The result of a settle or an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// So it stands now (also: so it stood already, by this receipt).
+    /// The task stands as asked. Also if it did already, by this receipt.
     Done,
-    /// The lease was lost to another, or the task has ended otherwise; nothing changed.
+    /// The lease was superseded, or the task has ended in another way; nothing changed.
     Stale {
         /// The task's state.
         state: State,
@@ -310,17 +311,17 @@ pub enum Settled {
     Unknown,
 }
 
-/// The answer of `next_due` and of `next_pull`.
+/// The answer of `next_due` and `next_pull`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said
-    /// because the lane's server is away.
+    /// One answer per lane of the request, in order. `None` if nothing is coming, or if the lane's
+    /// server is unreachable.
     pub lanes: Vec<Option<UnixMillis>>,
 }
 
-/// What one attempt at a task came to, for eyes. Written beside the road, and may be missing.
+/// A note of one attempt, for people. It is written separately from the settle, and may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptNote {
     /// The task's lane.
@@ -329,22 +330,23 @@ pub struct AttemptNote {
     pub id: TaskId,
     /// The attempt's number, from 1.
     pub attempt: u32,
-    /// When it began.
+    /// When the attempt began.
     pub started: UnixMillis,
-    /// How long it took.
+    /// How long the attempt took.
     pub took: Duration,
-    /// Such as `503 Service Unavailable`; cut to [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes.
+    /// The outcome, such as `503 Service Unavailable`; cut to
+    /// [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes.
     pub outcome: String,
-    /// The beginning of the answer's body; cut to [`MAX_ANSWER`](crate::store::MAX_ANSWER) bytes.
+    /// The beginning of the response's body; cut to [`MAX_ANSWER`](crate::store::MAX_ANSWER) bytes.
     pub answer: String,
 }
 
-/// What is held by hand, and what was released lately.
+/// The destinations that operators hold, and recent releases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     /// The destinations that are held.
     pub held: Vec<Destination>,
-    /// Destinations that were released, and when each was last, for the other instances. Always
-    /// empty for a store of one process.
+    /// Released destinations, and when each was last released, for the other instances. Always
+    /// empty in a store of one process.
     pub released: Vec<(Destination, UnixMillis)>,
 }

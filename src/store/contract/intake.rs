@@ -1,4 +1,4 @@
-//! How tasks come in, and whether one that is added was added before.
+//! How tasks come in, and whether an added task is a duplicate.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -16,15 +16,14 @@ pub trait Intake: Send + Sync + 'static {
     /// What an accepted add survives.
     fn durability(&self) -> Durability;
 
-    /// Stores new tasks, each at most once, and draws their ids. One answer per task, in order. A
-    /// task whose answer is an error may or may not be stored
-    /// ([`Error::Unavailable`](crate::store::Error::Unavailable)). One whose entry says another
-    /// number of lanes than the registry is not stored
-    /// ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
+    /// Stores new tasks, each at most once, and allocates their ids. One answer per task, in order.
+    /// A task whose answer is [`Error::Unavailable`](crate::store::Error::Unavailable) may or may
+    /// not be stored. A task whose entry has another number of lanes than the registry is not
+    /// stored ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
     fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
 }
 
-/// What the operator should know of a durability.
+/// What an operator should know about a durability.
 pub fn warning_of(durability: Durability) -> Option<&'static str> {
     let is_lost = durability == Durability::Volatile;
     is_lost.then_some(
@@ -35,14 +34,14 @@ pub fn warning_of(durability: Durability) -> Option<&'static str> {
 /// When a task falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At a moment; one in the past means the store's now.
+    /// At this moment; a past one means the store's now.
     At(UnixMillis),
-    /// So long after the store's now.
+    /// This long after the store's now.
     After(Duration),
 }
 
 impl Moment {
-    /// When that is, if it is `now` by the store's clock.
+    /// The due moment, if the store's clock shows `now`.
     pub fn due(self, now: UnixMillis) -> UnixMillis {
         match self {
             Self::At(moment) => moment.max(now),
@@ -56,44 +55,44 @@ impl Moment {
 pub struct NewTask {
     /// Its topic, as registered.
     pub topic: TopicEntry,
-    /// Who gets it.
+    /// Where it goes.
     pub destination: Destination,
-    /// When.
+    /// When it falls due.
     pub moment: Moment,
     /// Its own settings.
     pub options: Options,
-    /// The body, kept byte for byte.
+    /// The content, kept byte for byte.
     pub content: String,
-    /// Refuses to store it twice.
+    /// Makes the add safe to repeat.
     pub idempotency: Option<Idempotency>,
-    /// The most waiting and leased tasks of its lane, itself included;
-    /// [`Error::OverQuota`](crate::store::Error::OverQuota) beyond.
+    /// The most waiting and leased tasks of its lane, including this one. Beyond it, the add fails
+    /// with [`Error::OverQuota`](crate::store::Error::OverQuota).
     pub quota: Option<u64>,
 }
 
 impl NewTask {
-    /// The shard that the task has to lie in: that of its `key`, else of its idempotency key, so
-    /// that the lane alone can say whether there is one already. `None`: any.
+    /// The shard of the task's `key` or, without one, of its idempotency key, so that the lane
+    /// alone can tell a duplicate. `None`: any shard.
     pub fn pinned_shard(&self) -> Option<u16> {
         let idempotency_key = self.idempotency.as_ref().map(|idempotency| &*idempotency.key);
         let key = self.options.key.as_deref().or(idempotency_key)?;
         Some(Lane::shard_of_key(key, self.topic.shards))
     }
 
-    /// The name under which its lane remembers its idempotency key.
+    /// The name under which the lane remembers the idempotency key.
     pub fn idempotency_name(&self) -> Option<std::borrow::Cow<'_, str>> {
         self.idempotency.as_ref().map(|idempotency| idempotency.name(self.options.key.as_deref()))
     }
 }
 
-/// A stored task's name and due moment.
+/// The id and the due moment of an added task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Its id: the drawn one, or that of the task that was there.
+    /// Its id: a new one, or that of the earlier task.
     pub id: TaskId,
     /// The due moment by the store's clock.
     pub due: UnixMillis,
-    /// Whether there was such a task already.
+    /// Whether the add created a task.
     pub novelty: Novelty,
 }
 
@@ -103,22 +102,21 @@ pub struct Added {
 pub struct Idempotency {
     /// The caller's key, 1 to 256 bytes of any text.
     pub key: String,
-    /// What was asked for, as a hash: another one under the same key is
+    /// A hash of the request. Another one under the same key is
     /// [`Error::KeyReused`](crate::store::Error::KeyReused).
     pub fingerprint: u128,
-    /// How long the key is remembered, from the first add by the store's clock. It outlives the
-    /// task.
+    /// How long the key is remembered, from the first add, by the store's clock. The key outlives
+    /// the task.
     pub window: Duration,
 }
 
-/// What the name of an idempotency key begins with if it is not the key itself.
+/// The first character of an idempotency key's name, unless the name is the key itself.
 const MARK: char = '\u{1f}';
 
 impl Idempotency {
-    /// The name under which a lane remembers this key for an add with that `key`: an idempotency
-    /// key is unique within topic and `key`, however
-    /// many lanes the topic has. Without a `key` it is its own name, unless it begins as the other
-    /// names do.
+    /// The name under which a lane remembers this key for an add with that `key`. An idempotency
+    /// key is unique within a topic and `key`, whatever the topic's number of lanes. Without a
+    /// `key` the name is the idempotency key, unless that begins with the mark.
     pub fn name(&self, key: Option<&str>) -> Cow<'_, str> {
         match key {
             Some(key) => format!("{MARK}{}:{key}{}", key.len(), self.key).into(),
@@ -128,18 +126,17 @@ impl Idempotency {
     }
 }
 
-/// Whether an add made a task.
+/// Whether an add created a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Novelty {
-    /// A new one.
+    /// It did.
     New,
-    /// None: this task was added before, under the same idempotency key. Nothing changed.
+    /// It did not: the task was added before, under the same idempotency key. Nothing changed.
     Duplicate {
-        /// Where that task stands now; `None`: it is forgotten, or cannot be read.
+        /// The state of that task now. `None` if it is forgotten, or cannot be read.
         state: Option<State>,
     },
-    /// None: the pending task of the same `key` was moved to the new moment, with the new content
-    /// and options.
+    /// It did not: the pending task with the same `key` got the new moment, content and options.
     Replaced,
 }
 

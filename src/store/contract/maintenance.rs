@@ -1,4 +1,4 @@
-//! What keeps a store in order in the background.
+//! What keeps a store in order, in the background.
 
 use std::future::Future;
 
@@ -7,15 +7,15 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::Result;
 
-/// Forgets what is over, and finds what the registry has lost.
+/// Removes old history, and finds what the registry has lost.
 pub trait Maintenance: Send + Sync + 'static {
-    /// The store's now, and what each lane has to be forgotten. An error only if nothing can be
-    /// said of any lane.
+    /// The store's now, and what a purge would find in each lane. Fails only if nothing is known of
+    /// any lane.
     fn histories(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Histories>> + Send;
 
-    /// Forgets up to `limit` tasks that ended in `state` before `before`, the earliest first,
-    /// bodies, keys and notes and all; and as many idempotency keys whose window is over. Answers
-    /// how many tasks.
+    /// Removes up to `limit` tasks that ended in `state` before `before`, the earliest first, with
+    /// content, keys and notes. Also removes as many idempotency keys whose window has ended.
+    /// Returns the number of tasks.
     fn purge(
         &self,
         lane: &Lane,
@@ -24,16 +24,16 @@ pub trait Maintenance: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets a pause of the topic that is over; its other pauses stay. Nothing happens where
-    /// there is none like it.
+    /// Forgets a past pause of the topic; its other pauses stay. Does nothing if there is no such
+    /// pause.
     fn forget_misfire(
         &self,
         topic: &Topic,
         misfire: Misfire,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry),
-    /// registers their topics, and answers them. Slow; runs in the background.
+    /// Finds lanes that hold tasks of unregistered topics (a failover may lose the entry),
+    /// registers these topics, and returns them. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
 }
 
@@ -42,19 +42,18 @@ pub trait Maintenance: Send + Sync + 'static {
 pub struct Histories {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order; `None` where that cannot be said because the lane's server is
-    /// away.
+    /// One answer per lane of the request, in order. `None` if the lane's server is unreachable.
     pub lanes: Vec<Option<History>>,
 }
 
-/// What a lane has to be forgotten, in time.
+/// What a purge would find in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// How many of its tasks were delivered, cancelled or expired.
+    /// How many tasks were delivered, cancelled or expired.
     pub ended: u64,
     /// When the first of them ended.
     pub oldest: Option<UnixMillis>,
-    /// Whether a purge has something to do besides: idempotency keys whose window is over, or calls
-    /// that a full disk left owed.
+    /// Whether there is more to remove or store: idempotency keys whose window has ended, or
+    /// dead-letter calls that a full disk delayed.
     pub has_leftovers: bool,
 }

@@ -1,5 +1,5 @@
-//! The contract in parts, each with the shapes that it speaks of. A caller asks for the parts that
-//! it uses; the page of [`crate::store`] says what must hold across them.
+//! The contract in parts, each with its types. A caller asks for the parts that it uses.
+//! `docs/STORE.md` says what must hold across them.
 
 use std::future::Future;
 
@@ -8,14 +8,20 @@ use crate::model::clock::UnixMillis;
 use crate::store::Result;
 
 mod admin;
+mod bounds;
 mod delivery;
 mod intake;
 mod maintenance;
+mod migration;
 mod topics;
-mod transfer;
 
 pub use admin::{
     Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+};
+pub use bounds::{
+    EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED,
+    MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
+    MAX_RECEIPTS, MAX_SWEEP, MISFIRED, PING_TIMEOUT, RELEASES_KEPT, UNREADABLE,
 };
 pub use delayd_wire::Durability;
 pub use delivery::{
@@ -24,24 +30,23 @@ pub use delivery::{
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use maintenance::{Histories, History, Maintenance};
+pub use migration::{Adopted, Adoptee, MOVED, Standing};
 pub use topics::{
     Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
-pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
-/// A whole store: all parts, and what is asked of it as one.
+/// A whole store: all parts, and what concerns it as one.
 pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
-    /// The circuit breaker around the store; of several servers, the worst. Closed where there is
-    /// none.
+    /// The state of the circuit breaker around the store: the worst one if there are several
+    /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {
         breaker::State::Closed
     }
 
-    /// Whether the store answers, and its now. An error after
+    /// The store's now, as a sign that it answers. Fails after
     /// [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
-    /// Ends the store's own threads and connections after everything accepted is on its way to
-    /// disk.
+    /// Ends the store's threads and connections once everything accepted is on its way to disk.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }

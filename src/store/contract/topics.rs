@@ -1,4 +1,4 @@
-//! The registry of topics: entries, policies and pauses; and what the lanes of a topic hold.
+//! The registry of topics (entries, policies, pauses), and what the lanes of a topic hold.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,47 +7,48 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic, TopicPolicy};
 use crate::store::Result;
 
-/// Knows the topics, and counts and lists what their lanes hold.
+/// Knows the topics, and counts and lists the tasks of their lanes.
 pub trait Topics: Send + Sync + 'static {
-    /// Registers a topic unless it is there, and answers the entry that won.
+    /// Registers a topic unless it is registered, and returns the entry that won.
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;
 
-    /// One topic, if it is registered: costs the same however many others there are.
+    /// One topic, if it is registered. Costs the same whatever the number of topics.
     fn topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Registered>>> + Send;
 
     /// All registered topics.
     fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
 
-    /// Sets a topic's policy. Answers whether there is such a topic.
+    /// Sets a topic's policy. Returns whether the topic exists.
     fn set_policy(
         &self,
         topic: &Topic,
         policy: &TopicPolicy,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Pauses a topic from the store's now on, or leaves it paused. Answers since when; `None`: no
-    /// such topic. Those who claim see it in the registry: the store itself hands its tasks out as
-    /// before.
+    /// Pauses a topic from the store's now on, or leaves it paused. Returns since when; `None` if
+    /// the topic does not exist. Claimers read the pause in the registry: the store itself still
+    /// hands out tasks.
     fn pause(&self, topic: &Topic) -> impl Future<Output = Result<Option<UnixMillis>>> + Send;
 
-    /// Ends a topic's pause at the store's now, and remembers it as a [`Misfire`] if what fell due
-    /// in it is not to be delivered late. Answers whether it was paused; `None`: no such topic.
+    /// Ends a topic's pause at the store's now. Remembers it as a [`Misfire`] if tasks that fell
+    /// due in it are not to be delivered late. Returns whether the topic was paused; `None` if it
+    /// does not exist.
     fn resume(
         &self,
         topic: &Topic,
         becomes: Option<Misfired>,
     ) -> impl Future<Output = Result<Option<bool>>> + Send;
 
-    /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency
-    /// keys, if none of its lanes holds any task. Answers whether there is no such topic now. What
-    /// is added at the same moment registers it again.
+    /// Removes a topic from the registry if its lanes are empty, with its policy, its pauses and
+    /// its lanes' idempotency keys. Returns whether the topic is gone now. A concurrent add
+    /// registers it again.
     fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
 
     /// Exact counts of one lane.
     fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
 
-    /// Ids of one state in time order: due moment for scheduled, deadline for leased, end for the
-    /// others.
+    /// Ids of one state in order of time: the due moment of scheduled tasks, the deadline of leased
+    /// ones, the end of the others.
     fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 }
 
@@ -64,7 +65,7 @@ impl TopicEntry {
     /// The most lanes of a topic.
     pub const MAX_SHARDS: u16 = 256;
 
-    /// The lane of one of the topic's tasks.
+    /// The lane of a task of this topic.
     pub fn lane_of(&self, id: TaskId) -> Lane {
         Lane::of(self.topic.clone(), id, self.shards)
     }
@@ -80,48 +81,48 @@ impl TopicEntry {
 pub struct Registered {
     /// Its name and lanes.
     pub entry: TopicEntry,
-    /// What it asks for instead of the configuration.
+    /// What it sets instead of the configuration.
     pub policy: Arc<TopicPolicy>,
-    /// Since when it is paused: nobody claims of it.
+    /// Since when it is paused, if it is. A paused topic is not claimed.
     pub paused: Option<UnixMillis>,
-    /// Its pauses that are over and whose tasks are not simply fired late, the newest last, at most
+    /// Its past pauses whose tasks are not simply delivered late, the newest last, at most
     /// [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
 }
 
 impl Registered {
-    /// A topic of which nothing special is asked.
+    /// A topic without policy and pauses.
     pub fn plain(entry: TopicEntry) -> Self {
         Self { entry, policy: Arc::default(), paused: None, misfires: Vec::new() }
     }
 }
 
-/// A pause that is over. Claims end the tasks that fell due in it, a claim's worth at a time,
-/// instead of handing them out.
+/// A past pause. Claims end the tasks that fell due in it, a bounded number at a time, instead of
+/// handing them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfire {
     /// The first due moment that it covers.
     pub from: UnixMillis,
     /// The last one.
     pub to: UnixMillis,
-    /// What becomes of them.
+    /// What becomes of the tasks.
     pub becomes: Misfired,
 }
 
-/// Where a task goes that fell due in a pause.
+/// What becomes of a task that fell due in a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfired {
     /// It becomes expired, with [`MISFIRED`](crate::store::MISFIRED) as its outcome.
     Expired,
-    /// It becomes dead, with the same outcome, and can be replayed. Its `on_dead` is called.
+    /// It becomes dead, with the same outcome, and can be replayed. Its dead-letter call is made.
     Dead,
 }
 
-/// Names a state of the registry: another number, another state.
+/// Identifies a state of the registry: another number, another state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revision(pub u64);
 
-/// A page of a lane's tasks in one state.
+/// A request for a page of a lane's tasks in one state.
 #[derive(Clone, Debug)]
 pub struct ListQuery {
     /// The lane.
@@ -132,13 +133,13 @@ pub struct ListQuery {
     pub from: UnixMillis,
     /// Not after this moment.
     pub to: UnixMillis,
-    /// Only what comes after this entry in (moment, id) order: the last of the page before.
+    /// Only entries after this one in (moment, id) order: the last of the previous page.
     pub after: Option<Listed>,
     /// The most entries.
     pub limit: usize,
 }
 
-/// An entry of a page. The derived order is the page's.
+/// An entry of a page. The derived order is that of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
     /// Its moment in the state's time order.
@@ -152,9 +153,9 @@ pub struct Listed {
 pub struct Counts {
     /// Waiting.
     pub scheduled: u64,
-    /// Held (an expired lease counts here until a claim sweeps it).
+    /// Held. An expired lease counts here until a claim sweeps it.
     pub leased: u64,
-    /// Acknowledged and still remembered.
+    /// Delivered and still remembered.
     pub delivered: u64,
     /// Dead.
     pub dead: u64,
@@ -162,7 +163,7 @@ pub struct Counts {
     pub cancelled: u64,
     /// Expired and still remembered.
     pub expired: u64,
-    /// The earliest due moment of what waits, pulled or called: if it has passed, that of the
-    /// oldest overdue task.
+    /// The earliest due moment of a waiting task, pulled or called. If it has passed, it is that of
+    /// the oldest overdue task.
     pub earliest: Option<UnixMillis>,
 }

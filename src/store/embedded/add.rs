@@ -1,79 +1,78 @@
-//! `add`: is it the task of an earlier add? If not, a body, and a place on its destination's
-//! schedule.
+//! `add`: checks for duplicates, then stores the content and puts the task on its schedule.
 //!
-//! Each task is answered by itself: one that is refused has changed nothing.
+//! Each task is answered separately; a refused task has changed nothing.
 
-use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
 use super::sql;
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, OnDead, Options, State, TaskId};
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 
-pub(super) fn add(
-    ledger: &mut Ledger<'_>,
-    tasks: &[NewTask],
-) -> rusqlite::Result<Vec<Result<Added>>> {
-    tasks.iter().map(|task| add_one(ledger, task)).collect()
+pub(super) fn add(tx: &mut WriteTx<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
+    tasks.iter().map(|task| add_one(tx, task)).collect()
 }
 
-/// Sameness as the page of [`crate::store`] has it, in its order.
-fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<Added>> {
-    if ledger.is_stale(&task.topic)? {
+/// Deduplication by docs/STORE.md, in its order.
+fn add_one(tx: &mut WriteTx<'_>, task: &NewTask) -> rusqlite::Result<Result<Added>> {
+    if tx.is_stale(&task.topic)? {
         return Ok(Err(Error::StaleEntry));
     }
-    let Some(shard) = task.pinned_shard() else { return add_new(ledger, task, None, None) };
+    let Some(shard) = task.pinned_shard() else { return add_new(tx, task, None, None) };
     let lane = Lane { topic: task.topic.topic.clone(), shard };
-    let Some(number) = ledger.find_lane(&lane)? else {
-        return add_new(ledger, task, Some(shard), None);
+    let Some(number) = tx.find_lane(&lane)? else {
+        return add_new(tx, task, Some(shard), None);
     };
-    if let Some(answer) = ledger.answered(number, task)? {
+    if let Some(answer) = tx.answered(number, task)? {
         return Ok(answer);
     }
-    match find_owner(ledger, number, task.options.key.as_deref())? {
-        Some((id, before)) if !before.leased => push_back(ledger, &lane, id, &before, task).map(Ok),
-        leased => add_new(ledger, task, Some(shard), leased),
+    match find_owner(tx, number, task.options.key.as_deref())? {
+        Some((id, before)) if !before.leased => push_back(tx, &lane, id, &before, task).map(Ok),
+        leased => add_new(tx, task, Some(shard), leased),
     }
 }
 
-/// The task that owns a key, if it is on its way. It counts as leased only while its lease lasts.
+/// The waiting or leased task that owns a key. It counts as leased only until its deadline.
 pub(super) fn find_owner(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: i64,
     key: Option<&str>,
 ) -> rusqlite::Result<Option<(TaskId, Owner)>> {
     let Some(key) = key else { return Ok(None) };
-    let Some((id, _)) = ledger.owner(lane, key)? else { return Ok(None) };
-    let record = match ledger.load(lane, id) {
+    let Some((id, _)) = tx.owner(lane, key)? else { return Ok(None) };
+    let record = match tx.load(lane, id) {
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
         Err(failure) if is_unreadable(&failure) => {
-            tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its key goes to a new one: {failure}");
+            tracing::error!(
+                task.id = %id,
+                "The state of task {id} cannot be read; its key goes to a new task: {failure}"
+            );
             return Ok(None);
         }
         Err(failure) => return Err(failure),
     };
-    if let Some(cancelled) = record.fulfilled(ledger.now) {
-        ledger.replace(id, &record, &cancelled)?;
+    if let Some(cancelled) = record.fulfilled(tx.now) {
+        tx.replace(id, &record, &cancelled)?;
         return Ok(None);
     }
-    let leased = record.state(ledger.now) == State::Leased;
+    let leased = record.state(tx.now) == State::Leased;
     Ok(match record {
         Record::Pending(record) => Some((id, Owner { record, leased })),
         Record::Ended(_) => None,
     })
 }
 
-/// A task on its way that owns a key.
+/// A waiting or leased task that owns a key.
 pub(super) struct Owner {
     pub(super) record: Pending,
     pub(super) leased: bool,
 }
 
 impl Owner {
-    /// As a cancel leaves it.
+    /// The record after a cancel.
     pub(super) fn cancelled(&self, now: UnixMillis) -> Record {
         match self.leased {
             true => Record::Pending(Pending { cancelling: true, ..self.record.clone() }),
@@ -87,99 +86,93 @@ impl Owner {
     }
 }
 
-/// Moves the task that waits under the same key, and gives it what the new one brought.
+/// Replaces the waiting task with the same key: gives it the new moment, destination, content and
+/// options.
 fn push_back(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     before: &Owner,
     task: &NewTask,
 ) -> rusqlite::Result<Added> {
     let number = before.record.lane;
-    let due = task.moment.due(ledger.now);
-    let destination = ledger.destination(number, &task.destination)?;
-    let first = ledger.options(id)?;
+    let due = task.moment.due(tx.now);
+    let destination = tx.destination(number, &task.destination)?;
+    let first = tx.options(id)?;
     let drawn = first.on_dead.and_then(|on_dead| on_dead.task_id);
-    let options = Options { origin: first.origin, ..with_call(ledger, task, lane.shard, drawn)? };
+    let options = Options { origin: first.origin, ..with_call(tx, task, lane.shard, drawn)? };
     let after =
         Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
-    ledger.restart(id, &before.record, &after)?;
-    ledger.db.prepare_cached(sql::task::PUSH_BACK)?.execute((
+    tx.restart(id, &before.record, &after)?;
+    tx.db.prepare_cached(sql::task::PUSH_BACK)?.execute((
         due,
         destination,
         options_text(&options),
         &task.content,
         id,
     ))?;
-    ledger.release_destination(before.record.destination)?;
+    tx.release_destination(before.record.destination)?;
     if let Some(key) = &task.options.key {
-        ledger.give_key(number, key, id, ledger.now)?;
+        tx.give_key(number, key, id, tx.now)?;
     }
-    ledger.hint(lane, destination, due)?;
+    tx.hint(lane, destination, due)?;
     let added = Added { id, due, novelty: Novelty::Replaced };
-    ledger.remember_answer(number, task, added)?;
+    tx.remember_answer(number, task, added)?;
     Ok(added)
 }
 
-/// Stores a task that nobody added before. `rival` is leased, and has its key.
+/// Stores a new task. `rival` is the leased task with its key, if any.
 fn add_new(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     task: &NewTask,
     shard: Option<u16>,
     rival: Option<(TaskId, Owner)>,
 ) -> rusqlite::Result<Result<Added>> {
-    let due = task.moment.due(ledger.now);
-    let id = ledger.draw_id(&task.topic, shard)?;
+    let due = task.moment.due(tx.now);
+    let id = tx.draw_id(&task.topic, shard)?;
     let lane = task.topic.lane_of(id);
     if let Some(quota) = task.quota
-        && is_full(ledger, &lane, quota)?
+        && is_full(tx, &lane, quota)?
     {
         return Ok(Err(Error::OverQuota));
     }
-    let number = ledger.lane(&lane, &task.topic)?;
-    let destination = ledger.destination(number, &task.destination)?;
+    let number = tx.lane(&lane, &task.topic)?;
+    let destination = tx.destination(number, &task.destination)?;
     let (options, expires) = match task.options.is_default() {
         true => (None, None),
         false => {
-            let options = with_call(ledger, task, lane.shard, None)?;
+            let options = with_call(tx, task, lane.shard, None)?;
             (options_text(&options), expiry(due, &options))
         }
     };
-    let body = Body {
-        lane: number,
-        destination,
-        due,
-        created: ledger.now,
-        options,
-        content: &task.content,
-    };
-    write_body(ledger, id, &body)?;
-    ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+    let body =
+        Body { lane: number, destination, due, created: tx.now, options, content: &task.content };
+    write_body(tx, id, &body)?;
+    tx.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
     if let Some((rival, owner)) = rival {
-        let after = owner.cancelled(ledger.now);
-        ledger.replace(rival, &Record::Pending(owner.record), &after)?;
+        let after = owner.cancelled(tx.now);
+        tx.replace(rival, &Record::Pending(owner.record), &after)?;
     }
     let added = Added { id, due, novelty: Novelty::New };
     if let Some(key) = &task.options.key {
-        ledger.give_key(number, key, id, ledger.now)?;
+        tx.give_key(number, key, id, tx.now)?;
     }
-    ledger.remember_answer(number, task, added)?;
-    ledger.hint(&lane, destination, due)?;
+    tx.remember_answer(number, task, added)?;
+    tx.hint(&lane, destination, due)?;
     Ok(Ok(added))
 }
 
-fn is_full(ledger: &mut Ledger<'_>, lane: &Lane, quota: u64) -> rusqlite::Result<bool> {
-    let pending = match ledger.find_lane(lane)? {
-        Some(number) => ledger.pending(number)?,
+fn is_full(tx: &mut WriteTx<'_>, lane: &Lane, quota: u64) -> rusqlite::Result<bool> {
+    let pending = match tx.find_lane(lane)? {
+        Some(number) => tx.pending(number)?,
         None => 0,
     };
     Ok(pending >= quota)
 }
 
-/// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one
-/// of its lane.
+/// The task's options, with an id for its dead-letter call: `drawn`, or a new one of its lane.
 fn with_call(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     task: &NewTask,
     shard: u16,
     drawn: Option<TaskId>,
@@ -188,30 +181,29 @@ fn with_call(
     if let Some(OnDead { task_id, .. }) = &mut options.on_dead {
         *task_id = Some(match drawn {
             Some(drawn) => drawn,
-            None => ledger.draw_id(&task.topic, Some(shard))?,
+            None => tx.draw_id(&task.topic, Some(shard))?,
         });
     }
     Ok(options)
 }
 
-/// What is written of a task once, whatever becomes of it.
+/// The parts of a task that are written only once.
 pub(super) struct Body<'a> {
     pub(super) lane: i64,
     pub(super) destination: i64,
     pub(super) due: UnixMillis,
     pub(super) created: UnixMillis,
-    /// As [`options_text`] has them.
+    /// As [`options_text`] returns them.
     pub(super) options: Option<String>,
     pub(super) content: &'a str,
 }
 
-pub(super) fn write_body(ledger: &Ledger<'_>, id: TaskId, body: &Body<'_>) -> rusqlite::Result<()> {
+pub(super) fn write_body(tx: &WriteTx<'_>, id: TaskId, body: &Body<'_>) -> rusqlite::Result<()> {
     let Body { lane, destination, due, created, options, content } = body;
-    ledger
-        .with(sql::task::INSERT, |insert| {
-            insert.execute((id, lane, destination, due, created, options, content))
-        })
-        .map(drop)
+    tx.with(sql::task::INSERT, |insert| {
+        insert.execute((id, lane, destination, due, created, options, content))
+    })
+    .map(drop)
 }
 
 pub(super) fn options_text(options: &Options) -> Option<String> {
@@ -221,11 +213,11 @@ pub(super) fn options_text(options: &Options) -> Option<String> {
     Some(serde_json::to_string(options).expect("options are plain data"))
 }
 
-/// About how many bytes a task takes beside its content.
+/// The approximate number of bytes that a task takes beside its content.
 pub(super) fn bytes_beside(task: &NewTask) -> usize {
     let key = task.options.key.as_ref().map_or(0, String::len);
     let idempotency = task.idempotency.as_ref().map_or(0, |idempotency| idempotency.key.len());
-    // A key stands in the options, in its table and in the name of an idempotency key; that name in
+    // A key is in the options, in its table and in the name of an idempotency key; that name is in
     // its table and in an index.
     super::PER_TASK + 3 * key + 2 * idempotency
 }

@@ -1,18 +1,17 @@
-//! `claim`: leases that ran out are swept, what is not to be delivered is ended, due tasks are
-//! leased, and what is next is looked up.
+//! `claim`: sweeps expired leases, ends tasks that must not be delivered, leases due tasks, and
+//! looks up what is next.
 
 use rusqlite::Row;
 
-use super::ending::{self, Budget};
-use super::ledger::Ledger;
+use super::expiry::{self, Budget};
 use super::query::{earliest_deadline, earliest_due};
 use super::record::{self, Pending, Record};
 use super::rows::{read_options, read_pending, read_waiting};
 use super::sql;
 use super::sql::progress::passed;
 use super::sql::schedule::due;
-use super::values::read_name;
-use super::values::rows;
+use super::values::{read_name, rows};
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Receipt, TaskId};
 use crate::store::{
@@ -20,60 +19,59 @@ use crate::store::{
     MAX_SWEEP, Outlook, Want,
 };
 
-/// One process has the file, so nobody is refused.
-pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
+/// One process has the file, so no claim is refused.
+pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
     let mut grant = Grant {
-        now: ledger.now,
+        now: tx.now,
         receipt: Receipt::random(),
         tasks: Vec::new(),
         outlook: Outlook::default(),
     };
-    if let Some(lane) = ledger.find_lane(&claim.lane)? {
-        ledger.make_owed_calls(lane)?;
-        let mut budget = Budget::new(ledger);
-        sweep(ledger, lane, &budget)?;
-        ending::expire(ledger, lane, &mut budget)?;
-        grant.tasks = take(ledger, lane, claim, &grant.receipt, &mut budget)?;
-        grant.outlook = look(ledger, lane, claim.skip)?;
+    if let Some(lane) = tx.find_lane(&claim.lane)? {
+        tx.make_owed_calls(lane)?;
+        let mut budget = Budget::new(tx);
+        sweep(tx, lane, &budget)?;
+        expiry::expire(tx, lane, &mut budget)?;
+        grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
+        grant.outlook = look(tx, lane, claim.skip)?;
         if budget.is_exceeded {
-            grant.outlook.next = Some(ledger.now);
+            grant.outlook.next = Some(tx.now);
         }
     }
     Ok(Claimed::Granted(grant))
 }
 
-/// Ends what the process before held for its callbacks: its workers are gone, and their answers
-/// with them. What receivers keep, and what is on its way to another store, is theirs still.
-pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
-    let held = read_leases(ledger, sql::progress::of_workers::SQL, ())?;
+/// Ends the callbacks' leases of the previous process: its workers and their answers are gone. The
+/// leases of receivers and movers continue.
+pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> {
+    let held = read_leases(tx, sql::progress::of_workers::SQL, ())?;
     for (id, pending) in &held {
-        let after = pending.swept(ledger.now, ledger.now);
-        ledger.replace(*id, &Record::Pending(pending.clone()), &after)?;
+        let after = pending.swept(tx.now, tx.now);
+        tx.replace(*id, &Record::Pending(pending.clone()), &after)?;
     }
     Ok(held.len())
 }
 
-fn sweep(ledger: &mut Ledger<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
-    let now = ledger.now;
-    let mut expired =
-        read_leases(ledger, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
+fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
+    let now = tx.now;
+    let mut expired = read_leases(tx, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
-        ledger,
+        tx,
         sql::progress::too_far::SQL,
         (lane, now + FURTHEST_DEADLINE, rows(MAX_SWEEP - expired.len())),
     )?);
     for (id, pending) in expired {
-        if !budget.has_calls(ledger) {
+        if !budget.has_calls(tx) {
             break;
         }
         let after = pending.swept(record::due_after_lease(pending.due, now), now);
-        ledger.replace(id, &Record::Pending(pending), &after)?;
+        tx.replace(id, &Record::Pending(pending), &after)?;
     }
     Ok(())
 }
 
 fn read_leases(
-    ledger: &Ledger<'_>,
+    tx: &WriteTx<'_>,
     select: &str,
     params: impl rusqlite::Params,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
@@ -81,11 +79,11 @@ fn read_leases(
         let id = row.get(passed::id)?;
         Ok((id, read_pending(row, passed::pending, id)?))
     };
-    ledger.db.prepare_cached(select)?.query_map(params, read)?.collect()
+    tx.db.prepare_cached(select)?.query_map(params, read)?.collect()
 }
 
 fn take(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: i64,
     claim: &Claim,
     receipt: &Receipt,
@@ -93,12 +91,12 @@ fn take(
 ) -> rusqlite::Result<Vec<LeasedTask>> {
     let mut tasks = Vec::new();
     let mut room = MAX_CLAIM_BYTES.saturating_sub(claim.in_hand);
-    let deadline = record::deadline(claim.lease, ledger.now);
+    let deadline = record::deadline(claim.lease, tx.now);
     for want in &claim.wants {
-        let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
-        let left_over = ending::misfire(ledger, (lane, destination), &claim.misfires, budget)?;
+        let Some(destination) = tx.find_destination(lane, &want.destination)? else { continue };
+        let left_over = expiry::misfire(tx, (lane, destination), &claim.misfires, budget)?;
         let (due, is_full) = read_due(
-            ledger,
+            tx,
             (lane, destination),
             want,
             left_over,
@@ -106,19 +104,19 @@ fn take(
             tasks.is_empty() && claim.in_hand == 0,
         )?;
         if let (Some(first), Some(last)) = (due.first(), due.last()) {
-            ledger.leave_schedule_up_to(&first.before, &last.before, last.id)?;
+            tx.leave_schedule_up_to(&first.before, &last.before, last.id)?;
         }
         for Due { id, before, task } in due {
             let Some(mut task) = task else {
-                bury(ledger, id, before)?;
+                bury(tx, id, before)?;
                 continue;
             };
             let after = before.leased_by(receipt, LeaseKind::of_claim(&want.destination), deadline);
             task.attempt = after.attempts;
             if let Some(moment) = before.expires {
-                ledger.forget_expiry(lane, moment, id)?;
+                tx.forget_expiry(lane, moment, id)?;
             }
-            ledger.write_progress(id, &after)?;
+            tx.write_progress(id, &after)?;
             tasks.push(task);
         }
         if is_full {
@@ -128,26 +126,29 @@ fn take(
     Ok(tasks)
 }
 
-/// A task whose moment has come.
+/// A due task.
 struct Due {
     id: TaskId,
     before: Pending,
-    /// `None`: its body is gone, or is no text.
+    /// `None` if its content is missing or cannot be read.
     task: Option<LeasedTask>,
 }
 
-/// Ends a task that cannot be handed out. It would stand in front of the others at every claim.
-fn bury(ledger: &mut Ledger<'_>, id: TaskId, before: Pending) -> rusqlite::Result<()> {
-    tracing::error!(task.id = %id, "Task {id} cannot be read; it is dead, and nothing of it is deleted");
-    let dead = before.unreadable(ledger.now);
-    ledger.replace(id, &Record::Pending(before), &dead)
+/// Ends a task that cannot be handed out. Otherwise every claim would meet it before the others.
+fn bury(tx: &mut WriteTx<'_>, id: TaskId, before: Pending) -> rusqlite::Result<()> {
+    tracing::error!(
+        task.id = %id,
+        "Task {id} cannot be read; it is dead, and nothing of it is deleted"
+    );
+    let dead = before.unreadable(tx.now);
+    tx.replace(id, &Record::Pending(before), &dead)
 }
 
-/// Reads the due tasks of a destination, as many as are wanted and have room, up to what should
-/// have been ended and was left over; says whether the room ran out. The rows are changed only when
-/// all are read, for a change would move them under the reading query.
+/// Reads the due tasks of a destination: as many as are wanted and have room, up to a task that
+/// should have been ended and was left. Returns whether the room ran out. The rows are changed only
+/// after all are read, because a change would move them under the query.
 fn read_due(
-    ledger: &Ledger<'_>,
+    tx: &WriteTx<'_>,
     (lane, destination): (i64, i64),
     want: &Want,
     left_over: Option<(UnixMillis, TaskId)>,
@@ -155,13 +156,13 @@ fn read_due(
     is_first: bool,
 ) -> rusqlite::Result<(Vec<Due>, bool)> {
     let mut tasks = Vec::new();
-    let mut select = ledger.db.prepare_cached(due::SQL)?;
-    let mut found = select.query((destination, ledger.now, rows(want.slots)))?;
+    let mut select = tx.db.prepare_cached(due::SQL)?;
+    let mut found = select.query((destination, tx.now, rows(want.slots)))?;
     while let Some(row) = found.next()? {
         let (id, moment) = (row.get(due::id)?, row.get(due::due)?);
         let waiting = Pending::fresh(lane, destination, moment);
         let before = read_waiting(row, id, waiting, (due::body_due, due::options), due::pending)?;
-        let is_over = before.expires.is_some_and(|expires| expires <= ledger.now);
+        let is_over = before.expires.is_some_and(|expires| expires <= tx.now);
         if is_over || left_over.is_some_and(|first| first <= (moment, id)) {
             break;
         }
@@ -194,19 +195,19 @@ fn read_task(
     })
 }
 
-fn look(ledger: &mut Ledger<'_>, lane: i64, skip: usize) -> rusqlite::Result<Outlook> {
-    ledger.write_earliest()?;
-    let due: Vec<(i64, rusqlite::Result<Destination>)> = ledger
+fn look(tx: &mut WriteTx<'_>, lane: i64, skip: usize) -> rusqlite::Result<Outlook> {
+    tx.write_earliest()?;
+    let due: Vec<(i64, rusqlite::Result<Destination>)> = tx
         .db
         .prepare_cached(sql::destination::due::SQL)?
-        .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
+        .query_map((lane, tx.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
             use sql::destination::due;
             Ok((row.get(due::id)?, read_name(row, due::name)))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let due = due.into_iter().filter_map(|(number, name)| ledger.readable(number, name)).collect();
-    let later = earliest_due(ledger.db, lane, ledger.now)?;
-    let deadline = earliest_deadline(ledger.db, lane, ledger.now)?;
-    let expiry = ending::earliest_expiry(ledger.db, lane)?.map(|moment| moment.max(ledger.now));
+    let due = due.into_iter().filter_map(|(number, name)| tx.readable(number, name)).collect();
+    let later = earliest_due(tx.db, lane, tx.now)?;
+    let deadline = earliest_deadline(tx.db, lane, tx.now)?;
+    let expiry = expiry::earliest_expiry(tx.db, lane)?.map(|moment| moment.max(tx.now));
     Ok(Outlook { due, next: later.into_iter().chain(deadline).chain(expiry).min() })
 }

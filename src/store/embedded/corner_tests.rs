@@ -1,5 +1,5 @@
-//! Keys, expiry, pauses and calls for the dead where the file matters: what damaged rows, restarts
-//! and large bodies do to them.
+//! Keys, expiry, pauses and dead-letter calls where the file matters: with damaged rows, restarts
+//! and large content.
 
 use std::time::Duration;
 
@@ -50,10 +50,10 @@ impl Bench {
         self.try_add(task).await.unwrap().0
     }
 
-    /// A hand in the tables.
+    /// Changes the tables directly.
     async fn hand(&self, statements: &str) {
         let statements = statements.to_owned();
-        self.store.writes.run(1, move |ledger| ledger.db.execute_batch(&statements)).await.unwrap();
+        self.store.writes.run(1, move |tx| tx.db.execute_batch(&statements)).await.unwrap();
     }
 
     async fn rows(&self, table: &str) -> i64 {
@@ -83,7 +83,7 @@ impl Bench {
         };
         match self.store.claim(claim).await.unwrap() {
             Claimed::Granted(grant) => grant,
-            Claimed::Refused { .. } => panic!("nobody is refused here"),
+            Claimed::Refused { .. } => panic!("no claim is refused here"),
         }
     }
 }
@@ -99,7 +99,7 @@ async fn a_plain_task_has_no_row_in_any_table_of_keys_and_expiry() {
     }
 }
 
-/// All that is asked for goes with its task, so that nothing of it fills the file.
+/// All rows of a task go with it, so that nothing of it fills the file.
 #[tokio::test]
 async fn what_is_purged_leaves_nothing_behind() {
     let bench = bench();
@@ -123,7 +123,7 @@ async fn what_is_purged_leaves_nothing_behind() {
     }
 }
 
-/// They piled up where more of them came than the rounds of the janitor forget.
+/// They accumulated if more of them came than the janitor's rounds remove.
 #[tokio::test]
 async fn idempotency_keys_that_are_over_go_as_new_ones_come() {
     let bench = bench();
@@ -203,8 +203,8 @@ async fn expiry_goes_on_over_a_restart() {
     bench.assert_in_order().await;
 }
 
-/// The bodies of calls for the dead are copied: hundreds of large ones in one transaction would
-/// take all that a nearly full disk has.
+/// The content of dead-letter calls is copied: hundreds of large ones in one transaction would take
+/// all the room of a nearly full disk.
 #[tokio::test]
 async fn a_claim_copies_no_more_than_its_bytes_for_the_dead() {
     let bench = bench();
@@ -256,7 +256,7 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
     assert_eq!(bench.store.recover_topics().await.unwrap(), []);
     bench.assert_in_order().await;
 
-    // The next lane gets the number of the one that is gone.
+    // The next lane gets the number of the removed one.
     let other = TopicEntry { topic: "other".parse().unwrap(), shards: 1 };
     let task = NewTask { topic: other.clone(), ..idempotent("i") };
     assert_eq!(bench.try_add(task).await.unwrap().1, Novelty::New);
@@ -266,14 +266,14 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
     bench.assert_in_order().await;
 }
 
-/// Callers may name any number of hosts: each left a row for ever.
+/// Callers may name any number of hosts, and each left a row for ever.
 #[tokio::test]
 async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     let bench = bench();
     let known =
         async |host: &str| bench.rows(&format!("destination WHERE name = '{host}'")).await == 1;
     let push_back = |host: &str| NewTask { options: keyed("k").options, ..new_task(host, 60_000) };
-    // One that is dead needs its host, for a replay.
+    // A dead task needs its host, for a replay.
     let ended = bench.add("h1:80", 0).await;
     let grant = bench.claim(&[("h1:80", 1)]).await;
     bench.settle(ended, &grant.receipt, dead()).await;
@@ -288,7 +288,7 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
         1
     );
     assert!(!known("h1:80").await);
-    // It comes back with its next task, and goes as that is pushed back or rescheduled to another.
+    // It returns with its next task, and goes when that is replaced or rescheduled to another.
     bench.add_task(push_back("h1:80")).await;
     let moved = bench.add_task(push_back("h2:80")).await;
     assert_eq!((known("h1:80").await, known("h2:80").await), (false, true));
@@ -299,7 +299,7 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     assert!(!known("h2:80").await);
     assert_eq!(bench.claim(&[("a", 1)]).await.tasks.len(), 1);
     bench.assert_in_order().await;
-    // A service stays, and a lane is cleared of its hosts.
+    // A service stays, and a lane loses its hosts.
     bench.add("h3:80", 60_000).await;
     bench.advance(60_000);
     while bench.store.clear(&lane(), 9).await.unwrap() > 0 {}
@@ -307,13 +307,13 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     assert!(known("a").await);
 }
 
-/// A batch that is rolled back takes its counts back with it.
+/// A batch that is rolled back also rolls back its counts.
 #[tokio::test]
 async fn counts_are_right_after_a_batch_that_failed() {
     let bench = bench();
     bench.add("a", 0).await;
-    let failed = bench.store.writes.run(1, |ledger| {
-        super::add::add(ledger, &[new_task("a", 0)])?;
+    let failed = bench.store.writes.run(1, |tx| {
+        super::add::add(tx, &[new_task("a", 0)])?;
         Err::<(), _>(rusqlite::Error::InvalidQuery)
     });
     assert!(failed.await.is_err());

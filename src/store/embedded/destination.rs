@@ -1,31 +1,31 @@
-//! Destinations over all lanes: which are held by hand, and how much waits for each.
+//! Destinations over all lanes: manual holds, and how many tasks wait for each.
 
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::ledger::{Ledger, lane_number};
 use super::sql;
 use super::sql::destination::waiting;
 use super::values::read_name;
+use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Destination, Lane};
 use crate::store::Waiting;
 
 pub(super) fn set_hold(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     destination: &Destination,
     is_held: bool,
 ) -> rusqlite::Result<()> {
     let name = destination.as_str();
     match is_held {
-        true => ledger.db.prepare_cached(sql::hold::INSERT)?.execute((name, ledger.now)),
-        false => ledger.db.prepare_cached(sql::hold::DELETE)?.execute([name]),
+        true => tx.db.prepare_cached(sql::hold::INSERT)?.execute((name, tx.now)),
+        false => tx.db.prepare_cached(sql::hold::DELETE)?.execute([name]),
     }
     .map(drop)
 }
 
 pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
-    // A name that is none holds nobody back, nor the look that asks for all.
+    // A name that is not valid holds no destination, and must not fail the query.
     db.prepare_cached(sql::hold::ALL)?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
         .filter_map(Result::transpose)

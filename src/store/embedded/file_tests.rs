@@ -1,4 +1,4 @@
-//! Files as a power cut, a newer version, another program or a bad disk leave them.
+//! Files as a power cut, a newer version, another program or a bad disk leaves them.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -21,7 +21,7 @@ fn open(folder: &Path) -> Result<Embedded, Error> {
     Embedded::open(params(folder, &Clock::manual(START)))
 }
 
-/// What a power cut leaves: the files as they are while the store is open, without the index, which
+/// The files as a power cut leaves them: copied while the store is open, without the index, which
 /// is never synced.
 fn copy_of(bench: &Bench) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ fn length(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().len()
 }
 
-/// Two files have two ids, a copy has that of its original, and `replace` gives it one of its own.
+/// Two files have two ids. A copy has the id of its original, and `replace` gives it another.
 #[tokio::test]
 async fn a_file_keeps_its_id_until_it_is_given_another() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -78,8 +78,7 @@ async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
     );
 }
 
-/// Every answered task is there, wherever in the frames of the one that was not answered the log is
-/// torn.
+/// Every answered task is there, wherever the log is torn within the frames of the unanswered one.
 #[tokio::test]
 async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
     let bench = bench();
@@ -88,7 +87,7 @@ async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
         answered.push(bench.add("a", 60_000).await);
     }
     let end = length(&bench.folder.path().join("delayd.db-wal"));
-    // Answered here, but not in the story that the copies tell.
+    // Answered here, but not in the sequence of the copies.
     let late = NewTask { content: "x".repeat(20_000), ..new_task("a", 60_000) };
     bench.store.add(vec![late]).await.remove(0).unwrap();
     let whole = length(&bench.folder.path().join("delayd.db-wal"));
@@ -104,7 +103,7 @@ async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
     }
 }
 
-/// A disk may have the length of what was appended, and not its bytes.
+/// A disk may have the length of appended data, and not its bytes.
 #[tokio::test]
 async fn garbage_behind_the_last_commit_is_passed_over() {
     let bench = bench();
@@ -123,7 +122,7 @@ async fn garbage_behind_the_last_commit_is_passed_over() {
     }
 }
 
-/// It would write what only older programs read, or pass over what it cannot read.
+/// It would write data that only older programs read, or skip data that it cannot read.
 #[test]
 fn a_file_of_a_newer_format_is_refused() {
     let bench = bench();
@@ -165,7 +164,7 @@ fn a_format_is_raised_while_nothing_has_the_file_open() {
     let Bench { store, folder, .. } = bench;
     drop(store);
     set_format(&path, FORMAT - 1);
-    // An older format is read as well: it is a part of the newer one.
+    // An older format is read too: it is part of the newer one.
     drop(open(folder.path()).unwrap());
     let before = Formats { stored: FORMAT - 1, newest: FORMAT };
     assert_eq!(Embedded::formats(&path).unwrap(), before);
@@ -215,7 +214,7 @@ fn refused_and_untouched(folder: &tempfile::TempDir, says: &str) {
     assert!(std::fs::read(&path).unwrap() == before, "it was changed");
 }
 
-/// The damage lies where the start reads: the tables of what is in flight, of names, of the last
+/// The damage is where the start reads: the tables of tasks in flight, of names, and of the last
 /// id.
 #[tokio::test]
 async fn a_damaged_file_is_one_clear_error() {
@@ -233,7 +232,7 @@ async fn a_damaged_file_is_one_clear_error() {
         let from = at * page + if at == 0 { 100 } else { 0 };
         bytes[from..(at + 1) * page].fill(0xa5);
         std::fs::write(folder.path().join("delayd.db"), bytes).unwrap();
-        // Damage elsewhere is met by those who come upon it, and is their error alone.
+        // Damage elsewhere is an error only of the calls that meet it.
         if let Err(error) = open(folder.path()) {
             refused += 1;
             assert!(
@@ -245,9 +244,9 @@ async fn a_damaged_file_is_one_clear_error() {
     assert!(refused >= 3, "only {refused} pages were missed");
 }
 
-/// The earliest moments are written once per transaction, for all of its jobs. Were all of them
-/// told that the store is broken, the worker would drop their settles, and what was delivered would
-/// be called again.
+/// The earliest moments are written once per transaction, for all of its jobs. If all jobs were
+/// told that the store is broken, the worker would drop their settles, and delivered tasks would be
+/// called again.
 #[tokio::test]
 async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
     let bench = bench();
@@ -255,7 +254,7 @@ async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
     let receipt = bench.claim(&[("a", 1), ("b", 1)]).await.receipt;
     let break_it = "CREATE TRIGGER bad BEFORE UPDATE ON destination WHEN old.name = 'a'
                     BEGIN SELECT RAISE(ABORT, 'the row is damaged'); END";
-    bench.store.writes.run(1, move |ledger| ledger.db.execute_batch(break_it)).await.unwrap();
+    bench.store.writes.run(1, move |tx| tx.db.execute_batch(break_it)).await.unwrap();
 
     let (open, gate) = mpsc::channel::<()>();
     let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::ledger::lane_number;
 use super::sql::{self, only};
+use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Forecast, MAX_FORECAST};
 
-/// Walks the lane's schedules up to the last step's end.
+/// Walks the lane's schedules up to the end of the last step.
 pub(super) fn forecast(
     db: &Connection,
     lane: &Lane,

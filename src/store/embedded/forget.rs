@@ -1,121 +1,120 @@
-//! What is forgotten, bodies, keys and notes and all: `purge`, `discard`, `clear`. A purge comes by
-//! every minute, and so it also stores the calls that a full disk left owed.
+//! `purge`, `discard` and `clear`: remove tasks with content, keys and notes. A purge runs every
+//! minute, so it also stores dead-letter calls that a full disk delayed.
 
 use rusqlite::OptionalExtension;
 
-use super::ledger::Ledger;
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::deleted;
 use super::sql::{self, only};
-use super::values::rows;
-use super::values::state_number;
+use super::values::{rows, state_number};
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
 use crate::store::FURTHEST_DEADLINE;
 
 pub(super) fn purge(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     state: State,
     before: UnixMillis,
     limit: usize,
 ) -> rusqlite::Result<usize> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
     let ids =
-        select(ledger, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
-    let count = forget_ended(ledger, lane, state, ids)?;
-    ledger.forget_answers(lane, limit)?;
-    ledger.make_owed_calls(lane)?;
+        select(tx, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
+    let count = forget_ended(tx, lane, state, ids)?;
+    tx.forget_answers(lane, limit)?;
+    tx.make_owed_calls(lane)?;
     Ok(count)
 }
 
 pub(super) fn discard(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     state: State,
     mut ids: Vec<TaskId>,
 ) -> rusqlite::Result<usize> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut ended = ledger.db.prepare_cached(sql::history::HAS_ENDED)?;
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
+    let mut ended = tx.db.prepare_cached(sql::history::HAS_ENDED)?;
     let mut of_state = Vec::with_capacity(ids.len());
     ids.sort_unstable();
     ids.dedup();
     for id in ids {
         of_state.extend(ended.query_row((id, lane, state_number(state)), |_| Ok(id)).optional()?);
     }
-    forget_ended(ledger, lane, state, of_state)
+    forget_ended(tx, lane, state, of_state)
 }
 
-/// Forgets tasks that are known to have ended so.
+/// Removes tasks that are known to have ended in this state.
 fn forget_ended(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: i64,
     state: State,
     mut ids: Vec<TaskId>,
 ) -> rusqlite::Result<usize> {
-    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's
-    // whole road.
+    // Content lies in the order of ids; random deletes would be the slowest step in a task's life.
     ids.sort_unstable();
-    let mut forget_end = ledger.db.prepare_cached(sql::history::DELETE)?;
+    let mut forget_end = tx.db.prepare_cached(sql::history::DELETE)?;
     for id in &ids {
         forget_end.execute([id])?;
-        ledger.tally.count(lane, state, -1);
-        ledger.forget_body(lane, *id)?;
+        tx.deltas.count(lane, state, -1);
+        tx.forget_body(lane, *id)?;
     }
     Ok(ids.len())
 }
 
-/// Forgets what is not leased: what has ended, then what waits, then leases that have run out.
-pub(super) fn clear(ledger: &mut Ledger<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut ids = select(ledger, sql::history::IDS, (lane, rows(limit)))?;
-    ids.extend(select(ledger, sql::destination::WAITING_IDS, (lane, rows(limit - ids.len())))?);
+/// Removes tasks that are not leased: first ended ones, then waiting ones, then those with expired
+/// leases.
+pub(super) fn clear(tx: &mut WriteTx<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
+    let mut ids = select(tx, sql::history::IDS, (lane, rows(limit)))?;
+    ids.extend(select(tx, sql::destination::WAITING_IDS, (lane, rows(limit - ids.len())))?);
     ids.extend(select(
-        ledger,
+        tx,
         sql::progress::OVERDUE_IDS,
-        (lane, ledger.now, ledger.now + FURTHEST_DEADLINE, rows(limit - ids.len())),
+        (lane, tx.now, tx.now + FURTHEST_DEADLINE, rows(limit - ids.len())),
     )?);
     ids.sort_unstable();
     ids.dedup();
     let mut count = 0;
     for id in ids {
-        count += usize::from(forget(ledger, lane, id)?);
+        count += usize::from(forget(tx, lane, id)?);
     }
-    if is_empty(ledger, lane)? {
-        ledger.forget_all_answers(lane)?;
+    if is_empty(tx, lane)? {
+        tx.forget_all_answers(lane)?;
     }
     Ok(count)
 }
 
-/// Forgets a task that is not leased, wherever it stands. Answers whether it was there.
-fn forget(ledger: &mut Ledger<'_>, lane: i64, id: TaskId) -> rusqlite::Result<bool> {
-    match ledger.load(lane, id) {
-        Ok(Some(record)) if record.state(ledger.now) == State::Leased => return Ok(false),
-        Ok(Some(record)) => ledger.forget_place(id, &record)?,
+/// Removes a task that is not leased, whatever its state. Returns whether it existed.
+fn forget(tx: &mut WriteTx<'_>, lane: i64, id: TaskId) -> rusqlite::Result<bool> {
+    match tx.load(lane, id) {
+        Ok(Some(record)) if record.state(tx.now) == State::Leased => return Ok(false),
+        Ok(Some(record)) => tx.forget_place(id, &record)?,
         Ok(None) => return Ok(false),
-        // How it ended is not known, and is not counted.
-        Err(failure) if is_unreadable(&failure) => ledger.delete_history(id)?,
+        // Its end is not known, and is not counted.
+        Err(failure) if is_unreadable(&failure) => tx.delete_history(id)?,
         Err(failure) => return Err(failure),
     }
-    ledger.forget_body(lane, id)?;
+    tx.forget_body(lane, id)?;
     Ok(true)
 }
 
-fn is_empty(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<bool> {
-    ledger.write_counts()?;
-    ledger.db.prepare_cached(sql::lane::IS_EMPTY)?.query_row([lane], only)
+fn is_empty(tx: &mut WriteTx<'_>, lane: i64) -> rusqlite::Result<bool> {
+    tx.write_counts()?;
+    tx.db.prepare_cached(sql::lane::IS_EMPTY)?.query_row([lane], only)
 }
 
 fn select(
-    ledger: &Ledger<'_>,
+    tx: &WriteTx<'_>,
     select: &str,
     params: impl rusqlite::Params,
 ) -> rusqlite::Result<Vec<TaskId>> {
-    ledger.db.prepare_cached(select)?.query_map(params, only)?.collect()
+    tx.db.prepare_cached(select)?.query_map(params, only)?.collect()
 }
 
-impl Ledger<'_> {
-    /// Forgets a body, and what goes with it.
+impl WriteTx<'_> {
+    /// Removes the content of a task, and what belongs to it.
     fn forget_body(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
         let body = self
             .db

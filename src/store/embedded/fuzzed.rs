@@ -1,5 +1,4 @@
-//! The body of the fuzz target `row`: whatever values stand in a row, they are a task's or are
-//! refused as unreadable.
+//! The fuzz target `row`: any values in a row are either a task's or rejected as unreadable.
 
 use std::cell::OnceCell;
 
@@ -10,11 +9,11 @@ use super::rows::{is_unreadable, read_ended, read_options, read_pending, read_to
 use super::sql::progress::pending;
 use crate::model::task::TaskId;
 
-/// As many as a row of `progress` has.
+/// The number of columns of `progress`.
 const COLUMNS: usize = pending::COUNT;
 
-/// Reads the bytes, a line for each column, as every kind of row. A line's first byte says what is
-/// stored in it.
+/// Reads the bytes, one line per column, as every kind of row. The first byte of a line is the type
+/// of the value.
 pub fn row(bytes: &[u8]) {
     thread_local! {
         static DB: OnceCell<Connection> = const { OnceCell::new() };
@@ -24,7 +23,7 @@ pub fn row(bytes: &[u8]) {
     values.resize(COLUMNS, Value::Null);
     DB.with(|db| {
         let db = db.get_or_init(|| Connection::open_in_memory().expect("memory"));
-        // Text that is none can stand in a column: SQLite does not look.
+        // A column may hold text that is not valid UTF-8: SQLite does not check.
         let columns = [
             "?1",
             "?2",

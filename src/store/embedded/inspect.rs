@@ -1,23 +1,25 @@
-//! A store opened for a check alone.
+//! Opens a store for a check only.
 //!
-//! A look needs no lock, for it cannot write: it may run beside the delayd that has the file, each
-//! page of it on one committed state. A repair has the file for itself. Neither voids a lease:
-//! nobody is about to work the tasks.
+//! A check without repair cannot write, so it needs no lock. It may run beside the delayd that has
+//! the file; each page is read from one committed state. A repair has the file for itself. Neither
+//! voids leases, because neither works the tasks.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 
-use super::{Embedded, Params, Threads, fault, identity, reader, schema, space, spawn, writes};
+use super::disk::{fault, identity, schema, space};
+use super::threads::{reader, write_queue};
+use super::{Embedded, Params, Threads, spawn};
 use crate::store::{Error, Result};
 
 impl Embedded {
-    /// Opens a file that is there: to look, which changes nothing, or to repair it as well.
+    /// Opens an existing file for a check, with or without repair.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, to be
-    /// repaired, a running delayd has it.
+    /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, for a
+    /// repair, a running delayd has it.
     pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
         schema::ensure_no_folder(&params.path)?;
         if !params.path.is_file() {
@@ -28,9 +30,11 @@ impl Embedded {
         }
         if repair {
             let disk = space::Params::of(&params.path, params.reserve);
-            return Self::open_on(disk, params.clock, super::Leases::Go).map_err(|error| match error {
+            let opened = Self::open_on(disk, params.clock, super::Leases::Go);
+            return opened.map_err(|error| match error {
                 Error::Misconfigured(text) => Error::Misconfigured(format!(
-                    "a repair needs the file for itself, while fsck without --repair looks beside a running delayd: {text}"
+                    "a repair needs the file for itself, while fsck without --repair looks beside \
+                        a running delayd: {text}"
                 )),
                 error => error,
             });
@@ -42,9 +46,9 @@ impl Embedded {
         let health = Arc::new(fault::Health::new());
         let db = schema::open_to_look(&path)?;
         let id = identity::read(&db).map_err(|failure| fault::explain(&path, &failure))?;
-        // Nobody takes what is written: it is refused.
-        let (writes, ..) = writes::Writes::new();
-        // Nobody asks for anything but a check.
+        // Nothing receives the writes: they are refused.
+        let (writes, ..) = write_queue::WriteQueue::new();
+        // Only checks are read.
         let (reads, []) = reader::Reads::new();
         let (scans, [reader]) = reader::Reads::new();
         let watched = Arc::clone(&health);

@@ -1,21 +1,20 @@
-//! `list`: a page of one state, in time order.
+//! `list`: a page of tasks in one state, in order of time.
 
 use std::collections::BinaryHeap;
 
 use rusqlite::{Connection, Params, Row};
 
-use super::ledger::lane_number;
 use super::sql;
 use super::sql::destination::by_earliest;
-use super::values::rows;
-use super::values::state_number;
+use super::values::{rows, state_number};
+use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, TaskId};
 use crate::store::{ListQuery, Listed};
 
-/// A page's bounds as the statements take them.
+/// The bounds of a page, as the statements take them.
 struct Bounds {
-    /// Only what comes after this entry.
+    /// Only entries after this one.
     after: Listed,
     to: UnixMillis,
     limit: i64,
@@ -23,7 +22,7 @@ struct Bounds {
 
 pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Listed>> {
     let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
-    // No task has number 0: everything at `from` comes after it.
+    // No task has number 0, so everything at `from` comes after it.
     let first = Listed { moment: query.from, id: TaskId(0) };
     let Bounds { after, to, limit } = Bounds {
         after: query.after.map_or(first, |last| last.max(first)),
@@ -43,8 +42,8 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<L
     }
 }
 
-/// Merges the lane's schedules. The page found so far bounds what is read of the next one, and once
-/// even its earliest task lies behind the page, so do all others.
+/// Merges the lane's schedules. The page found so far bounds the reading of the next schedule. Once
+/// even the earliest task of a schedule lies behind the page, those of all further ones do.
 fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec<Listed>> {
     let Bounds { after, mut to, limit } = bounds;
     let mut destinations = db.prepare_cached(by_earliest::SQL)?;
@@ -73,7 +72,7 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
     Ok(found.into_sorted_vec())
 }
 
-/// Runs one of the statements that are called `page`. They have the same columns.
+/// Runs a statement named `page`. They have the same columns.
 fn page(db: &Connection, select: &str, params: impl Params) -> rusqlite::Result<Vec<Listed>> {
     use sql::schedule::page;
     let read =

@@ -1,44 +1,41 @@
 //! The embedded store: SQLite in this process, one file, nothing to install.
 //!
 //! ```text
-//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, next_due, …
+//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, …
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync, a worker's claims
-//! into one without (`writer`, fed by `writes`). Two threads read committed states, and a third
-//! does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the
-//! log into the file beside them (`checkpoint`).
+//! One thread writes (`threads/writer`, fed by `write_queue`). It gathers waiting jobs into one
+//! transaction with one fsync, and a worker's claims into one without. Two threads read committed
+//! states; a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`).
+//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
-//! | step | file |
+//! | role | file |
 //! |---|---|
-//! | what becomes of a task, without SQL | `record`, `receipts` |
+//! | transitions of a task, without SQL | `record/`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
-//! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
-//! | the verbs, each sent to the thread that does it | `verbs` |
-//! | tasks come and go | `add` (with `sameness`: keys), `claim` (with `ending`: what is not handed out), `settle`, `dying` (the call for the dead) |
-//! | what people do and see | `manage`, `forget`, `query`, `list`, `forecast`, `note`, `destination`, `topics` |
-//! | a task's way to another store, and from one | `transfer` |
-//! | how many there are | `counts` |
-//! | the file and its schema (`migrations/`) | `schema` |
-//! | SQL, in one file for each table | `sql` |
-//! | room on the disk | `space`, `ballast` |
-//! | what failures mean | `fault` |
-//! | `check`, and how a file is opened for it | `fsck`, `inspect` |
-//! | what a start would find, for `delayd check` | `probe` |
+//! | one write transaction: numbers, ids, earliest moments, counts | `write_tx/` |
+//! | the contract; sends each call to its thread | `verbs` |
+//! | tasks come and go | `add`, `dedup`, `claim`, `expiry`, `settle`, `dead_letter` |
+//! | calls of operators and producers | `admin`, `forget`, `query`, `list`, `forecast`, `note` |
+//! | destinations, topics, migration | `destination`, `topics`, `migration` |
+//! | threads and their queues | `threads/` |
+//! | the file, its schema (`migrations/`), room on the disk, failures | `disk/` |
+//! | SQL, one file per table | `sql/` |
+//! | `check`, and opening a file for it | `fsck/`, `inspect` |
 //!
 //! # Invariants
 //!
-//! - One process has the file: a lock file beside it keeps others out. So there is no lane lock,
-//!   and every claim is granted.
-//! - A start voids the push leases of the process before (their workers are gone); pull leases go
-//!   on.
-//! - A body is written once; claims, retries and settles touch narrow rows only.
-//! - A task has a row in `task` until it is purged; where it stands is said by the tables that
-//!   `rows` names.
+//! - One process has the file: a lock file keeps others out. So there is no lane lock, and every
+//!   claim is granted.
+//! - A start voids the push leases of the previous process, whose workers are gone; pull leases
+//!   continue.
+//! - Content is written once; claims, retries and settles touch narrow rows only.
+//! - A task has a row in `task` until it is purged. The tables that `rows` names say where it
+//!   stands.
 //! - `destination.earliest` and the counts in `lane` are exact after every transaction.
-//! - A task without key, idempotency key, expiry and call for the dead has no row for any of them,
-//!   and none is looked for.
+//! - A task without key, idempotency key, expiry and dead-letter call has no row for any of them,
+//!   and none is looked up.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -55,80 +52,67 @@ use crate::model::clock::Clock;
 use crate::model::task::StoreId;
 
 mod add;
-mod ballast;
-mod checkpoint;
+mod admin;
 mod claim;
 #[cfg(test)]
 mod corner_tests;
-mod counts;
+mod dead_letter;
+mod dedup;
 mod destination;
-mod dying;
-mod ending;
-mod fault;
+mod disk;
+mod expiry;
 #[cfg(test)]
 mod file_tests;
 mod forecast;
 mod forget;
-mod format;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
-mod identity;
 mod inspect;
-mod ledger;
 mod list;
-mod manage;
+mod migration;
 mod note;
-mod probe;
 mod query;
-mod queue;
-mod raise;
-mod reader;
 mod receipts;
 mod record;
 mod rows;
-mod sameness;
-mod schema;
 mod settle;
 #[cfg(test)]
 mod silence_tests;
-mod space;
 #[cfg(test)]
 mod space_tests;
 mod sql;
-mod tally;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod topics;
-mod transfer;
 mod values;
 mod verbs;
-mod writer;
-mod writes;
+mod write_tx;
 
-pub use probe::Probe;
+pub use disk::probe::Probe;
 
-/// Threads that read what is answered at once.
+/// Threads for short reads.
 const READERS: usize = 2;
 
-/// What a task takes in the file beside its content, with its places in the tables and their
-/// indexes; on the large side.
+/// The bytes that a task takes in the file beside its content, with its rows and index entries; a
+/// high estimate.
 const PER_TASK: usize = 256;
 
-/// Hints kept for a listener that is behind.
+/// How many hints a slow receiver may fall behind.
 const HINTS: usize = 1_024;
 
 /// The settings of the embedded store.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm`,
+    /// The file (`store.embedded.path`). Its folder is created. Beside it are `-wal`, `-shm`,
     /// `-ballast` and `.lock`.
     pub path: PathBuf,
-    /// The bytes of its disk that adds leave free (`store.embedded.reserve`); at most a quarter of
-    /// the volume is taken for it.
+    /// The bytes of the disk that adds leave free (`store.embedded.reserve`); at most a quarter of
+    /// the volume.
     pub reserve: u64,
     /// The store's clock.
     pub clock: Clock,
@@ -139,23 +123,23 @@ pub struct Params {
 #[derive(Debug)]
 pub struct Embedded {
     id: StoreId,
-    writes: Arc<writes::Writes>,
-    /// Claims on behalf of callers, which may have gone.
+    writes: Arc<threads::write_queue::WriteQueue>,
+    /// Claims on behalf of callers, which may have disconnected.
     claims: TaskTracker,
-    reads: reader::Reads,
-    /// For what takes the longer the more is kept: behind one such, nothing else may wait.
-    scans: reader::Reads,
+    reads: threads::reader::Reads,
+    /// Reads that take longer the more is stored. No other reads may wait behind them.
+    scans: threads::reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
-    health: Arc<fault::Health>,
+    health: Arc<disk::fault::Health>,
     threads: Mutex<Threads>,
 }
 
-/// What a start does to the push leases of the process before.
+/// What a start does to the push leases of the previous process.
 enum Leases {
-    /// Its workers are gone, and this process' are about to work.
+    /// They end: its workers are gone, and those of this process are about to work.
     Void,
-    /// They go on: nobody works here.
+    /// They continue: this process does not work.
     Go,
 }
 
@@ -167,10 +151,10 @@ struct Threads {
 }
 
 impl Threads {
-    /// Waits for the threads, whose queues are closed, and lets the file go.
+    /// Waits for the threads, whose queues are closed, and releases the file.
     fn join(&mut self) {
         for handle in self.handles.drain(..) {
-            // A panic has been reported where it happened.
+            // A panic was reported where it happened.
             let _ = handle.join();
         }
         self.lock = None;
@@ -178,67 +162,70 @@ impl Threads {
 }
 
 impl Embedded {
-    /// Opens the file, creating it or bringing its schema up to date, and starts the threads.
-    /// Blocks for a moment.
+    /// Opens the file and starts the threads. Creates the file, or updates its schema. Blocks for a
+    /// moment.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a
-    /// newer version wrote it; otherwise what SQLite says.
+    /// newer version wrote it; otherwise those of SQLite.
     pub fn open(params: Params) -> Result<Self> {
-        let disk = space::Params::of(&params.path, params.reserve);
+        let disk = disk::space::Params::of(&params.path, params.reserve);
         Self::open_on(disk, params.clock, Leases::Void)
     }
 
-    fn open_on(disk: space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
+    fn open_on(disk: disk::space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
         let path = disk.path.clone();
-        let lock = schema::lock(&path)?;
-        let mut space = space::Space::new(disk)?;
-        let mut db = schema::open(&path)?;
+        let lock = disk::schema::lock(&path)?;
+        let mut space = disk::space::Space::new(disk)?;
+        let mut db = disk::schema::open(&path)?;
         space.look_if_due(&db);
-        let health = Arc::new(fault::Health::new());
-        let explain = |failure: rusqlite::Error| fault::explain(&path, &failure);
+        let health = Arc::new(disk::fault::Health::new());
+        let explain = |failure: rusqlite::Error| disk::fault::explain(&path, &failure);
         let voided = match push_leases {
             Leases::Void => void_push_leases(&mut db, &clock),
-            Leases::Go => Ok(ledger::Names::default()),
+            Leases::Go => Ok(write_tx::IdCache::default()),
         };
         let names = voided.or_else(|failure| match explain(failure) {
             Error::Full(_) => {
                 space.ran_out();
-                tracing::warn!("No room to put back what the process before was calling: those leases have to run out");
-                Ok(ledger::Names::default())
+                tracing::warn!(
+                    "No room to put back the tasks that the process before was calling; they \
+                     return when their leases expire"
+                );
+                Ok(write_tx::IdCache::default())
             }
             error => Err(error),
         })?;
-        let beside = schema::open_beside(&path).map_err(explain)?;
-        let id = identity::read(&beside).map_err(explain)?;
+        let beside = disk::schema::open_beside(&path).map_err(explain)?;
+        let id = disk::identity::read(&beside).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
-        let (writes, jobs, pace) = writes::Writes::new();
-        let (reads, short) = reader::Reads::new::<READERS>();
-        let (scans, long) = reader::Reads::new::<1>();
+        let (writes, jobs, watchdog) = threads::write_queue::WriteQueue::new();
+        let (reads, short) = threads::reader::Reads::new::<READERS>();
+        let (scans, long) = threads::reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
-        let turn = checkpoint::Turn::default();
-        let writer = writer::Writer {
+        let turn = disk::checkpoint::Turn::default();
+        let writer = threads::writer::Writer {
             db,
             names,
             clock: clock.clone(),
             health: Arc::clone(&health),
-            pace,
+            watchdog,
             jobs,
             hints: hints.clone(),
-            keeper: checkpoint::Keeper::new(checkpoints, turn.clone()),
+            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone()),
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
         for (name, reader) in readers.chain(long.into_iter().map(|reader| ("store-scan", reader))) {
-            let db = schema::open_reader(&path).map_err(explain)?;
+            let db = disk::schema::open_reader(&path).map_err(explain)?;
             let health = Arc::clone(&health);
-            handles.push(spawn(name, move || reader::run(db, &reader, &health))?);
+            handles.push(spawn(name, move || threads::reader::run(db, &reader, &health))?);
         }
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || {
-            checkpoint::run(&beside, &wakes, &turn, &watched)
+            disk::checkpoint::run(&beside, &wakes, &turn, &watched)
         })?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
         Ok(Self {
@@ -254,13 +241,13 @@ impl Embedded {
         })
     }
 
-    /// Gives the store in `path` another id. Answers the one before, and the new one.
+    /// Gives the store in `path` another id. Returns the previous one and the new one.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-    /// SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
+    /// those of SQLite.
     pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
-        identity::replace(path)
+        disk::identity::replace(path)
     }
 
     /// The formats of the store in `path`. Changes nothing, and may run beside a delayd that has it
@@ -270,22 +257,22 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, or this program does not know its
     /// format.
     pub fn formats(path: &Path) -> Result<Formats> {
-        raise::formats_of(path)
+        disk::raise::formats_of(path)
     }
 
-    /// Gives the store in `path` the newest format that this program knows. Answers its formats
+    /// Gives the store in `path` the newest format that this program knows. Returns its formats
     /// before.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-    /// SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise
+    /// those of SQLite.
     pub fn raise_format(path: &Path) -> Result<Formats> {
-        raise::raise(path)
+        disk::raise::raise(path)
     }
 
-    /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every
-    /// call fails from then on, and the process should stop: a fresh start reads what the disk
-    /// really holds.
+    /// Becomes true when an I/O error, such as a failed fsync, leaves the disk's content unknown.
+    /// From then on every call fails, and the process should stop: a fresh start reads what is
+    /// really on disk.
     pub fn fatal(&self) -> watch::Receiver<bool> {
         self.health.watch()
     }
@@ -310,12 +297,12 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(|error| Error::Unavailable(format!("cannot start a thread of the store: {error}")))
 }
 
-fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<ledger::Names> {
-    let mut names = ledger::Names::default();
+fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<write_tx::IdCache> {
+    let mut names = write_tx::IdCache::default();
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut ledger = ledger::Ledger::new(&transaction, &mut names, clock.now());
-    let voided = claim::void_push_leases(&mut ledger)?;
-    ledger.finish()?;
+    let mut tx = write_tx::WriteTx::new(&transaction, &mut names, clock.now());
+    let voided = claim::void_push_leases(&mut tx)?;
+    tx.finish()?;
     transaction.commit()?;
     if voided > 0 {
         tracing::info!(voided, "Put back {voided} tasks that the process before was calling");

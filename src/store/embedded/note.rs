@@ -1,30 +1,30 @@
-//! `note`, `notes`: what attempts came to. Best effort, beside the road.
+//! `note`, `notes`: notes of attempts. Best effort: no delivery depends on them.
 
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::ledger::{Ledger, lane_number};
 use super::record::beginning;
 use super::sql;
 use super::sql::note::of_task;
+use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Lane, TaskId};
 use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME};
 
-pub(super) fn note(ledger: &mut Ledger<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
+pub(super) fn note(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
     for note in notes {
-        let Some(lane) = ledger.find_lane(&note.lane)? else { continue };
-        write(ledger, lane, note)?;
+        let Some(lane) = tx.find_lane(&note.lane)? else { continue };
+        write(tx, lane, note)?;
     }
     Ok(())
 }
 
-/// A task that is gone, or of another lane, gets none.
-fn write(ledger: &Ledger<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
+/// Writes a note, unless the task is gone or in another lane.
+fn write(tx: &WriteTx<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
     let took = i64::try_from(note.took.as_millis()).unwrap_or(i64::MAX);
     let (outcome, answer) =
         (beginning(&note.outcome, MAX_OUTCOME), beginning(&note.answer, MAX_ANSWER));
-    let written = ledger.db.prepare_cached(sql::note::INSERT)?.execute((
+    let written = tx.db.prepare_cached(sql::note::INSERT)?.execute((
         note.id,
         lane,
         note.attempt,
@@ -35,7 +35,7 @@ fn write(ledger: &Ledger<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result
     ))?;
     if written == 1 {
         let most = i64::try_from(MAX_NOTES).unwrap_or(i64::MAX);
-        ledger.db.prepare_cached(sql::note::DELETE_OLDEST)?.execute((note.id, most))?;
+        tx.db.prepare_cached(sql::note::DELETE_OLDEST)?.execute((note.id, most))?;
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(super) fn notes(
         .collect()
 }
 
-/// About how many bytes a note takes.
+/// The approximate number of bytes of a note.
 pub(super) fn bytes(note: &AttemptNote) -> usize {
     note.outcome.len().min(MAX_OUTCOME) + note.answer.len().min(MAX_ANSWER) + 64
 }

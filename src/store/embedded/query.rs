@@ -1,8 +1,7 @@
-//! What is only read: `get`, `summaries`, `next_due`, `next_pull`.
+//! Reads: `get`, `summaries`, `next_due`, `next_pull`.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{is_unreadable, read_lease, read_options, read_state_or};
 use super::sql::lane::{next_due, next_pull};
@@ -10,6 +9,7 @@ use super::sql::progress::deadlines;
 use super::sql::task::{summary, whole};
 use super::sql::{self, only};
 use super::values::read_name;
+use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
@@ -23,7 +23,7 @@ fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Su
         }
         (Some(true), _) => (State::Leased, stored_due),
         (_, Some(due)) => (State::Scheduled, due),
-        // Never claimed, or ended.
+        // It was never claimed, or has ended.
         (_, None) => (read_state_or(row, summary::state, State::Scheduled)?, stored_due),
     };
     let options = read_options(row, summary::options, id)?;
@@ -95,9 +95,12 @@ pub(super) fn summaries(
         let found = select.query_row((id, number), |row| read_head(row, *id, now)).optional();
         summaries.push(match found {
             Ok(found) => found.map(|(head, _)| head),
-            // It is not to hide the others.
+            // It must not hide the others.
             Err(failure) if is_unreadable(&failure) => {
-                tracing::error!(task.id = %id, "Task {id} cannot be read; it is passed over: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "Task {id} cannot be read; it is skipped: {failure}"
+                );
                 None
             }
             Err(failure) => return Err(failure),
@@ -106,8 +109,8 @@ pub(super) fn summaries(
     Ok(summaries)
 }
 
-/// Of the called destinations, or of those who pull. One look a lane: there may be thousands of
-/// them, each second.
+/// The next moments of lanes, for called or pulled tasks. One lookup per lane, because there may be
+/// thousands, every second.
 pub(super) fn next_due(
     db: &Connection,
     lanes: &[Lane],
@@ -129,8 +132,7 @@ pub(super) fn next_due(
     Ok(next)
 }
 
-/// The earliest due moment after `after` at which one of the lane's called destinations comes to
-/// have work.
+/// The earliest due moment after `after` of the lane's called destinations.
 pub(super) fn earliest_due(
     db: &Connection,
     lane: i64,
@@ -139,8 +141,8 @@ pub(super) fn earliest_due(
     db.prepare_cached(sql::destination::EARLIEST_AFTER)?.query_row((lane, after), only)
 }
 
-/// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run
-/// out.
+/// The earliest deadline of the lane's leases; now, if one is so far away that it counts as
+/// expired.
 pub(super) fn earliest_deadline(
     db: &Connection,
     lane: i64,

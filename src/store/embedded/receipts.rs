@@ -1,10 +1,10 @@
-//! The receipts of one task's revision. Pure: the first table of [`crate::store`] as code.
+//! The receipts of one task's revision. Pure: the first table of docs/STORE.md as code.
 
 use crate::model::task::Receipt;
 use crate::store::MAX_RECEIPTS;
 
-/// The holder's receipt, or the last holder's while nobody superseded it; and those before, newest
-/// first.
+/// The receipt of the holder, or of the last holder if it was not superseded; and the earlier ones,
+/// newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Receipts {
     pub(super) current: Option<Receipt>,
@@ -12,7 +12,7 @@ pub(super) struct Receipts {
 }
 
 impl Receipts {
-    /// What a delivered task keeps: who delivered it.
+    /// The receipts of a delivered task: only that of the delivery.
     pub(super) fn only(by: &Receipt) -> Self {
         Self { current: Some(by.clone()), past: Vec::new() }
     }
@@ -21,12 +21,12 @@ impl Receipts {
         self.current.as_ref() == Some(receipt)
     }
 
-    /// Whether it was given out in this revision, and is still remembered.
+    /// Whether a claim of this revision had the receipt, and it is still remembered.
     pub(super) fn knows(&self, receipt: &Receipt) -> bool {
         self.is_current(receipt) || self.past.contains(receipt)
     }
 
-    /// Whether the task waits and this one's settle may have put it there.
+    /// Whether the task waits, and this receipt's settle may have put it on the schedule.
     pub(super) fn retried_last(&self, receipt: &Receipt) -> bool {
         self.current.is_none() && self.past.first() == Some(receipt)
     }
@@ -39,23 +39,23 @@ impl Receipts {
         claimed
     }
 
-    /// After a settle `Retry` by the current one.
+    /// After a settle `Retry` by the current receipt.
     pub(super) fn retried(&self) -> Self {
         let past = self.current.iter().chain(&self.past).take(MAX_RECEIPTS).cloned().collect();
         Self { current: None, past }
     }
 
-    /// After a settle `Release` by the current one: nothing was fired under it.
+    /// After a settle `Release` by the current receipt, under which nothing was called.
     pub(super) fn released(&self) -> Self {
         Self { current: None, past: self.past.clone() }
     }
 
-    /// What a finished task keeps that is not dead.
+    /// The receipts that an ended task keeps, unless it is dead.
     pub(super) fn kept(&self) -> Self {
         Self { current: self.current.clone(), past: Vec::new() }
     }
 
-    /// The past ones as they are stored; `None` for none.
+    /// The past receipts as they are stored; `None` if there are none.
     pub(super) fn past_text(&self) -> Option<String> {
         let (first, others) = self.past.split_first()?;
         let mut text = first.to_string();

@@ -7,9 +7,9 @@
 //! | leased | – | a row | – |
 //! | ended | – | – | a row |
 //!
-//! What a damaged row says of a task on its way is read as far as it goes: a receipt that cannot be
-//! read is nobody's, and the task is handed out again when the lease has run out. What cannot do
-//! without a value (an end without a state, a body without a text) cannot be read
+//! A damaged row of a waiting or leased task is read as far as possible: a receipt that cannot be
+//! read matches no settle, and the task is handed out again when the lease has expired. A row that
+//! lacks a necessary value (an end without a state, content that is not text) is unreadable
 //! ([`is_unreadable`]).
 
 use std::sync::Once;
@@ -17,7 +17,6 @@ use std::sync::Once;
 use rusqlite::types::{FromSqlError, ValueRef};
 use rusqlite::{OptionalExtension, Row};
 
-use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Ended, Pending, Record, expiry};
 use super::sql;
@@ -25,11 +24,12 @@ use super::sql::history::ended;
 use super::sql::progress::pending;
 use super::sql::task::fresh;
 use super::values::{read_name, state_number};
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Options, Receipt, State, TaskId};
 use crate::store::{LeaseKind, TopicEntry};
 
-/// Reads the columns of [`pending`], the first of which is column number `first`.
+/// Reads the columns of [`pending`], which begin with column number `first`.
 pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Pending> {
     Ok(Pending {
         lane: row.get(first + pending::lane)?,
@@ -46,9 +46,9 @@ pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite:
     })
 }
 
-/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of
-/// [`pending`] from number `first` on (null, if it was never claimed) and its body's due moment and
-/// options say the rest.
+/// Reads a task on a schedule. `waiting` has what the schedule says. The columns of [`pending`],
+/// from number `first` on (null if it was never claimed), its stored due moment and its options say
+/// the rest.
 pub(super) fn read_waiting(
     row: &Row<'_>,
     id: TaskId,
@@ -57,8 +57,8 @@ pub(super) fn read_waiting(
     first: usize,
 ) -> rusqlite::Result<Pending> {
     if row.get_ref(first + pending::lane)? != ValueRef::Null {
-        // Where the task waits is said by the schedule, so that it leaves that whatever else is
-        // written of it.
+        // The schedule says where the task waits, so the task leaves that schedule whatever else is
+        // stored.
         let Pending { lane, destination, leased, due, .. } = waiting;
         return Ok(Pending { lane, destination, leased, due, ..read_pending(row, first, id)? });
     }
@@ -66,8 +66,8 @@ pub(super) fn read_waiting(
     Ok(Pending { expires, ..waiting })
 }
 
-/// When a task of this due moment and these options expires. Without options, the due moment is not
-/// looked at.
+/// When a task with this due moment and these options expires. Without options, the due moment is
+/// not read.
 fn read_expiry(
     row: &Row<'_>,
     (due, options): (usize, usize),
@@ -106,12 +106,12 @@ fn read_receipts(
     let past = past
         .map_or(Vec::new(), |all| all.split(|byte| *byte == b' ').filter_map(&mut read).collect());
     if are_damaged {
-        tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is passed over");
+        tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is skipped");
     }
     Ok(Receipts { current, past })
 }
 
-/// The number that stands for the kind of a lease in `progress`.
+/// The number of a lease's kind in `progress`.
 fn lease_number(lease: LeaseKind) -> i64 {
     match lease {
         LeaseKind::Worker => 1,
@@ -121,7 +121,7 @@ fn lease_number(lease: LeaseKind) -> i64 {
     }
 }
 
-/// Reads a column that holds a [`lease_number`], and one that holds what a moved task returns to.
+/// Reads a column with a [`lease_number`], and one with the moment that a lent task returns to.
 pub(super) fn read_lease(
     row: &Row<'_>,
     (lease, returns): (usize, usize),
@@ -145,25 +145,25 @@ fn read_outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Whether it was a value that no version of this program stores, rather than a failure of SQLite.
+/// Whether the failure was a value that no version of this program stores, not one of SQLite.
 pub(super) fn is_unreadable(failure: &rusqlite::Error) -> bool {
     failure.sqlite_error_code().is_none()
 }
 
-/// Reads a column that holds a [`state_number`].
+/// Reads a column with a [`state_number`].
 fn read_state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
     let number: i64 = row.get(column)?;
     let state = State::ALL.into_iter().find(|state| state_number(*state) == number);
     state.ok_or_else(|| FromSqlError::OutOfRange(number).into())
 }
 
-/// Reads a column that holds a [`state_number`] or null.
+/// Reads a column with a [`state_number`] or null.
 pub(super) fn read_state_or(row: &Row<'_>, column: usize, null: State) -> rusqlite::Result<State> {
     if row.get_ref(column)? == ValueRef::Null { Ok(null) } else { read_state(row, column) }
 }
 
-/// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the
-/// others.
+/// Reads a topic's name and number of lanes. `None` if they cannot be read, which must not hide
+/// other topics.
 pub(super) fn read_topic(
     row: &Row<'_>,
     (name, shards): (usize, usize),
@@ -175,7 +175,7 @@ pub(super) fn read_topic(
             // The topics are read every second.
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                tracing::error!("A topic is passed over: its entry cannot be read: {failure}")
+                tracing::error!("A topic is skipped: its entry cannot be read: {failure}")
             });
             Ok(None)
         }
@@ -183,14 +183,17 @@ pub(super) fn read_topic(
     }
 }
 
-/// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered
-/// by its topic's policy than not at all.
+/// Reads a column with options. Unreadable ones are ignored: the task is delivered by its topic's
+/// policy, which is better than not at all.
 pub(super) fn read_options(row: &Row<'_>, column: usize, id: TaskId) -> rusqlite::Result<Options> {
     let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else {
         return Ok(Options::default());
     };
     Ok(serde_json::from_slice(text).unwrap_or_else(|error| {
-        tracing::error!(task.id = %id, "The options of task {id} cannot be read and are passed over: {error}");
+        tracing::error!(
+            task.id = %id,
+            "The options of task {id} cannot be read and are ignored: {error}"
+        );
         Options::default()
     }))
 }
@@ -199,8 +202,8 @@ fn none_if_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-impl Ledger<'_> {
-    /// Where the task stands, if it is of this lane.
+impl WriteTx<'_> {
+    /// The record of the task, if it is in this lane.
     pub(super) fn load(&self, lane: i64, id: TaskId) -> rusqlite::Result<Option<Record>> {
         let record = match self.load_pending(id)? {
             Some(pending) => Some(Record::Pending(pending)),
@@ -233,7 +236,7 @@ impl Ledger<'_> {
             .optional()
     }
 
-    /// Puts a record in the place of another. Whatever dies, dies here.
+    /// Replaces a record by another. Every task that dies, dies here.
     pub(super) fn replace(
         &mut self,
         id: TaskId,
@@ -242,7 +245,7 @@ impl Ledger<'_> {
     ) -> rusqlite::Result<()> {
         match before {
             Record::Pending(before) => self.leave(id, before)?,
-            Record::Ended(before) => self.tally.count(before.lane, before.state, -1),
+            Record::Ended(before) => self.deltas.count(before.lane, before.state, -1),
         }
         match (before, after) {
             (Record::Pending(_), Record::Ended(_)) => self.delete_progress(id)?,
@@ -261,7 +264,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// Begins a revision whose due moment is the body's.
+    /// Begins a revision whose due moment is the stored one.
     pub(super) fn restart(
         &mut self,
         id: TaskId,
@@ -273,7 +276,7 @@ impl Ledger<'_> {
         self.join_schedule(id, after)
     }
 
-    /// Forgets where a task stands, and that it ever stood there.
+    /// Removes the state of a task, and all traces of it.
     pub(super) fn forget_place(&mut self, id: TaskId, record: &Record) -> rusqlite::Result<()> {
         match record {
             Record::Pending(pending) => {
@@ -281,7 +284,7 @@ impl Ledger<'_> {
                 self.delete_progress(id)
             }
             Record::Ended(ended) => {
-                self.tally.count(ended.lane, ended.state, -1);
+                self.deltas.count(ended.lane, ended.state, -1);
                 self.delete_history(id)
             }
         }
@@ -290,7 +293,7 @@ impl Ledger<'_> {
     /// Ends a wait or a lease.
     fn leave(&mut self, id: TaskId, before: &Pending) -> rusqlite::Result<()> {
         if before.leased {
-            self.tally.count(before.lane, State::Leased, -1);
+            self.deltas.count(before.lane, State::Leased, -1);
         }
         self.leave_schedule(id, before)
     }
@@ -304,7 +307,7 @@ impl Ledger<'_> {
             insert.execute((after.destination, after.due, id))
         })?;
         if joined == 1 {
-            self.tally.count(after.lane, State::Scheduled, 1);
+            self.deltas.count(after.lane, State::Scheduled, 1);
         }
         if let Some(moment) = after.expires {
             self.remember_expiry(after.lane, moment, id)?;
@@ -323,7 +326,7 @@ impl Ledger<'_> {
             id,
         ))?;
         if left == 1 {
-            self.tally.count(before.lane, State::Scheduled, -1);
+            self.deltas.count(before.lane, State::Scheduled, -1);
         }
         if let Some(moment) = before.expires {
             self.forget_expiry(before.lane, moment, id)?;
@@ -331,8 +334,7 @@ impl Ledger<'_> {
         self.left(before.destination, before.due)
     }
 
-    /// Takes all that stand on a schedule before a task off it, and that one. What is noted of
-    /// their expiry stays.
+    /// Takes a task and all tasks before it off their schedule. Their rows of `expiry` stay.
     pub(super) fn leave_schedule_up_to(
         &mut self,
         first: &Pending,
@@ -344,14 +346,14 @@ impl Ledger<'_> {
             last.due,
             last_id,
         ))?;
-        self.tally.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
+        self.deltas.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
         self.left(first.destination, first.due)
     }
 
-    /// Stores how far a task has come.
+    /// Stores the progress of a task.
     pub(super) fn write_progress(&mut self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
         if after.leased {
-            self.tally.count(after.lane, State::Leased, 1);
+            self.deltas.count(after.lane, State::Leased, 1);
         }
         self.with(sql::progress::PUT, |put| {
             put.execute((
@@ -384,7 +386,7 @@ impl Ledger<'_> {
     }
 
     pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
-        self.tally.count(after.lane, after.state, 1);
+        self.deltas.count(after.lane, after.state, 1);
         self.with(sql::history::PUT, |put| {
             put.execute((
                 id,

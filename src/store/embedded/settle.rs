@@ -1,30 +1,29 @@
-//! `settle`, `extend`: the end of a lease, and its lengthening.
+//! `settle`, `extend`: end and extend leases.
 
 use std::time::Duration;
 
-use super::ledger::Ledger;
 use super::record::{Record, Verdict};
 use super::rows::is_unreadable;
+use super::write_tx::WriteTx;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{Settle, Settled};
 
-pub(super) fn settle(
-    ledger: &mut Ledger<'_>,
-    settles: &[Settle],
-) -> rusqlite::Result<Vec<Settled>> {
+pub(super) fn settle(tx: &mut WriteTx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
     let mut answers = Vec::with_capacity(settles.len());
     for settle in settles {
-        let now = ledger.now;
-        let answer = apply(ledger, &settle.lane, settle.id, |record| {
+        let now = tx.now;
+        let answer = apply(tx, &settle.lane, settle.id, |record| {
             record.settle(&settle.receipt, &settle.transition, now)
         });
         answers.push(match answer {
             Ok(answer) => answer.unwrap_or(Settled::Unknown),
-            // Nothing was written yet; the others of the batch, of other lanes even, are not to
-            // suffer for it.
+            // Nothing was written yet. The other settles of the batch must not fail for it.
             Err(failure) if is_unreadable(&failure) => {
                 let id = settle.id;
-                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its settle changed nothing: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "The state of task {id} cannot be read; its settle changed nothing: {failure}"
+                );
                 Settled::Unknown
             }
             Err(failure) => return Err(failure),
@@ -34,33 +33,33 @@ pub(super) fn settle(
 }
 
 pub(super) fn extend(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     receipt: &Receipt,
     lease: Duration,
 ) -> rusqlite::Result<Settled> {
-    let now = ledger.now;
-    let answer = apply(ledger, lane, id, |record| record.extend(receipt, lease, now))?;
+    let now = tx.now;
+    let answer = apply(tx, lane, id, |record| record.extend(receipt, lease, now))?;
     Ok(answer.unwrap_or(Settled::Unknown))
 }
 
-/// Loads a task's record, decides, and writes down what it becomes. `None`: there is no such task.
+/// Loads a task's record, decides, and stores the new record. `None` if there is no such task.
 pub(super) fn apply<A>(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     decide: impl FnOnce(&Record) -> Verdict<A>,
 ) -> rusqlite::Result<Option<A>> {
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
-    let Some(record) = ledger.load(number, id)? else { return Ok(None) };
+    let Some(number) = tx.find_lane(lane)? else { return Ok(None) };
+    let Some(record) = tx.load(number, id)? else { return Ok(None) };
     let verdict = decide(&record);
     if let Some(after) = &verdict.becomes {
-        ledger.replace(id, &record, after)?;
+        tx.replace(id, &record, after)?;
         if let Record::Pending(back) = after
             && !back.leased
         {
-            ledger.hint(lane, back.destination, back.due)?;
+            tx.hint(lane, back.destination, back.due)?;
         }
     }
     Ok(Some(verdict.answer))

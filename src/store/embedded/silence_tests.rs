@@ -1,5 +1,5 @@
-//! What a disk that hangs costs, and whom. A job that holds the writer's thread stands for an fsync
-//! that does not return.
+//! Which callers a silent disk delays, and how long. A job that holds the writer's thread stands
+//! for an fsync that does not return.
 
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
-use super::writes::SILENCE;
+use super::threads::write_queue::SILENCE;
 use crate::model::task::State;
 use crate::store::{
     Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition,
     Want,
 };
 
-/// Far longer than a caller waits, and what a test waits for an answer at most.
+/// Far longer than a caller waits: the limit for an answer in these tests.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The writer, held within a transaction until this ends.
@@ -30,7 +30,7 @@ impl Bench {
         let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
         let mut held = Box::pin(self.store.writes.run(1, move |_| {
             begin.send(()).unwrap();
-            // An error says that the gate has opened.
+            // An error means that the gate has opened.
             let _ = closed.recv();
             Ok(())
         }));
@@ -66,7 +66,7 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     let hang = bench.hang().await;
     assert_unavailable(bench.add_sized(10).await, "silent");
 
-    // Answered when they are first looked at.
+    // Answered at the first poll.
     let added = timeout(Duration::ZERO, bench.store.add(vec![new_task("a", 0)])).await;
     let mut added = added.expect("it is refused at once");
     assert_unavailable(added.remove(0).map(drop), "silent");
@@ -86,7 +86,7 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     };
     let acked = timeout(Duration::ZERO, bench.store.settle_confirmed(vec![ack])).await;
     assert_unavailable(acked.expect("it is refused at once").remove(0).map(drop), "silent");
-    // The worker's own work is neither refused nor lost.
+    // The worker's own calls are neither refused nor lost.
     let (settled, ()) = tokio::join!(bench.settle(id, &receipt, delivered()), hang.end());
     assert_eq!(settled, Settled::Done);
 
@@ -99,15 +99,15 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     );
 }
 
-/// An fsync that hangs for a minute must not fill the memory with the contents of callers who have
-/// long gone.
+/// An fsync that hangs for a minute must not fill the memory with content whose callers have
+/// disconnected.
 #[tokio::test]
 async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
     let bench = bench();
     let room = || bench.store.writes.room.available_permits();
     let before = room();
     let hang = bench.hang().await;
-    // More than may wait goes while nothing else does, and is all there is then.
+    // A larger add is accepted when no other waits, and then it is the only one.
     let (large, small) = tokio::join!(bench.add_sized(65 << 20), bench.add_sized(10));
     assert_unavailable(large, "silent");
     assert_unavailable(small, "");
@@ -118,7 +118,7 @@ async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
     bench.add_sized(10).await.unwrap();
 }
 
-/// A read that hung held its caller for as long as the edge lets a request take, and everyone
+/// A read that hung blocked its caller for as long as the API lets a request take, and all callers
 /// behind it.
 #[tokio::test]
 async fn nobody_waits_for_a_read_that_gets_nowhere() {
@@ -173,7 +173,7 @@ async fn a_silent_disk_does_not_hold_up_a_purge() {
     hang.end().await;
 }
 
-/// A consumer's lease may be of hours: what it took too late would be nobody's until then.
+/// A consumer's lease may last for hours: tasks that it took too late would be lost until then.
 #[tokio::test]
 async fn what_a_consumer_takes_too_late_is_given_back() {
     let bench = bench();

@@ -1,5 +1,5 @@
-//! What goes on and what does not when the disk is full. The disk is a number here; SQLite's own
-//! limit of pages makes it answer SQLITE_FULL in earnest.
+//! What continues on a full disk, and what is refused. The disk is a number here; SQLite's own
+//! limit of pages makes it really answer SQLITE_FULL.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::checkpoint::{Keeper, Turn};
-use super::schema;
-use super::space::{Params, Space, Volume};
+use super::disk::checkpoint::{Keeper, Turn};
+use super::disk::schema;
+use super::disk::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
 use super::{Embedded, Leases};
 use crate::model::clock::{Clock, UnixMillis};
@@ -70,7 +70,7 @@ fn sized(destination: &str, bytes: usize) -> NewTask {
     NewTask { content: "x".repeat(bytes), ..new_task(destination, 0) }
 }
 
-/// A task of a key, which asks for a call if it dies.
+/// A task with a key that asks for a dead-letter call.
 fn keyed(after_ms: u64) -> NewTask {
     let on_dead = OnDead { sn: "b".parse().unwrap(), url: "/".into(), task_id: None };
     let options = Options { key: Some("k".into()), on_dead: Some(on_dead), ..Options::default() };
@@ -99,8 +99,8 @@ impl Bench {
         }
     }
 
-    /// Readers and the checkpoint may hold on to the log for a moment; a commit a second later
-    /// tries again.
+    /// Readers and the checkpoint may hold the log for a moment; a commit a second later tries
+    /// again.
     async fn wait_until_the_log_is_cut(&self) {
         for _ in 0..1_000 {
             self.claim(&[]).await;
@@ -112,8 +112,8 @@ impl Bench {
         panic!("the log still has {} bytes", self.length("-wal"));
     }
 
-    /// Has the writer wait in a batch of its own; until the sender is dropped, all others come into
-    /// one.
+    /// Makes the writer wait in a batch of its own. All other jobs gather in one batch until the
+    /// sender is dropped.
     async fn hold_the_writer(&self) -> (mpsc::Sender<()>, impl Future<Output = ()>) {
         let (open, gate) = mpsc::channel::<()>();
         let (begin, mut begun) = tokio::sync::mpsc::channel(1);
@@ -228,7 +228,7 @@ async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
         bench.store.stats(&lane()).await.unwrap(),
         Counts { scheduled: 1, earliest: Some(START), ..Counts::default() }
     );
-    // What is on its way out needs little room, and goes on.
+    // Settles need little room, and continue.
     let receipt = bench.lease().await;
     assert_eq!(bench.settle(before, &receipt, delivered()).await, Settled::Done);
     assert_eq!(bench.next_due().await, None);
@@ -239,8 +239,7 @@ async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
     assert!(!*bench.store.fatal().borrow());
 }
 
-/// The disk is said to have room and has none: SQLite rolls all of the transaction back, the settle
-/// in it as well.
+/// The disk reports room and has none: SQLite rolls back the whole transaction, with its settle.
 #[tokio::test]
 async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_without_it() {
     let disk = Disk::of(100 * MIB);
@@ -258,7 +257,7 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
         bench.settle(id, &receipt, delivered()),
         async {
             let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async {
-                // Until all have come to the queue: they take a few turns.
+                // Until all have reached the queue, which takes a few turns.
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
@@ -307,8 +306,8 @@ async fn a_store_opens_on_a_full_disk_and_works_what_is_there() {
     assert!(!bench.add_is_refused().await);
 }
 
-/// Its call is as large as the task, and would hold up all that ends in its batch for as long as
-/// the disk is full.
+/// Its dead-letter call is as large as the task, and would block all other ends in its batch for as
+/// long as the disk is full.
 #[tokio::test]
 async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() {
     let disk = Disk::of(100 * MIB);
@@ -339,8 +338,8 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
     bench.assert_in_order().await;
 }
 
-/// A file never shrinks. Were its free pages not counted, a store that filled its disk once would
-/// never take an add again.
+/// A file never shrinks. If its free pages were not counted, a store that filled its disk once
+/// would refuse adds for ever.
 #[tokio::test]
 async fn what_was_purged_makes_room_though_the_file_stays_as_large() {
     let disk = Disk::of(100 * MIB);
@@ -401,7 +400,7 @@ async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none(
     assert!(!bench.add_is_refused().await);
 }
 
-/// Nothing was written for a caller who had gone, so nothing is known of the room.
+/// Nothing was written, because the caller had disconnected; so nothing is known of the room.
 #[tokio::test]
 async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
     let bench = bench_on(&Disk::of(100 * MIB));
@@ -411,7 +410,7 @@ async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
 
     let (open, hold) = bench.hold_the_writer().await;
     let ((), ()) = tokio::join!(hold, async {
-        // Queued, and given up.
+        // Queued, and then given up.
         let given_up =
             tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
         assert!(given_up.is_err());

@@ -1,4 +1,4 @@
-//! A store in a temporary folder with a manual clock, and short words for the verbs.
+//! A store in a temporary folder with a manual clock, and short names for its methods.
 
 use std::path::Path;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl Bench {
         self.claim_by(None, wants).await
     }
 
-    /// By a worker, or by a consumer.
+    /// Claims as a worker or as a consumer.
     pub(super) async fn claim_by(
         &self,
         holder: Option<Holder>,
@@ -115,7 +115,7 @@ impl Bench {
         };
         match self.store.claim(claim).await? {
             Claimed::Granted(grant) => Ok(grant),
-            Claimed::Refused { .. } => panic!("nobody is refused here"),
+            Claimed::Refused { .. } => panic!("no claim is refused here"),
         }
     }
 
@@ -154,7 +154,7 @@ impl Bench {
         self.store.list(ListQuery { lane: lane(), state, from, to, after, limit }).await.unwrap()
     }
 
-    /// A check finds nothing.
+    /// Asserts that a check finds nothing.
     pub(super) async fn assert_in_order(&self) {
         let mut next = Some(Cursor::start());
         while let Some(cursor) = next {
@@ -164,7 +164,7 @@ impl Bench {
         }
     }
 
-    /// When the lane is next looked at, in milliseconds from the start.
+    /// The next moment of the lane, in milliseconds from the start.
     pub(super) async fn next_due(&self) -> Option<i64> {
         let next = self.store.next_due(vec![lane()]).await.unwrap();
         next.lanes[0].map(|moment| moment.0 - START.0)
@@ -176,11 +176,11 @@ pub(super) fn names(destinations: &[Destination]) -> Vec<&str> {
 }
 
 impl Bench {
-    /// Lets the file grow no further than this, as a full disk would.
+    /// Limits the file's size, as a full disk would.
     pub(super) async fn limit_pages(&self, pages: Option<u32>) {
         let limit = pages.unwrap_or(u32::MAX - 1);
-        let set = move |ledger: &mut super::ledger::Ledger<'_>| {
-            ledger.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
+        let set = move |tx: &mut super::write_tx::WriteTx<'_>| {
+            tx.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
         };
         self.store.writes.run(1, set).await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! The whole store over a real file: what survives, and what a failed batch leaves behind. What its
-//! verbs do is for the conformance suite.
+//! The whole store over a real file: what survives, and what a failed batch leaves. The conformance
+//! suite tests what its methods do.
 
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use rusqlite::ffi;
 
 use super::Embedded;
-use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
+use super::write_tx::WriteTx;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::State;
 use crate::store::{
@@ -36,7 +36,7 @@ async fn a_closed_store_opens_again_with_everything() {
     assert!(bench.add("a", 0).await > ended, "ids go on");
 }
 
-/// What a kill leaves: the files as they are while the store is open.
+/// The files as a kill leaves them: copied while the store is open.
 #[tokio::test]
 async fn a_kill_loses_nothing_that_was_answered() {
     let bench = bench();
@@ -85,8 +85,8 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     let failed = bench
         .store
         .writes
-        .run(1, |ledger| {
-            ledger.db.execute("DELETE FROM schedule", [])?;
+        .run(1, |tx| {
+            tx.db.execute("DELETE FROM schedule", [])?;
             Err::<(), _>(rusqlite::Error::SqliteFailure(
                 ffi::Error::new(ffi::SQLITE_IOERR_FSYNC),
                 None,
@@ -97,7 +97,7 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     assert!(*bench.store.fatal().borrow());
     assert!(matches!(bench.store.add(vec![new_task("a", 0)]).await[0], Err(Error::Unavailable(_))));
     assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Unavailable(_))));
-    // Nor is the log copied and thrown away by the end: the next fsync might "succeed" without
+    // Closing must not copy the log and delete it either: the next fsync might "succeed" without
     // having written a byte.
     let Bench { store, clock, folder } = bench;
     drop(store);
@@ -181,7 +181,7 @@ async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_
     );
 }
 
-/// Every add woke the supervisor, and those who listen for consumers, to no end.
+/// Every add woke the supervisor and the receivers of consumers' hints in vain.
 #[tokio::test]
 async fn an_add_behind_the_earliest_of_its_destination_hints_to_consumers_alone() {
     let bench = bench();
@@ -201,7 +201,7 @@ async fn an_add_behind_the_earliest_of_its_destination_hints_to_consumers_alone(
     assert!(heard("a", 5).await, "what was claimed is the earliest no more");
 }
 
-/// Of what a receiver had given back, the worker knew nothing until its next look; nor of what was
+/// The worker learned of a task that a receiver had given back only at its next poll; also of tasks
 /// added behind it.
 #[tokio::test]
 async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destination() {
@@ -232,13 +232,13 @@ async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destin
 async fn a_lost_registry_entry_is_found_again() {
     let bench = bench();
     bench.add("a", 0).await;
-    bench.store.writes.run(1, |ledger| ledger.db.execute("DELETE FROM topic", [])).await.unwrap();
+    bench.store.writes.run(1, |tx| tx.db.execute("DELETE FROM topic", [])).await.unwrap();
     assert_eq!(bench.store.recover_topics().await.unwrap(), [topic()]);
     assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(topic())]);
 }
 
-/// Two lists of all destinations, each as long as there are tasks, used to stop the workers and the
-/// readiness probe.
+/// Two lists of all destinations, each as long as the number of tasks, used to block the workers
+/// and the readiness probe.
 #[tokio::test]
 async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let bench = bench();
@@ -261,8 +261,8 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         bench.store.ping().await.unwrap();
         assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 1);
     };
-    // Who holds a thread for long is told that the disk is silent; what matters is who else waits
-    // for him.
+    // The caller that holds a thread for long learns that the disk is silent. The test is about the
+    // callers behind it.
     let _ = tokio::join!(held, async {
         answered(Box::pin(short), "short reads").await;
         drop(gate)
@@ -281,15 +281,15 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let _ = tokio::join!(first, second, open);
 }
 
-/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced at the first and not at the
+/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced with the first and not with the
 /// second.
 const FULL: i64 = 2;
 const NORMAL: i64 = 1;
 
 #[tokio::test]
 async fn only_what_may_be_undone_is_committed_without_an_fsync() {
-    fn level(ledger: &mut Ledger<'_>) -> rusqlite::Result<i64> {
-        ledger.db.pragma_query_value(None, "synchronous", |row| row.get(0))
+    fn level(tx: &mut WriteTx<'_>) -> rusqlite::Result<i64> {
+        tx.db.pragma_query_value(None, "synchronous", |row| row.get(0))
     }
     let bench = bench();
     let writes = &bench.store.writes;
@@ -299,7 +299,7 @@ async fn only_what_may_be_undone_is_committed_without_an_fsync() {
     assert_eq!(writes.run(1, level).await.unwrap(), FULL);
 }
 
-/// The real verbs, each row of which notes how its transaction is committed.
+/// The real methods. Each row notes how its transaction is committed.
 #[tokio::test]
 async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsync() {
     const NOTES: &str = "
@@ -311,15 +311,15 @@ async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsyn
         CREATE TEMP TRIGGER settled AFTER INSERT ON history BEGIN
             INSERT INTO noted SELECT 'settle', synchronous FROM pragma_synchronous; END;";
     let bench = bench();
-    bench.store.writes.run(1, |ledger| ledger.db.execute_batch(NOTES)).await.unwrap();
+    bench.store.writes.run(1, |tx| tx.db.execute_batch(NOTES)).await.unwrap();
     for holder in [Some(Holder("worker".into())), None] {
         let id = bench.add("a", 0).await;
         let grant = bench.claim_by(holder, &[("a", 1)]).await.unwrap();
         assert_eq!(grant.tasks.len(), 1);
         assert_eq!(bench.settle(id, &grant.receipt, delivered()).await, Settled::Done);
     }
-    let noted = bench.store.writes.run(1, |ledger| {
-        let mut select = ledger.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
+    let noted = bench.store.writes.run(1, |tx| {
+        let mut select = tx.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
         select
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<Vec<(String, i64)>>>()

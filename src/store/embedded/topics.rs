@@ -6,24 +6,20 @@ use std::sync::{Arc, Once};
 
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
-use super::ledger::Ledger;
 use super::rows::read_topic;
 use super::sql::lane::lost_topics;
 use super::sql::misfire::over;
 use super::sql::topic::registered;
 use super::sql::{self, only};
-use super::values::rows;
-use super::values::state_number;
+use super::values::{rows, state_number};
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, Topic, TopicPolicy};
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
 
-pub(super) fn register(
-    ledger: &mut Ledger<'_>,
-    entry: &TopicEntry,
-) -> rusqlite::Result<TopicEntry> {
-    ledger.register(entry)?;
-    let won = topic(ledger.db, &entry.topic)?;
+pub(super) fn register(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::Result<TopicEntry> {
+    tx.register(entry)?;
+    let won = topic(tx.db, &entry.topic)?;
     Ok(won.unwrap_or_else(|| entry.clone()))
 }
 
@@ -35,8 +31,8 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
         .optional()
 }
 
-/// What cannot be read of one topic hides none of the others: without an entry it is passed over,
-/// without a policy it follows the configuration.
+/// Data that cannot be read affects only its topic: without an entry the topic is skipped, without
+/// a policy it follows the configuration.
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
@@ -86,14 +82,15 @@ fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             tracing::error!(
-                "The policy of topic {topic} cannot be read, so that it follows the configuration: {error}"
+                "The policy of topic {topic} cannot be read; it follows the configuration: {error}"
             );
         });
         TopicPolicy::default()
     }))
 }
 
-/// Those of a topic, or of all, the newest last. One that becomes nothing known is delivered late.
+/// The past pauses of a topic, or of all topics, the newest last. A pause with an unknown state has
+/// its tasks delivered late.
 fn misfires(
     db: &Connection,
     of: Option<&Topic>,
@@ -129,62 +126,54 @@ fn number(becomes: Misfired) -> i64 {
 }
 
 pub(super) fn set_policy(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     topic: &Topic,
     policy: &TopicPolicy,
 ) -> rusqlite::Result<bool> {
     let text = serde_json::to_string(policy).expect("a policy is plain data");
     let text = (*policy != TopicPolicy::default()).then_some(text);
-    let changed =
-        ledger.db.prepare_cached(sql::topic::SET_POLICY)?.execute((text, topic.as_str()))?;
+    let changed = tx.db.prepare_cached(sql::topic::SET_POLICY)?.execute((text, topic.as_str()))?;
     Ok(changed == 1)
 }
 
-pub(super) fn pause(
-    ledger: &mut Ledger<'_>,
-    topic: &Topic,
-) -> rusqlite::Result<Option<UnixMillis>> {
-    ledger
-        .db
-        .prepare_cached(sql::topic::PAUSE)?
-        .query_row((ledger.now, topic.as_str()), only)
-        .optional()
+pub(super) fn pause(tx: &mut WriteTx<'_>, topic: &Topic) -> rusqlite::Result<Option<UnixMillis>> {
+    tx.db.prepare_cached(sql::topic::PAUSE)?.query_row((tx.now, topic.as_str()), only).optional()
 }
 
 pub(super) fn resume(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     topic: &Topic,
     becomes: Option<Misfired>,
 ) -> rusqlite::Result<Option<bool>> {
     let name = topic.as_str();
     let paused: Option<Option<UnixMillis>> =
-        ledger.db.prepare_cached(sql::topic::PAUSED)?.query_row([name], only).optional()?;
+        tx.db.prepare_cached(sql::topic::PAUSED)?.query_row([name], only).optional()?;
     let Some(since) = paused else { return Ok(None) };
     let Some(since) = since else { return Ok(Some(false)) };
-    ledger.db.prepare_cached(sql::topic::RESUME)?.execute([name])?;
+    tx.db.prepare_cached(sql::topic::RESUME)?.execute([name])?;
     if let Some(becomes) = becomes {
-        remember(ledger, name, Misfire { from: since, to: ledger.now, becomes })?;
+        remember(tx, name, Misfire { from: since, to: tx.now, becomes })?;
     }
     Ok(Some(true))
 }
 
-fn remember(ledger: &Ledger<'_>, topic: &str, misfire: Misfire) -> rusqlite::Result<()> {
-    ledger.db.prepare_cached(sql::misfire::INSERT)?.execute((
+fn remember(tx: &WriteTx<'_>, topic: &str, misfire: Misfire) -> rusqlite::Result<()> {
+    tx.db.prepare_cached(sql::misfire::INSERT)?.execute((
         topic,
         misfire.from,
         misfire.to,
         number(misfire.becomes),
     ))?;
-    ledger.db.prepare_cached(sql::misfire::DELETE_OLDEST)?.execute((topic, rows(MAX_MISFIRES)))?;
+    tx.db.prepare_cached(sql::misfire::DELETE_OLDEST)?.execute((topic, rows(MAX_MISFIRES)))?;
     Ok(())
 }
 
 pub(super) fn forget_misfire(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     topic: &Topic,
     misfire: Misfire,
 ) -> rusqlite::Result<()> {
-    ledger.db.prepare_cached(sql::misfire::DELETE)?.execute((
+    tx.db.prepare_cached(sql::misfire::DELETE)?.execute((
         topic.as_str(),
         misfire.from,
         misfire.to,
@@ -193,16 +182,16 @@ pub(super) fn forget_misfire(
     Ok(())
 }
 
-/// Takes the topic's lanes out with it, and what they remember: one that is registered anew may
-/// have another number of them.
-pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
+/// Also removes the topic's lanes and what they remember: a topic that is registered anew may have
+/// another number of lanes.
+pub(super) fn unregister(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
-    ledger.forget_names()?;
+    tx.forget_names()?;
     let has_tasks: bool =
-        ledger.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
+        tx.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
     if has_tasks {
-        return Ok(topic(ledger.db, &entry.topic)?.is_none());
+        return Ok(topic(tx.db, &entry.topic)?.is_none());
     }
     for statement in [
         sql::idempotency::DELETE_OF_TOPIC,
@@ -213,22 +202,22 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
         sql::misfire::DELETE_OF_TOPIC,
         sql::topic::DELETE,
     ] {
-        ledger.db.prepare_cached(statement)?.execute([name])?;
+        tx.db.prepare_cached(statement)?.execute([name])?;
     }
     Ok(true)
 }
 
-/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the
-/// file.
-pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
-    let lost: Vec<TopicEntry> = ledger
+/// An add registers its topic in the same transaction, so this finds nothing unless the file was
+/// edited.
+pub(super) fn recover_topics(tx: &mut WriteTx<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
+    let lost: Vec<TopicEntry> = tx
         .db
         .prepare_cached(lost_topics::SQL)?
         .query_map([], |row| read_topic(row, (lost_topics::topic, lost_topics::shards)))?
         .filter_map(Result::transpose)
         .collect::<rusqlite::Result<_>>()?;
     for entry in &lost {
-        ledger.register(entry)?;
+        tx.register(entry)?;
     }
     Ok(lost)
 }

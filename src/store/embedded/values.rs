@@ -34,12 +34,12 @@ impl FromSql for UnixMillis {
     }
 }
 
-/// A number of rows for `LIMIT`, `OFFSET`.
+/// A number of rows for `LIMIT` and `OFFSET`.
 pub(super) fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The number that stands for a final state in `history`.
+/// The number of a final state in `history`.
 pub(super) fn state_number(state: State) -> i64 {
     match state {
         State::Scheduled => 0,
@@ -51,7 +51,7 @@ pub(super) fn state_number(state: State) -> i64 {
     }
 }
 
-/// Reads a column that holds a name.
+/// Reads a column with a name.
 pub(super) fn read_name<N>(row: &Row<'_>, column: usize) -> rusqlite::Result<N>
 where
     N: FromStr<Err: std::error::Error + Send + Sync + 'static>,

@@ -1,15 +1,18 @@
-//! The verbs of the contract, each sent to the thread that does it: writes to the writer, short
-//! reads to the readers, what takes the longer the more is kept to the one for scans.
+//! The contract of the store; each method sends its work to a thread. Writes go to the writer and
+//! short reads to the readers. Reads that take longer the more is stored go to the thread for
+//! scans.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{broadcast, oneshot};
 
-use super::writes::Writes;
+use super::threads::queue;
+use super::threads::write_queue::WriteQueue;
+use super::write_tx::counts;
 use super::{
-    Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list,
-    manage, note, query, queue, settle, topics, transfer,
+    Embedded, PER_TASK, add, admin, claim, destination, forecast, forget, fsck, list, migration,
+    note, query, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -21,21 +24,22 @@ use crate::store::{
     Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 
-/// How often tasks that were pulled too late are given back, and the first wait between two tries;
-/// each next is three times as long. Together they last about ten seconds.
+/// How often tasks that were pulled too late are given back, and the first delay between two
+/// attempts. Each next delay is three times as long; all attempts take about ten seconds.
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 impl Embedded {
-    /// A claim that no silent disk holds up. What it takes after its caller has gone is given back
-    /// unspent: its lease may be of hours.
+    /// A claim that a silent disk does not delay. Tasks that it takes after its caller has
+    /// disconnected are given back without counting the attempt, because their lease may last for
+    /// hours.
     async fn claim_for_caller(&self, slots: usize, claim: Claim) -> Result<Claimed> {
         let claiming = async {
             let (reply, claimed) = oneshot::channel();
             let writes = Arc::clone(&self.writes);
             self.claims.spawn(async move {
                 let lane = claim.lane.clone();
-                let claimed = writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await;
+                let claimed = writes.run(slots, move |tx| claim::claim(tx, &claim)).await;
                 if let Err(Ok(Claimed::Granted(grant))) = reply.send(claimed)
                     && !grant.tasks.is_empty()
                 {
@@ -44,11 +48,11 @@ impl Embedded {
             });
             claimed.await.unwrap_or_else(|_| Err(queue::closed()))
         };
-        self.writes.pace.promptly(claiming).await
+        self.writes.watchdog.promptly(claiming).await
     }
 }
 
-async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
+async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
     let release = |task: &LeasedTask| Settle {
         lane: lane.clone(),
         id: task.id,
@@ -60,14 +64,19 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let settles = back.clone();
-        match writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match writes.run(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(_) => return,
-            // The disk was silent just now, so the queue may still be full.
+            // The disk was silent a moment ago, so the queue may still be full.
             Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
                 tokio::time::sleep(wait).await
             }
             Err(error) => {
-                tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
+                tracing::warn!(
+                    count,
+                    %error,
+                    "Tasks that were pulled too late could not be given back; they return when \
+                     their leases expire"
+                );
                 return;
             }
         }
@@ -77,7 +86,7 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
 
 impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
-        // It counts no revisions: the registry is read each time.
+        // This store counts no revisions: the registry is read each time.
         let Look { seen: _, workers, consumers } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
@@ -95,19 +104,17 @@ impl Delivery for Embedded {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
-        // A worker's lease may be undone: its process has gone then as well. A consumer's has to
-        // outlast both.
+        // A power cut may undo a worker's lease, because its process is gone then too. A consumer's
+        // lease has to survive both.
         match claim.holder {
-            Some(_) => {
-                self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await
-            }
+            Some(_) => self.writes.run_undoable(slots, move |tx| claim::claim(tx, &claim)).await,
             None => self.claim_for_caller(slots, claim).await,
         }
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        match self.writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match self.writes.run(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -121,12 +128,12 @@ impl Delivery for Embedded {
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+        self.writes.run(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
     }
 
     async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        match self.writes.ask(count, move |ledger| settle::settle(ledger, &settles)).await {
+        match self.writes.ask(count, move |tx| settle::settle(tx, &settles)).await {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -140,13 +147,13 @@ impl Delivery for Embedded {
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+        self.writes.ask(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        // They need room, and are the first that a disk short of it refuses.
+        // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(note::bytes).sum();
-        self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
+        self.writes.add(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -172,7 +179,7 @@ impl Intake for Embedded {
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + add::bytes_beside(task)).sum();
-        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| add::add(tx, &tasks)).await {
             Ok(added) => added,
             Err(error) => vec![Err(error); count],
         }
@@ -186,22 +193,22 @@ impl Topics for Embedded {
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
-        self.writes.ask(1, move |ledger| topics::set_policy(ledger, &topic, &policy)).await
+        self.writes.ask(1, move |tx| topics::set_policy(tx, &topic, &policy)).await
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::pause(ledger, &topic)).await
+        self.writes.ask(1, move |tx| topics::pause(tx, &topic)).await
     }
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
+        self.writes.ask(1, move |tx| topics::resume(tx, &topic, becomes)).await
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let entry = entry.clone();
-        self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
+        self.writes.ask(1, move |tx| topics::unregister(tx, &entry)).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -210,12 +217,12 @@ impl Topics for Embedded {
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        // Known topics are registered over and over; on a full disk, too, that costs nothing.
+        // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
         if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);
         }
-        self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+        self.writes.add(1, PER_TASK, move |tx| topics::register(tx, &entry)).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
@@ -231,7 +238,7 @@ impl Topics for Embedded {
 impl Admin for Embedded {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
-        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id)).await
     }
 
     async fn reschedule(
@@ -243,8 +250,8 @@ impl Admin for Embedded {
     ) -> Result<Rescheduled> {
         let lane = lane.clone();
         let larger = content.as_ref().map(|new| new.content.len());
-        let work = move |ledger: &mut ledger::Ledger<'_>| {
-            manage::reschedule(ledger, &lane, id, moment, content.as_ref())
+        let work = move |tx: &mut write_tx::WriteTx<'_>| {
+            admin::reschedule(tx, &lane, id, moment, content.as_ref())
         };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
@@ -264,19 +271,17 @@ impl Admin for Embedded {
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids, spread)).await
+        self.writes.ask(ids.len(), move |tx| admin::replay(tx, &lane, &ids, spread)).await
     }
 
     async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
         let lane = lane.clone();
-        self.writes
-            .ask(ids.len(), move |ledger| forget::discard(ledger, &lane, state, ids.clone()))
-            .await
+        self.writes.ask(ids.len(), move |tx| forget::discard(tx, &lane, state, ids.clone())).await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.ask(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
+        self.writes.ask(limit, move |tx| forget::clear(tx, &lane, limit)).await
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
@@ -298,14 +303,14 @@ impl Admin for Embedded {
     ) -> Result<Vec<bool>> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes
-            .ask(ids.len(), move |ledger| transfer::lend(ledger, &lane, &ids, &receipt, lease))
+            .ask(ids.len(), move |tx| migration::lend(tx, &lane, &ids, &receipt, lease))
             .await
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
-        match self.writes.add(count, bytes, move |ledger| transfer::adopt(ledger, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| migration::adopt(tx, &tasks)).await {
             Ok(adopted) => adopted,
             Err(error) => vec![Err(error); count],
         }
@@ -313,7 +318,7 @@ impl Admin for Embedded {
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
-        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+        self.writes.ask(1, move |tx| destination::set_hold(tx, &destination, is_held)).await
     }
 
     async fn holds(&self) -> Result<Holds> {
@@ -333,7 +338,7 @@ impl Admin for Embedded {
 impl Maintenance for Embedded {
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let topic = topic.clone();
-        self.writes.run(1, move |ledger| topics::forget_misfire(ledger, &topic, misfire)).await
+        self.writes.run(1, move |tx| topics::forget_misfire(tx, &topic, misfire)).await
     }
 
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
@@ -349,9 +354,7 @@ impl Maintenance for Embedded {
         limit: usize,
     ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes
-            .run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit))
-            .await
+        self.writes.run(limit, move |tx| forget::purge(tx, &lane, state, before, limit)).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

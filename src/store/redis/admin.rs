@@ -1,4 +1,4 @@
-//! The verbs by hand: cancel, reschedule, replay.
+//! Cancel, reschedule and replay.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(super) async fn reschedule(
     }
 }
 
-/// Each script goes on where the one before left the row of moments, by a now that is a little
+/// Each script continues the sequence of moments where the one before ended; its now is slightly
 /// later.
 pub(super) async fn replay(
     session: &Session,

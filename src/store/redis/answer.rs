@@ -1,11 +1,11 @@
-//! What the scripts answer, read.
+//! Reads the scripts' answers.
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use crate::model::task::State;
 use crate::store::{Error, Result};
 
-/// An answer that no script of ours gives.
+/// The error for an answer that none of our scripts gives.
 pub(super) fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a script answered: {error}"))
 }

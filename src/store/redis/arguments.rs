@@ -1,5 +1,4 @@
-//! What several verbs write into the calls of scripts: moments, and tasks in calls of bounded
-//! length.
+//! Arguments that several kinds of script calls share: moments, and chunks of tasks.
 
 use std::io::Write;
 
@@ -7,12 +6,13 @@ use deadpool_redis::redis::{Cmd, RedisWrite};
 
 use crate::store::Moment;
 
-/// The most tasks of one script call: half a millisecond where Redis has a processor to itself.
+/// The most tasks of one script call: half a millisecond if Redis has a processor to itself.
 const MOST_TASKS: usize = 128;
-/// The most body bytes of one script call; a batch ends with the request that reaches them.
+/// The most bytes of content in one script call. A batch ends with the request that reaches them.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
-/// Splits a lane's tasks into script calls of bounded length. `length` is that of a task's content.
+/// Splits a lane's tasks into script calls of bounded length. `length` returns the length of a
+/// task's content.
 pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut chunks: Vec<Vec<T>> = Vec::new();
     let mut bytes = 0;
@@ -32,7 +32,7 @@ pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<
     chunks
 }
 
-/// A moment as the scripts read it: `<ms>`, or `+<ms>` after now.
+/// Writes a moment as the scripts read it: `<ms>`, or `+<ms>` after now.
 pub(super) fn write_moment(command: &mut Cmd, moment: Moment) {
     match moment {
         Moment::At(at) => {

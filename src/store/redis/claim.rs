@@ -1,4 +1,4 @@
-//! Claiming: `lua/claim.lua`, called and read.
+//! Calls `lua/claim.lua` and reads its answer.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
 }
 
-/// Never repeated by itself: the tasks of a claim whose answer was lost come back when their leases
-/// run out.
+/// Leases due tasks. A claim is never repeated: if its answer is lost, its tasks return when their
+/// leases expire.
 pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
     let receipt = Receipt::random();
     let mut call = session.lane_call(&script::CLAIM, &claim.lane);
@@ -72,20 +72,21 @@ pub(super) fn name_of(becomes: Misfired) -> &'static str {
     }
 }
 
-/// A name that is none holds back nobody: what was leased has to be called.
+/// Reads the names of due destinations. A name that is not valid is skipped: the tasks that were
+/// leased must still be called.
 fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
     let read = |name| String::from_redis_value(name).map_err(corrupt)?.parse().map_err(corrupt);
     let read = names.into_iter().map(read).filter_map(|name: Result<Destination>| {
         name.inspect_err(
-            |error| tracing::error!(%lane, %error, "A destination of lane {lane} is passed over"),
+            |error| tracing::error!(%lane, %error, "A destination of lane {lane} is skipped"),
         )
         .ok()
     });
     read.collect()
 }
 
-/// What cannot be read is passed over, and comes back when its lease runs out; the others of the
-/// claim go on.
+/// Reads the leased tasks. A task that cannot be read is skipped, and returns when its lease
+/// expires.
 fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
     let mut tasks = Vec::with_capacity(values.len() / 3);
     let mut values = values.into_iter();
@@ -95,19 +96,22 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
         let id = match u64::from_redis_value(id) {
             Ok(id) => TaskId(id),
             Err(error) => {
-                tracing::error!(%error, "What stands on a schedule is no task's id");
+                tracing::error!(%error, "A schedule holds a name that is not a task's id");
                 continue;
             }
         };
         if record == Value::Nil {
-            tracing::error!(task.id = %id, "Task {id} was on a schedule without a body; there is nothing to deliver");
+            tracing::error!(
+                task.id = %id,
+                "Task {id} was on a schedule without a body; there is nothing to deliver"
+            );
             continue;
         }
         let attempt = u32::from_redis_value(attempt).map_err(corrupt);
         let record = Vec::<u8>::from_redis_value(record).map_err(corrupt).and_then(Record::read);
         let (attempt, record) = match attempt.and_then(|attempt| Ok((attempt, record?))) {
             Ok(read) => read,
-            // One that another version wrote, say.
+            // For example, another version wrote it.
             Err(error) => {
                 tracing::error!(task.id = %id, %error, "Task {id} cannot be read");
                 continue;

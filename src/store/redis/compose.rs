@@ -1,20 +1,20 @@
-//! Puts a Lua script together: its file in `lua/`, and before it those functions of `lua/lib/` that
-//! it uses, and no others. Redis builds all functions of a script anew for each call, so each one
-//! that is not needed costs every call.
+//! Composes a Lua script: the file in `lua/`, preceded by the functions of `lua/lib/` that it uses.
+//! Redis compiles all functions of a script anew for each call, so every unused function would cost
+//! time.
 //!
-//! A file says in its head which files of the library it uses, as Rust does by `use`:
+//! The head of a file names the files of the library that it uses:
 //!
 //! ```lua
 //! -- uses: now, keys, lease
 //! ```
 //!
-//! A library file is a list of definitions. Each begins at the start of a line by `local`, and is a
-//! function, a constant or a variable. [`compose`] takes the definitions whose names the script
+//! A library file is a list of definitions: functions, constants and variables. Each begins with
+//! `local` at the start of a line. [`compose`] takes the definitions whose names the script
 //! contains, and those that they contain in turn. A line `-- include: open` is replaced by that
-//! file as a whole: statements that run where the line stands.
+//! whole file: statements that run at this place.
 //!
-//! Files of the library use only files before them in [`LIBRARY`], and definitions only those above
-//! them, so one walk backwards finds all. No script defines a name that the library defines. Tests
+//! A library file uses only files before it in [`LIBRARY`], and only definitions above its own, so
+//! one walk backwards finds all of them. No script defines a name that the library defines. Tests
 //! hold these rules, and that each head names exactly the files that its file uses.
 //!
 //! Comments are not sent.
@@ -51,12 +51,12 @@ const LIBRARY: [(&str, &str); 18] = library![
 
 /// A definition of a library file.
 struct Definition<'a> {
-    /// `local a, b = …` defines two.
+    /// `local a, b = …` defines two names.
     names: Vec<&'a str>,
     code: String,
 }
 
-/// The script of a file, without its flags.
+/// Composes the script of a file, without its flags.
 pub(super) fn compose(file: &str) -> String {
     let script = with_included(file);
     let code = code_of(&script);
@@ -92,7 +92,7 @@ fn with_included(file: &str) -> String {
     file.split_inclusive('\n').map(text).collect()
 }
 
-/// The library files that a text says it uses.
+/// The library files that a text names in its head.
 fn used_by(text: &str) -> BTreeSet<&str> {
     text.lines()
         .filter_map(|line| line.strip_prefix("-- uses: "))
@@ -121,7 +121,7 @@ fn definitions(text: &str) -> Vec<Definition<'_>> {
     all
 }
 
-/// The names that a line defines for the whole of its file.
+/// The names that a line defines for the rest of its file.
 fn names_defined(line: &str) -> Option<Vec<&str>> {
     let rest = line.strip_prefix("local ")?;
     Some(match rest.strip_prefix("function ") {
@@ -130,7 +130,7 @@ fn names_defined(line: &str) -> Option<Vec<&str>> {
     })
 }
 
-/// The names that some code contains, but for fields (`entry.lease`).
+/// The names in some code, except fields (`entry.lease`).
 fn names_in(code: &str) -> BTreeSet<String> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = code.as_bytes();
@@ -169,7 +169,7 @@ mod tests {
         text.lines().filter_map(names_defined).flatten().collect()
     }
 
-    /// The library files other than `own` that define a name of the text.
+    /// The library files, except `own`, that define a name of the text.
     fn needed_by(own: &str, text: &str) -> BTreeSet<&'static str> {
         let names = names_in(&code_of(text));
         let defines = |text| defined_by(text).iter().any(|name| names.contains(*name));
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// It was more than half of most scripts.
+    /// The library was more than half of most scripts.
     #[test]
     fn a_script_carries_only_what_it_uses() {
         for (name, text) in files() {
@@ -241,7 +241,8 @@ mod tests {
     fn a_script_is_its_code_behind_what_it_uses_in_turn() {
         let script = "-- Does it.\n-- uses: lease\nreturn deadline_of(ARGV[2])\n";
         let expected = "local LEASED = KEYS[6]\n\
-            local function deadline_of(id)\n  return tonumber(redis.call('ZSCORE', LEASED, id) or nil)\nend\n\
+            local function deadline_of(id)\n  \
+            return tonumber(redis.call('ZSCORE', LEASED, id) or nil)\nend\n\
             return deadline_of(ARGV[2])\n";
         assert_eq!(compose(script), expected);
     }

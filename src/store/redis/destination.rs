@@ -1,4 +1,4 @@
-//! Destinations over all lanes: which are held by hand, and how much waits for each.
+//! Destinations over all lanes: manual holds, and how many tasks wait for each.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::store::{Error, Holds, RELEASES_KEPT, Result, Waiting};
 
-/// Commands of one pipeline.
+/// The most commands of one pipeline.
 const CHUNK: usize = 4_096;
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
@@ -40,7 +40,7 @@ pub(super) async fn set_hold(
         .try_for_each(|answer| answer.map(drop))
 }
 
-/// What asks for the holds.
+/// The commands that read the holds.
 pub(super) fn ask_holds(session: &Session) -> [Cmd; 2] {
     let held = cmd("HKEYS").arg(session.keys.holds()).take();
     [held, cmd("ZRANGE").arg(session.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take()]
@@ -56,11 +56,11 @@ pub(super) async fn holds(session: &Session) -> Result<Holds> {
     read_holds(answers.try_into().map_err(|_| corrupt("too few answers"))?)
 }
 
-/// Reads what the commands of [`ask_holds`] are answered.
+/// Reads the answers to [`ask_holds`].
 pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
     let held = Vec::<String>::from_redis_value(held).map_err(corrupt)?;
     let released = Vec::<(String, i64)>::from_redis_value(released).map_err(corrupt)?;
-    // A name that is none holds nobody back.
+    // A name that is not valid holds no destination.
     Ok(Holds {
         held: held.iter().filter_map(|name| name.parse().ok()).collect(),
         released: released
@@ -70,7 +70,8 @@ pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
     })
 }
 
-/// Two rounds of pipelines: who is there, then how many.
+/// How many tasks wait for each destination. Takes two rounds of pipelines: the names of the
+/// destinations, then the counts.
 pub(super) async fn waiting(session: &Session, lanes: &[Lane]) -> Result<Vec<Waiting>> {
     let mut schedules = Vec::new();
     for lanes in lanes.chunks(CHUNK) {

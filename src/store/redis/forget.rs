@@ -1,5 +1,5 @@
-//! Forgetting: purge, discard, clear. Each script call is bounded in tasks and in the bytes that it
-//! has to read for their keys.
+//! Purge, discard and clear. Each script call is bounded in tasks, and in the bytes that it reads
+//! to find their keys.
 
 use deadpool_redis::redis::FromRedisValue;
 
@@ -70,8 +70,8 @@ pub(super) async fn discard(
     Ok(count)
 }
 
-/// The last script finds nothing any more, unless the limit ends it: so the idempotency keys of a
-/// lane that is empty are gone.
+/// Removes tasks that are not leased. Unless the limit ends it, the last script finds no task, so
+/// an empty lane has lost its idempotency keys.
 pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<usize> {
     let mut count = 0;
     while count < limit {

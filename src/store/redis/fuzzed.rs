@@ -1,5 +1,4 @@
-//! The body of the fuzz target `record`: whatever bytes stand in Redis, they are a task's record or
-//! are refused as damaged.
+//! The fuzz target `record`: any bytes in Redis are either a task's record or rejected as damaged.
 
 use super::record::{Entry, Record, write_options};
 use crate::store::Error;

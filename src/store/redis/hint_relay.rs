@@ -1,10 +1,10 @@
-//! Hints between instances, through Redis' `PUBLISH`: this instance's go out, the others' come in.
+//! Publishes this instance's hints through Redis, and receives those of other instances.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, cmd};
+use deadpool_redis::redis::{Cmd, Value, cmd};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
@@ -14,15 +14,15 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::Hint;
 
-/// Hints that are sent together.
+/// The most hints that are sent together.
 const BACKLOG: usize = 1_024;
-/// The wait before the subscription is tried again.
+/// The delay before the subscription is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// The time between two looks at whether the subscription still stands.
+/// The interval between two checks of the subscription.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// Sends this instance's hints to the others until the sender is gone. What gathered during a round
-/// trip goes together, each lane once.
+/// Publishes hints until the sender is dropped. Hints that arrive during a round trip are sent
+/// together, each lane once.
 pub(super) async fn publish(session: Arc<Session>, mut hints: mpsc::Receiver<Hint>) {
     let mut gathered = Vec::with_capacity(BACKLOG);
     while hints.recv_many(&mut gathered, BACKLOG).await > 0 {
@@ -38,22 +38,22 @@ pub(super) async fn publish(session: Arc<Session>, mut hints: mpsc::Receiver<Hin
                 .take()
         };
         let commands: Vec<Cmd> = earliest.into_iter().map(publish).collect();
-        // Lost hints cost a second at most: the others look by themselves.
+        // A lost hint costs at most a second: the other instances poll.
         let _ = session.working.run_repeatable(&commands).await;
     }
 }
 
-/// Hears the others' hints, for ever.
+/// Receives hints for ever.
 pub(super) async fn listen(session: Arc<Session>) {
     loop {
-        // Whatever ended it, it begins anew.
+        // Whatever ended the subscription, it begins again.
         let _ = listen_once(&session).await;
         tokio::time::sleep(RECONNECT).await;
     }
 }
 
-/// Listens until the server breaks off, falls silent, or is none of ours any more. In a cluster any
-/// node hears what is published on any other.
+/// Receives hints until the server closes the connection, falls silent, or leaves the cluster's
+/// map. In a cluster, any node passes on what is published on another.
 async fn listen_once(session: &Session) -> Option<()> {
     let node = session.servers.map().owner(None)?.clone();
     let live = node.link(Purpose::Working).current()?;
@@ -71,13 +71,14 @@ async fn listen_once(session: &Session) -> Option<()> {
         tokio::select! {
             message = messages.next() => {
                 let told = message?.get_payload::<String>().ok();
-                if let Some(hint) = told.as_deref().and_then(|message| session.hints.read(message)) {
+                if let Some(hint) = told.as_deref().and_then(|text| session.hints.read(text)) {
                     session.hints.tell_here(hint);
                 }
             }
             _ = rounds.tick() => {
-                let is_ours = session.servers.map().nodes().iter().any(|ours| ours.number == node.number);
-                let answer = tokio::time::timeout(session.timeout, asking.ping::<deadpool_redis::redis::Value>()).await;
+                let map = session.servers.map();
+                let is_ours = map.nodes().iter().any(|ours| ours.number == node.number);
+                let answer = tokio::time::timeout(session.timeout, asking.ping::<Value>()).await;
                 if !is_ours || !matches!(answer, Ok(Ok(_))) {
                     return None;
                 }

@@ -1,5 +1,5 @@
-//! Hints: in this process through a channel, to other instances through Redis' PUBLISH. They only
-//! save time.
+//! Hints: within this process through a channel, to other instances through Redis. They only save
+//! time.
 
 use tokio::sync::{broadcast, mpsc};
 
@@ -7,22 +7,22 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt};
 use crate::store::Hint;
 
-/// Hints that a slow listener may fall behind.
+/// How many hints a slow receiver may fall behind.
 const BACKLOG: usize = 1_024;
-/// Where hints are told and heard.
+/// Sends hints to this process and to other instances.
 #[derive(Debug)]
 pub(super) struct Hints {
     local: broadcast::Sender<Hint>,
     outward: mpsc::Sender<Hint>,
-    /// Whether hints of called destinations go outward: those of an instance that works are its
-    /// own.
+    /// Whether hints about called destinations are published. An instance that works keeps them to
+    /// itself.
     publishes_calls: bool,
-    /// What this instance's own messages end in, which come back to it.
+    /// The suffix of this instance's own messages, which Redis sends back to it.
     origin: String,
 }
 
 impl Hints {
-    /// What comes out of the receiver is to be told to the other instances.
+    /// The hints, and a receiver of those to be published.
     pub(super) fn new(publishes_calls: bool) -> (Self, mpsc::Receiver<Hint>) {
         let (outward, receiver) = mpsc::channel(BACKLOG);
         let origin = Receipt::random().as_str().to_owned();
@@ -32,23 +32,23 @@ impl Hints {
         )
     }
 
-    /// Tells this process, and the other instances unless that would be in vain.
+    /// Sends a hint to this process and, if that can be of use, to other instances.
     pub(super) fn tell(&self, hint: Hint) {
-        // Consumers may be waiting at any instance.
+        // Consumers may wait at any instance.
         if hint.is_pull || self.publishes_calls {
-            // A full queue means that enough hints are on their way.
+            // If the queue is full, enough hints are on their way.
             let _ = self.outward.try_send(hint.clone());
         }
         self.tell_here(hint);
     }
 
-    /// Tells this process alone.
+    /// Sends a hint to this process only.
     pub(super) fn tell_here(&self, hint: Hint) {
         // There may be no listeners.
         let _ = self.local.send(hint);
     }
 
-    /// Tells workers and consumers, where it is not known whose the task is.
+    /// Sends a hint to workers and to consumers, if the task's destination is not known.
     pub(super) fn tell_all(&self, lane: &Lane, due: UnixMillis) {
         for is_pull in [false, true] {
             self.tell(Hint { lane: lane.clone(), due, is_pull });
@@ -59,7 +59,7 @@ impl Hints {
         self.local.subscribe()
     }
 
-    /// `lane due_ms`, and for consumers also `pull` and who tells it.
+    /// Writes `lane due_ms`; for consumers also `pull` and the origin.
     pub(super) fn write(&self, lane: &Lane, due: UnixMillis, is_pull: bool) -> String {
         match is_pull {
             true => format!("{lane} {due} pull {}", self.origin),
@@ -67,7 +67,7 @@ impl Hints {
         }
     }
 
-    /// `None` for what came from here, and for what another version says.
+    /// Reads a message. `None` for this instance's own, and for those of other versions.
     pub(super) fn read(&self, message: &str) -> Option<Hint> {
         let mut words = message.split(' ');
         let (lane, due) = (words.next()?.parse().ok()?, UnixMillis(words.next()?.parse().ok()?));

@@ -1,9 +1,9 @@
-//! The store's own id and format: in a hash of the registry's slot, drawn by the first instance
-//! that finds none there.
+//! The store's id and format, in a hash in the registry's slot. The first instance that finds none
+//! there writes it.
 //!
-//! An instance that knows the id puts it back if it is gone: servers that kept their tasks may have
-//! calls of them under way. What is drawn after such a loss has other numbers all the same, for
-//! these follow the clock.
+//! An instance that knows the id writes it back if it is lost: servers that kept their tasks may
+//! still have calls under way. The ids of tasks do not collide after such a loss, because they
+//! follow the clock.
 
 use std::time::Duration;
 
@@ -19,24 +19,23 @@ use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
 
-/// How old the id may be that is answered: longer than between two looks, which bring it along.
+/// How old a returned id may be: longer than the interval of polls, which read the id too.
 const FRESH: Duration = Duration::from_secs(2);
-/// How much earlier than the clock says the first number may be drawn: servers' clocks differ, and
-/// may be set back.
+/// How far before the clock the first task id may lie: servers' clocks differ, and may be set back.
 const SLACK: Duration = Duration::from_secs(3_600);
 
 const ID: &str = "id";
 const FORMAT_FIELD: &str = "format";
-/// The lowest number that may have been drawn here; 0: any.
+/// The field with the lowest task id that may have been allocated here; 0: any.
 pub(super) const SINCE: &str = "since";
 
-/// The store's id. While the server that has it is away, the one that was read last.
+/// The store's id. If its server is unreachable, the id that was read last.
 pub(super) async fn id(session: &Session) -> Result<StoreId> {
     let arrived = Instant::now();
     let mut last = session.identity.lock().await;
     let known = match &*last {
         Some((read, Ok(known))) if read.elapsed() < FRESH => return Ok(known.id),
-        // All who wait for one answer share it: a silent server costs each of them no more than one
+        // Callers that wait for one answer share it: a silent server costs each of them at most one
         // wait.
         Some((read, Err(error))) if *read >= arrived => return Err(error.clone()),
         Some((_, Ok(known))) => Some(*known),
@@ -50,7 +49,7 @@ pub(super) async fn id(session: &Session) -> Result<StoreId> {
     answer.map(|known| known.id)
 }
 
-/// Refuses what [`ask`] was answered if this program does not know the store's format.
+/// Refuses the answer to [`ask`] if this program does not know the store's format.
 ///
 /// # Errors
 /// [`Error::Misconfigured`].
@@ -69,7 +68,7 @@ pub(super) async fn formats(session: &Session) -> Result<Formats> {
     Ok(Formats::of(there.format))
 }
 
-/// Gives the store the newest format that this program knows. Answers its formats before.
+/// Gives the store the newest format that this program knows. Returns the formats before.
 pub(super) async fn raise_format(session: &Session) -> Result<Formats> {
     let before = formats(session).await?;
     if before.can_rise() {
@@ -79,12 +78,12 @@ pub(super) async fn raise_format(session: &Session) -> Result<Formats> {
     Ok(before)
 }
 
-/// The command that asks for the id and the format, for a pipeline of others.
+/// The command that reads the id and the format, for use in a pipeline.
 pub(super) fn ask(keys: &Keys) -> Cmd {
     cmd("HMGET").arg(keys.store()).arg(ID).arg(FORMAT_FIELD).take()
 }
 
-/// Notes what [`ask`] was answered. Without an id there, [`id`] sees to it.
+/// Remembers the answer to [`ask`]. If there is no id, [`id`] writes one.
 pub(super) async fn take_in(session: &Session, answer: Result<Value>) {
     let answer = answer.and_then(parse).and_then(|fields| accept(session, fields));
     if session.servers.is_refused() || matches!(answer, Ok(Some(_))) {
@@ -102,10 +101,10 @@ fn note(last: &mut Option<(Instant, Result<Identity>)>, answer: Result<Identity>
     *last = Some((Instant::now(), answer));
 }
 
-/// Gives the store another id. Answers the one before, if it had one, and the new one.
+/// Gives the store another id. Returns the previous one, if any, and the new one.
 pub(super) async fn replace(session: &Session) -> Result<(Option<StoreId>, StoreId)> {
     let id = StoreId::random();
-    // What cannot be read is replaced as well.
+    // An id that cannot be read is replaced too.
     let before =
         read(session).await.map(|known| known.map(|known| known.id)).or_else(
             |error| match error {
@@ -126,10 +125,10 @@ async fn read(session: &Session) -> Result<Option<Identity>> {
     accept(session, parse(session.working.run_one(ask(&session.keys)).await?)?)
 }
 
-/// What [`ask`] was answered.
+/// The answer to [`ask`].
 struct Fields {
     id: Option<Vec<u8>>,
-    /// `None`: there is none. One that cannot be read counts as the newest that there can be.
+    /// `None` if there is none. A format that cannot be read counts as the newest possible.
     format: Option<u32>,
 }
 
@@ -140,15 +139,15 @@ fn parse(answer: Value) -> Result<Fields> {
 }
 
 impl Fields {
-    /// The id and the format are written in one step, so an id without a format is of a build
-    /// before format 1: its entries would be read as something else.
+    /// Refuses an unknown format. Id and format are written in one step, so an id without a format
+    /// comes from a build before format 1, whose entries this program would misread.
     fn of_known_format(self) -> Result<Self> {
         match self.format {
             Some(format) => ensure_known(format, "the store in Redis")?,
             None if self.id.is_some() => {
                 return Err(Error::Misconfigured(
-                    "the store in Redis is of a build of delayd before format 1, which this version cannot read: \
-                     use another store.redis.key_prefix"
+                    "the store in Redis is of a build of delayd before format 1, which this \
+                     version cannot read: use another store.redis.key_prefix"
                         .into(),
                 ));
             }
@@ -158,8 +157,8 @@ impl Fields {
     }
 }
 
-/// From an unknown format on, nothing is sent any more: this program would damage what it does not
-/// know.
+/// Checks the answer. If the format is unknown, the session sends nothing any more: this program
+/// would damage what it does not know.
 fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
     let Fields { id, format } =
         fields.of_known_format().inspect_err(|error| session.servers.refuse(error))?;
@@ -172,12 +171,12 @@ fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
     Ok(id.map(|id| Identity { id, format }))
 }
 
-/// Of several instances that find none, the first to write has drawn it.
+/// Reads the identity, or writes one. If several instances find none, the first write wins.
 async fn read_or_write(session: &Session, known: Option<Identity>) -> Result<Identity> {
     if let Some(found) = read(session).await? {
         return Ok(found);
     }
-    // Where no number has been drawn yet, all will be later than now.
+    // If no task id has been allocated yet, all of them will be later than now.
     let since = match known.is_none() && counter::last(session).await? == Some(0) {
         true => (session.now().await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND,
         false => 0,

@@ -1,33 +1,34 @@
-//! The names of everything delayd keeps in Redis.
+//! The names of all keys of delayd in Redis.
+//!
+//! `<p>` is `store.redis.key_prefix`, and `R` is the registry's key.
 //!
 //! | role | key | type |
 //! |---|---|---|
-//! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
-//! | policies | `<p>:DELAY_TOPIC_POLICY-{<p>:DELAY_TOPIC_LIST}` | hash topic → JSON |
-//! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/lib/registry.lua` |
-//! | the store | `<p>:DELAY_STORE-{<p>:DELAY_TOPIC_LIST}` | hash: `id`, `since`; see `identity` |
-//! | topics that are being deleted | `<p>:DELAY_TOPIC_LEAVING-{<p>:DELAY_TOPIC_LIST}` | hash topic → token of the deletion |
-//! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{<p>:DELAY_TOPIC_LIST}` | string, a number |
-//! | last task id | `<p>:DELAY_TASK_ID` | string |
-//! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
-//! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
-//! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
+//! | topic registry | `R` = `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
+//! | policies | `<p>:DELAY_TOPIC_POLICY-{R}` | hash topic → JSON |
+//! | pauses | `<p>:DELAY_TOPIC_PAUSES-{R}` | hash topic → see `lua/lib/registry.lua` |
+//! | the store | `<p>:DELAY_STORE-{R}` | hash: `id`, `since`, …; see `identity` |
+//! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
+//! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
+//! | last task id | `<p>:DELAY_TASK_ID` | string, a number |
+//! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
+//! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
+//! | hints | `<p>:DELAY_HINT` | channel: `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lib/keys.lua` | |
 //!
-//! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that
-//! one node of a cluster holds them all. So do those of policies, pauses and the store: in the
-//! registry's name, by which it has the slot of that.
+//! A lane's keys end in its hash tag `{topic:shard}`, so one node of a cluster holds them all. The
+//! tag `{R}` gives a key the registry's slot.
 
 use super::transport::slot;
 use crate::model::task::{Destination, Lane};
 
-/// The keys of one deployment.
+/// The names of the keys of one deployment.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
 }
 
-/// How many keys a lane script is given.
+/// The number of keys of a lane script.
 pub(super) const LANE_KEYS: usize = 16;
 
 const BODIES: &str = "DELAY_REALL_TOPIC_TASK";
@@ -46,7 +47,7 @@ const IDEMPOTENCY: &str = "DELAY_IDEMPOTENCY_TOPIC_TASK";
 const WINDOWS: &str = "DELAY_WINDOWS_TOPIC_TASK";
 const NOTES: &str = "DELAY_NOTES_TOPIC_TASK";
 
-/// The roles of a lane's keys that tasks or their keys stand in.
+/// The roles of a lane's keys that hold tasks or keys of tasks.
 const ROLES: [&str; 15] = [
     BODIES,
     SCHEDULE,
@@ -65,18 +66,18 @@ const ROLES: [&str; 15] = [
     NOTES,
 ];
 
-/// What a key's name says.
+/// What the name of a key says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Named {
-    /// A lane's bodies.
+    /// A lane's content.
     Bodies(Lane),
-    /// A lane's schedule, and whose.
+    /// A lane's schedule, and its destination.
     Schedule(Lane, String),
-    /// Something else that a lane's tasks stand in.
+    /// Another structure of a lane's tasks.
     OfLane(Lane),
-    /// It begins as a lane's key does, but there is no such lane.
+    /// The name begins like a lane's key, but there is no such lane.
     Stray,
-    /// None of a lane's.
+    /// Not a lane's key.
     Foreign,
 }
 
@@ -89,8 +90,7 @@ impl Keys {
         format!("{}:DELAY_TOPIC_LIST", self.prefix)
     }
 
-    /// The keys of a registry script: the registry, the policies, the pauses, the departures, the
-    /// revision.
+    /// The keys of a registry script: registry, policies, pauses, deletions, revision.
     pub(super) fn of_registry(&self) -> [String; 5] {
         [
             self.topics(),
@@ -113,7 +113,7 @@ impl Keys {
         self.beside_topics("DELAY_TOPIC_PAUSES")
     }
 
-    /// What is known of the store as a whole.
+    /// The hash of the store's identity.
     pub(super) fn store(&self) -> String {
         self.beside_topics("DELAY_STORE")
     }
@@ -134,7 +134,7 @@ impl Keys {
         format!("{}:DELAY_DESTINATION_HOLDS", self.prefix)
     }
 
-    /// In the slot of the holds.
+    /// The releases, in the slot of the holds.
     pub(super) fn releases(&self) -> String {
         format!("{}:DELAY_DESTINATION_RELEASES-{{{}}}", self.prefix, self.holds())
     }
@@ -155,7 +155,7 @@ impl Keys {
         self.of_lane(OFFSETS, lane)
     }
 
-    /// What a repair has set aside: it could not be read, and is not lost.
+    /// Where a repair puts bytes that it could not read, so that they are not lost.
     pub(super) fn aside(&self, lane: &Lane) -> String {
         self.of_lane("DELAY_ASIDE_TOPIC_TASK", lane)
     }
@@ -168,7 +168,7 @@ impl Keys {
         format!("{}:{role}-{{{lane}}}", self.prefix)
     }
 
-    /// The slot of all of a lane's keys in a cluster.
+    /// The cluster slot of all of a lane's keys.
     pub(super) fn slot_of(lane: &Lane) -> u16 {
         slot::of_key(lane.to_string().as_bytes())
     }
@@ -180,7 +180,7 @@ impl Keys {
 
     /// The keys of a lane script, in the order of `lua/lib/keys.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
-        // Put together piece by piece: every script call needs them all.
+        // Built piece by piece, because every script call needs all of them.
         let tag = format!("-{{{lane}}}");
         let of_lane = |role: &str| [self.prefix.as_str(), ":", role, &tag].concat();
         [
@@ -203,17 +203,17 @@ impl Keys {
         ]
     }
 
-    /// What the names of the lane's schedules begin with.
+    /// The prefix of the names of the lane's schedules.
     fn schedules(&self, lane: &Lane) -> String {
         format!("{}:", self.of_lane(SCHEDULE, lane))
     }
 
-    /// A SCAN pattern that every lane's body hash fits.
+    /// A SCAN pattern for every lane's content.
     pub(super) fn any_bodies(&self) -> String {
         format!("{}:{BODIES}-{{*}}", self.escaped_prefix())
     }
 
-    /// A SCAN pattern that every key of every lane fits.
+    /// A SCAN pattern for every key of every lane.
     pub(super) fn any_of_lanes(&self) -> String {
         format!("{}:DELAY_*-{{*}}*", self.escaped_prefix())
     }
@@ -225,7 +225,7 @@ impl Keys {
             .collect()
     }
 
-    /// Reads a key's name back.
+    /// Reads the name of a key.
     pub(super) fn read(&self, key: &str) -> Named {
         let parts = || {
             let (role, rest) =
@@ -235,7 +235,7 @@ impl Keys {
         };
         let Some((role, tag, tail)) = parts() else { return Named::Foreign };
         match (tag.parse::<Lane>(), role, tail.strip_prefix(':')) {
-            // A shard has one spelling.
+            // A shard has only one spelling.
             (Ok(lane), ..) if lane.to_string() != tag => Named::Stray,
             (Ok(lane), SCHEDULE, Some(name)) => Named::Schedule(lane, name.to_owned()),
             (Ok(lane), BODIES, None) if tail.is_empty() => Named::Bodies(lane),
@@ -244,7 +244,7 @@ impl Keys {
         }
     }
 
-    /// The lane of a body hash's key.
+    /// The lane whose content this key holds.
     pub(super) fn lane_of(&self, bodies: &str) -> Option<Lane> {
         match self.read(bodies) {
             Named::Bodies(lane) => Some(lane),

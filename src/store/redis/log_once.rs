@@ -1,4 +1,4 @@
-//! Errors that are logged once, though what they are about is read again and again.
+//! Errors that are logged only once, although their cause is read repeatedly.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

@@ -1,14 +1,19 @@
-//! The Redis store: several instances share the work of one server, of one under sentinels, or of a
+//! The Redis store: several instances share one server, one group of servers under Sentinel, or a
 //! cluster.
 //!
-//! Every transition is one Lua script over one lane (`lua/`), atomic, idempotent and bounded;
-//! `keys` lists what is kept where. Time is the server's `TIME`. The lane's lock (`SET NX EX`
-//! inside the claim script) makes one instance its claimer for a while; nobody's correctness rests
-//! on it.
+//! Every transition is one Lua script over one lane (`lua/`): atomic, idempotent and bounded.
+//! `keys` lists the keys. Time is the server's `TIME`. The claim script takes a lock per lane
+//! (`SET NX EX`), so that one instance claims it for a while; correctness does not depend on it.
 //!
-//! The road of a command: a verb here → `servers` (who has its slot; redirections) → `node` (one
-//! primary) → `link` (its connection, breaker, repeats) → `dial` (find, connect, look) → `server`
-//! (is it fit for use).
+//! | folder | role |
+//! |---|---|
+//! | `verbs` | implements the contract by functions of the other files |
+//! | `session` | what these functions share: connections, keys, clock |
+//! | `transport/` | sends commands to the right server |
+//! | `script`, `compose`, `lua/` | the scripts |
+//! | `add/`, `ids/` | batches of adds, and the ids of tasks |
+//! | `registry/` | topics, and lanes that follow them |
+//! | `migration/`, `fsck/` | tasks from other stores; checks |
 
 use std::sync::Arc;
 
@@ -69,16 +74,15 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Prepares the store and looks at the servers. One that does not answer is no error: it is
-    /// looked for all the time, and until it is found the verbs answer [`Error::Unavailable`].
+    /// Prepares the store and connects to the servers. An unreachable server is not an error: the
+    /// store keeps trying, and calls fail with [`Error::Unavailable`] until it answers.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel
-    /// knows, a server that would lose tasks, or a store of a format that this program does not
-    /// know.
+    /// knows, a server that would lose tasks, or a store of an unknown format.
     pub async fn connect(params: Params) -> Result<Self> {
         let servers = Arc::new(params.servers()?);
-        // Out of reach is no reason not to start: the links say so, and try on.
+        // An unreachable server does not prevent the start: its links log it, and keep trying.
         let is_up = match servers.connect().await {
             Err(error @ Error::Misconfigured(_)) => return Err(error),
             Err(error) => {
@@ -105,43 +109,43 @@ impl Redis {
         Ok(store)
     }
 
-    /// Gives the store another id. Running instances take it up within seconds. Answers the one
-    /// before, if it had one, and the new one.
+    /// Gives the store another id. Running instances learn of it within seconds. Returns the
+    /// previous id, if any, and the new one.
     ///
     /// # Errors
-    /// What Redis says.
+    /// Those of Redis.
     pub async fn replace_id(&self) -> Result<(Option<StoreId>, StoreId)> {
         identity::replace(&self.session).await
     }
 
-    /// The formats of the store; a new one has the newest.
+    /// The formats of the store. A new store has the newest.
     ///
     /// # Errors
-    /// What Redis says.
+    /// Those of Redis.
     pub async fn formats(&self) -> Result<Formats> {
         identity::formats(&self.session).await
     }
 
-    /// Gives the store the newest format that this program knows. Answers its formats before.
+    /// Gives the store the newest format that this program knows. Returns the formats before.
     ///
     /// # Errors
-    /// What Redis says.
+    /// Those of Redis.
     pub async fn raise_format(&self) -> Result<Formats> {
         identity::raise_format(&self.session).await
     }
 
-    /// Looks at the servers once, as [`connect`](Self::connect) does, for `delayd check`: nothing
-    /// is written. Answers which there are, for people, and what they keep.
+    /// Connects to the servers once, for `delayd check`. Writes nothing. Returns a description of
+    /// the servers, and their durability.
     ///
     /// # Errors
-    /// Those of `connect`; [`Error::Unavailable`] as well if the server that draws the ids does not
-    /// answer.
+    /// Those of [`connect`](Self::connect), and [`Error::Unavailable`] if the server that has the
+    /// id counter does not answer.
     pub async fn probe(params: Params) -> Result<(String, Durability)> {
         let servers = Arc::new(params.servers()?);
         if let Err(error @ Error::Misconfigured(_)) = servers.connect().await {
             return Err(error);
         }
-        // On both ways, as `ping` does.
+        // Through both kinds of connections, as `ping` does.
         let keys = Keys::new(&params.key_prefix);
         let route = |purpose| Route { servers: servers.clone(), purpose };
         let counter = deadpool_redis::redis::cmd("EXISTS").arg(keys.last_id()).take();

@@ -1,4 +1,4 @@
-//! Notes of attempts: a few lines of JSON beside a task, for eyes.
+//! Notes of attempts: a few lines of JSON per task, for people.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
 /// The most notes of one script call.
 const MOST: usize = 250;
 
-/// A note as it is kept. Fields may be added.
+/// A note as it is stored. Fields may be added.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     attempt: u32,
@@ -29,7 +29,7 @@ struct Line {
     answer: String,
 }
 
-/// Sent once: what was written and whose answer was lost would be written twice.
+/// Writes notes. Sent only once: a repetition after a lost answer would write them twice.
 pub(super) async fn note(session: &Session, notes: &[AttemptNote]) -> Result<()> {
     let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
     for note in notes {
@@ -66,7 +66,7 @@ pub(super) async fn notes(session: &Session, lane: &Lane, id: TaskId) -> Result<
     let kept = Option::<Vec<u8>>::from_redis_value(session.working.run_one(read).await?)
         .map_err(corrupt)?;
     let kept = kept.unwrap_or_default();
-    // A line that cannot be read is no loss to anybody's task.
+    // A line that cannot be read harms no task.
     let lines = kept
         .split(|&byte| byte == b'\n')
         .filter_map(|line| serde_json::from_slice::<Line>(line).ok());

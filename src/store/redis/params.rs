@@ -1,4 +1,4 @@
-//! The settings of the Redis store, and the servers that they name.
+//! The settings of the Redis store, and its servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::store::{Error, Result};
 /// How the servers are found.
 #[derive(Clone)]
 pub enum Topology {
-    /// The one at the first URL.
+    /// The server at the first URL.
     Standalone,
-    /// The URLs are those of sentinels, who know the primary. User, password and database in them
-    /// are the primary's.
+    /// The URLs are those of sentinels, which know the primary. User, password and database in them
+    /// are for the primary.
     Sentinel {
-        /// What the sentinels call the primary.
+        /// The sentinels' name of the primary.
         master_name: String,
-        /// The sentinels' own user, if they want one.
+        /// The user for the sentinels themselves, if they need one.
         username: Option<String>,
-        /// The sentinels' own password, if they want one.
+        /// The password for the sentinels themselves, if they need one.
         password: Option<String>,
     },
-    /// The URLs are those of some nodes, who know the others.
+    /// The URLs are those of some nodes, which know the others.
     Cluster,
 }
 
@@ -41,23 +41,23 @@ pub struct Params {
     pub topology: Topology,
     /// `redis://[user:password@]host:port/db`, at least one.
     pub urls: Vec<String>,
-    /// What every key begins with; no braces.
+    /// The prefix of every key, without braces.
     pub key_prefix: String,
     /// The longest wait for a connection, and for an answer.
     pub timeout: Duration,
-    /// How many replicas must have what a caller is told to be done.
+    /// How many replicas must have a write before a caller is told that it is done.
     pub wait_replicas: usize,
     /// The circuit breaker around each server.
     pub breaker: breaker::Params,
-    /// Tests set a manual one; then its now is given to every script instead of the server's.
+    /// Tests set a manual clock; scripts then use its now instead of the server's.
     pub clock: Clock,
-    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of
-    /// those to be pulled it always tells.)
+    /// Whether to publish hints about called tasks, for an instance that does not work. Hints about
+    /// pulled tasks are always published.
     pub publish_hints: bool,
 }
 
 impl Params {
-    /// The configuration's defaults, for one server.
+    /// The defaults of the configuration, for one server.
     pub fn standalone(url: impl Into<String>) -> Self {
         Self {
             topology: Topology::Standalone,
@@ -82,7 +82,7 @@ impl Params {
     /// The servers, not connected yet.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a URL that cannot be read, and where there is none.
+    /// [`Error::Misconfigured`] if a URL cannot be read, or if there is none.
     pub(super) fn servers(&self) -> Result<Servers> {
         let mut addresses = Vec::new();
         let mut login = Login::default();

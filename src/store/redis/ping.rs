@@ -9,10 +9,10 @@ use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
 
-/// One at a time: who comes meanwhile gets the answer of the one under way. Where replicas are
-/// waited for and missing, waits that stand behind each other on the connection would look as if
-/// the server were silent. It goes on though its caller has gone, so that the next one is not sent
-/// behind it.
+/// The store's now, as a sign that it answers. There is one ping at a time, and callers that arrive
+/// meanwhile share its answer: if replicas are missing, pings that wait behind each other on the
+/// connection would look like a silent server. A ping continues after its caller has left, for the
+/// same reason.
 pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
     let (session, arrived) = (session.clone(), Instant::now());
     let pinging = tokio::spawn(async move {
@@ -29,8 +29,8 @@ pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
     pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
 }
 
-/// Asks the server that has the id counter, on both ways: a store that answers questions but takes
-/// no tasks is not well.
+/// Asks the server of the id counter, through both kinds of connections: a store that answers reads
+/// but accepts no tasks is not healthy.
 async fn ping_alone(session: &Session) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(session.keys.last_id()).take();
     session.adding.run_one(counter()).await?;

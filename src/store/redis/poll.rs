@@ -1,22 +1,21 @@
-//! A look into many lanes at once: what is next in each, and what each has to be forgotten.
+//! Polls many lanes at once: what is next in each, and what a purge would find.
 //!
-//! A script answers for many lanes, so that a thousand idle topics cost a few thousandths of a
-//! second each second, and a few dozen packets. In a cluster it answers for one, for each has a
-//! slot of its own. However many lanes there are, no pipeline is so long that claims and settles,
-//! which go the same way, would wait behind it.
+//! One script answers for many lanes, so polling a thousand idle topics costs a few milliseconds
+//! and a few dozen packets per second. In a cluster a script answers for one lane, because each
+//! lane has its own slot. Pipelines are bounded, so that claims and settles on the same connection
+//! do not wait long.
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
 use super::answer::corrupt;
-use super::destination;
-use super::identity;
 use super::registry::topic;
 use super::script::{self, Script};
 use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::refusal::Refusal;
+use super::{destination, identity};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
@@ -26,17 +25,17 @@ const LANES_A_SCRIPT: usize = 64;
 /// The most lanes of one pipeline.
 const LANES_A_PIPELINE: usize = 512;
 
-/// What a look for what is next is for.
+/// Whose next moments are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum Audience {
     /// Called destinations, and whatever expires.
     Workers,
-    /// The pulled ones.
+    /// Pulled tasks.
     Consumers,
 }
 
-impl For {
-    /// What the script is told.
+impl Audience {
+    /// The script's argument.
     const fn word(self) -> &'static str {
         match self {
             Self::Workers => "workers",
@@ -45,18 +44,20 @@ impl For {
     }
 }
 
-/// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next(session: &Session, whom: For, lanes: &[Lane]) -> Result<NextDue> {
-    let told = over(session, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
+/// The next moments of lanes. Nothing is known of a lane whose server is unreachable; fails only if
+/// that is so for all lanes.
+pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) -> Result<NextDue> {
+    let told =
+        ask_lanes(session, &[], &script::NEXT, &[(audience.word(), lanes)], read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
-fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
+fn next_due(told: Result<Answers<Option<UnixMillis>>>) -> Result<NextDue> {
     told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
 }
 
-/// What each instance looks for every second: of each server in one pipeline, as far as its length
-/// allows. The registry is read only if its revision is another one.
+/// What each instance polls every second: one pipeline per server, up to its bound. The registry is
+/// read only if its revision has changed.
 pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(session);
     let before = [
@@ -65,9 +66,9 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         held,
         released,
     ];
-    let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
-    let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
-    let (answers, told) = over(session, &before, &script::NEXT, &asked, read_moment).await;
+    let asked = [(Audience::Workers, &look.workers[..]), (Audience::Consumers, &look.consumers)];
+    let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
+    let (answers, told) = ask_lanes(session, &before, &script::NEXT, &asked, read_moment).await;
     let [revision, id, held, released] =
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
     identity::take_in(session, id).await;
@@ -79,7 +80,7 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         Ok(revision) if Some(revision) == look.seen => Ok(None),
         Ok(revision) => topic::topics(session).await.map(|topics| Some((revision, topics))),
     };
-    let lanes_unknown = |told: &Result<Told<Option<UnixMillis>>>| match told {
+    let lanes_unknown = |told: &Result<Answers<Option<UnixMillis>>>| match told {
         Ok((_, told)) => look
             .consumers
             .iter()
@@ -99,27 +100,26 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
     Looked { registry, holds, next, pulls, unknown }
 }
 
-/// The same of what has ended.
+/// What a purge would find in each lane.
 pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
-    let told = over(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
+    let told = ask_lanes(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
     let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
 
-/// The time, of the first server that answers, and what is told of each lane; nothing of those for
-/// which nobody answers.
-type Told<T> = (UnixMillis, Vec<Option<T>>);
+/// The time of the first server that answers, and an answer for each lane; `None` if its server did
+/// not answer.
+type Answers<T> = (UnixMillis, Vec<Option<T>>);
 
-/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word
-/// of its own, and answered by itself. In the first pipeline, before all others, what `before` is
-/// answered.
-async fn over<T>(
+/// Calls a script over groups of lanes, each with an argument of its own, and reads the answers
+/// with `read`. The first pipeline begins with the commands in `before`, whose answers come first.
+async fn ask_lanes<T>(
     session: &Session,
     before: &[Cmd],
     script: &Script,
     groups: &[(&str, &[Lane])],
     read: impl Fn(Value) -> Result<T>,
-) -> (Vec<Result<Value>>, Vec<Result<Told<T>>>) {
+) -> (Vec<Result<Value>>, Vec<Result<Answers<T>>>) {
     let a_script = if session.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
     let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
     for (group, &(word, lanes)) in groups.iter().enumerate() {
@@ -127,7 +127,7 @@ async fn over<T>(
     }
     let (first, others) = calls.split_at(calls.len().min(LANES_A_PIPELINE / a_script));
     let mut answered_before = Vec::new();
-    let mut heard: Vec<Heard<T>> = groups.iter().map(|_| Heard::default()).collect();
+    let mut gathered: Vec<Group<T>> = groups.iter().map(|_| Group::default()).collect();
     for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
         let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
             let keys: Vec<String> =
@@ -139,16 +139,16 @@ async fn over<T>(
         let mut answers = session.working.run_repeatable(&commands).await;
         answered_before.extend(answers.drain(..before.len()));
         for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
-            heard[group]
-                .hear(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
+            gathered[group]
+                .add(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
         }
     }
     let mut told = Vec::with_capacity(groups.len());
-    for Heard { now, lanes, failed } in heard {
+    for Group { now, lanes, failed } in gathered {
         told.push(match (now, failed) {
             (Some(now), _) => Ok((now, lanes)),
             (None, Some(error)) => Err(error),
-            // No lane was asked about.
+            // The group has no lanes.
             (None, None) if before.is_empty() => time(session).await.map(|now| (now, lanes)),
             (None, None) => Ok((UnixMillis(0), lanes)),
         });
@@ -156,28 +156,28 @@ async fn over<T>(
     (answered_before, told)
 }
 
-/// What was heard of a group of lanes so far.
-struct Heard<T> {
+/// What is known of a group of lanes so far.
+struct Group<T> {
     now: Option<UnixMillis>,
     lanes: Vec<Option<T>>,
     failed: Option<Error>,
 }
 
-impl<T> Default for Heard<T> {
+impl<T> Default for Group<T> {
     fn default() -> Self {
         Self { now: None, lanes: Vec::new(), failed: None }
     }
 }
 
-impl<T> Heard<T> {
-    fn hear(&mut self, lanes: &[Lane], answer: Result<(UnixMillis, Vec<T>)>) {
+impl<T> Group<T> {
+    fn add(&mut self, lanes: &[Lane], answer: Result<(UnixMillis, Vec<T>)>) {
         match answer {
             Ok((now, those)) => {
                 self.now = self.now.or(Some(now));
                 self.lanes.extend(those.into_iter().map(Some));
             }
             Err(error) => {
-                tracing::debug!(lane = %lanes[0], %error, "Could not look into a lane");
+                tracing::debug!(lane = %lanes[0], %error, "Could not poll a lane");
                 self.lanes.extend(lanes.iter().map(|_| None));
                 self.failed = Some(error);
             }
@@ -199,7 +199,7 @@ fn read_answer<T>(
     Ok((UnixMillis(now), fields.map(read).collect::<Result<_>>()?))
 }
 
-/// A moment, or an empty text for none.
+/// A moment; an empty text means none.
 fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
     match told {
         Value::Int(moment) => Ok(Some(UnixMillis(moment))),
@@ -210,17 +210,17 @@ fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
 
 fn read_history(told: Value) -> Result<History> {
     let Value::Array(fields) = told else { return Ok(History::default()) };
-    let [ended, oldest, over] =
+    let [ended, oldest, leftovers] =
         <[Value; 3]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let count = |value| u64::from_redis_value(value).map_err(corrupt);
     Ok(History {
         ended: count(ended)?,
         oldest: read_moment(oldest)?,
-        has_leftovers: count(over)? > 0,
+        has_leftovers: count(leftovers)? > 0,
     })
 }
 
-/// The time of the first of the servers that tells it. All are asked at once.
+/// The time of the first server that answers. All are asked at once.
 async fn time(session: &Session) -> Result<UnixMillis> {
     let map = session.servers.map();
     let asking = map.nodes().iter().map(async |node| {

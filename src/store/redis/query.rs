@@ -1,4 +1,4 @@
-//! Reading: tasks, pages of ids, counts, forecasts.
+//! Reads tasks, pages of ids, counts and forecasts.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::store::{
     Summary, Task,
 };
 
-/// Moments beyond this are no moments: the scores are doubles.
+/// No moment is beyond this: scores are doubles.
 const FAR: i64 = 1 << 53;
 /// The most tasks of one script call.
 const MOST: usize = 100;
-/// About the most counts that one script makes for a forecast.
+/// The approximate number of counts that one script makes for a forecast.
 const COUNTS_A_SCRIPT: usize = 4_000;
 
 pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -51,7 +51,7 @@ pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Op
     }))
 }
 
-/// A moment, or nothing.
+/// A moment; an empty text means none.
 fn read_moment(value: Value) -> Result<Option<UnixMillis>> {
     match text(value)?.as_str() {
         "" => Ok(None),
@@ -59,7 +59,7 @@ fn read_moment(value: Value) -> Result<Option<UnixMillis>> {
     }
 }
 
-/// Where a task stands.
+/// The state of a task, and its moments.
 struct Place {
     state: State,
     due: UnixMillis,
@@ -68,7 +68,7 @@ struct Place {
 }
 
 impl Place {
-    /// Reads what `lua/where.lua` answers.
+    /// Reads the answer of `lua/lib/where.lua`.
     fn read(
         now: UnixMillis,
         record: &Record,
@@ -100,7 +100,8 @@ impl Place {
     }
 }
 
-/// A task that cannot be read is left out and logged: the others of the page are none the worse.
+/// The tasks without content. One that cannot be read is left out and logged, so that the rest of
+/// the page can be shown.
 pub(super) async fn summaries(
     session: &Session,
     lane: &Lane,
@@ -190,7 +191,8 @@ pub(super) async fn stats(session: &Session, lane: &Lane) -> Result<Counts> {
     Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest })
 }
 
-/// A script for each few destinations, so that none is long. The first one's now is everyone's.
+/// Counts the due moments of a lane, a few destinations per script, so that no script is long. All
+/// use the first script's now.
 pub(super) async fn forecast(
     session: &Session,
     lane: &Lane,

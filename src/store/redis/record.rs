@@ -1,5 +1,5 @@
-//! What the scripts write about a task, read back. `lua/lib/record.lua` and
-//! `lua/lib/entry.lua` describe the formats.
+//! Reads what the scripts store of a task. `lua/lib/record.lua` and `lua/lib/entry.lua` describe
+//! the formats.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Options, State};
 use crate::store::{Error, LeaseKind, Result};
 
-/// The version byte every record starts with.
+/// The version byte at the start of every record.
 const VERSION: &str = "1";
 /// How absent options are written.
 const NO_OPTIONS: &str = "-";
@@ -34,7 +34,7 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for anything that this version did not write.
+    /// [`Error::Corrupt`] for bytes that this version did not write.
     pub(super) fn read(mut bytes: Vec<u8>) -> Result<Self> {
         let corrupt = |what: &str| Error::Corrupt(format!("a task's record has {what}"));
         let end = bytes.iter().position(|&b| b == b'\n').ok_or_else(|| corrupt("no head"))?;
@@ -59,15 +59,15 @@ impl Record {
     }
 }
 
-/// What an entry tells about a task that was claimed or has ended.
+/// What is stored of a task that was claimed or has ended.
 #[derive(Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) attempts: u32,
     /// The final state, if it has ended.
     pub(super) ended: Option<State>,
-    /// A cancel waits for the end of its lease.
+    /// Whether a cancel is pending until the lease ends.
     pub(super) cancelling: bool,
-    /// Who holds it, or held it until its lease was swept.
+    /// The kind of its lease, or of its last lease until that was swept.
     pub(super) lease: Option<LeaseKind>,
     pub(super) outcome: String,
 }
@@ -76,7 +76,7 @@ impl Entry {
     /// Reads `<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for anything that the scripts do not write.
+    /// [`Error::Corrupt`] for a text that the scripts do not write.
     pub(super) fn read(text: &str) -> Result<Self> {
         let fields: Vec<&str> = text.splitn(8, ' ').collect();
         let [attempts, _, mark, lease, _, _, _, outcome] = fields[..] else {
@@ -110,10 +110,10 @@ fn read_lease(text: &str) -> Result<Option<LeaseKind>> {
     }
 }
 
-/// A moment as the scripts write it.
+/// Reads a moment as the scripts write it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is no number.
+/// [`Error::Corrupt`] if it is not a number.
 pub(super) fn read_millis(text: &str) -> Result<UnixMillis> {
     let number: f64 =
         text.parse().map_err(|_| Error::Corrupt(format!("a moment reads {text:?}")))?;

@@ -1,17 +1,17 @@
-//! The Lua scripts, by name: one file for each in `lua/`, which `compose` puts together with the
-//! functions of `lua/lib/` that it uses.
+//! The Lua scripts by name. Each is a file in `lua/`; `compose` adds the functions of `lua/lib/`
+//! that it uses.
 //!
-//! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten
-//! them all and answers NOSCRIPT without having done anything; `link` then loads them and
-//! repeats.
+//! Scripts are called by their SHA-1 (`EVALSHA`). After a restart or a failover Redis has lost them
+//! and answers NOSCRIPT without any effect; `transport/link` then loads them and repeats the call.
 //!
-//! Scripts on the way out carry `allow-oom`: at `maxmemory` work must go on, or memory never falls.
+//! Scripts that finish work carry `allow-oom`: at `maxmemory`, deliveries must continue, or memory
+//! would never be freed.
 
 use std::sync::LazyLock;
 
 use super::compose::compose;
 
-/// A script and its name to Redis.
+/// A script, and its name in Redis.
 #[derive(Debug)]
 pub(super) struct Script {
     /// The name of its file.
@@ -37,9 +37,11 @@ const READ: &str = " flags=no-writes,allow-oom";
 macro_rules! scripts {
     ($($name:ident: $flags:expr, $file:literal;)+) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua"))));)+
+            LazyLock::new(|| {
+                Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua")))
+            });)+
 
-        /// All of them, to be loaded.
+        /// All scripts, to be loaded.
         pub(super) fn all() -> Vec<&'static Script> {
             vec![$(&$name),+]
         }
@@ -103,7 +105,7 @@ scripts! {
     FSCK_TOPIC: WAY_OUT, "fsck_topic";
 }
 
-/// The names of the scripts and their texts as Redis is sent them, for tests that run each alone.
+/// The names of the scripts, and their texts as Redis gets them, for tests that run each alone.
 #[doc(hidden)]
 pub fn sent() -> Vec<(&'static str, &'static str)> {
     all().into_iter().map(|script| (script.name, script.code.as_str())).collect()

@@ -1,5 +1,5 @@
-//! What all verbs of a store share: the ways to its servers, the names of its keys, and what this
-//! process remembers of it. The verbs are functions over a [`Session`]; it knows none of them.
+//! What the functions behind the contract share: connections, names of keys, and what this process
+//! remembers of the store. They are functions over a [`Session`], which knows none of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,30 +24,30 @@ use crate::store::Result;
 /// The last answer to a question that all callers share, and when it came.
 pub(super) type LastAnswer<T> = Mutex<Option<(Instant, Result<T>)>>;
 
-/// What the store says of itself.
+/// The store's id and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) id: StoreId,
     pub(super) format: u32,
 }
 
-/// The state that the verbs share.
+/// The state that the functions share.
 #[derive(Debug)]
 pub(super) struct Session {
     /// The connections for tasks that are added.
     pub(super) adding: Route,
     /// The connections for everything else.
     pub(super) working: Route,
-    /// As `working`; the answer comes once enough replicas have the writes.
+    /// As `working`; an answer comes once enough replicas have the writes.
     pub(super) confirming: Route,
     pub(super) servers: Arc<Servers>,
     pub(super) keys: Keys,
-    /// The task ids in hand.
+    /// The task ids that are allocated and not used yet.
     pub(super) ids: Mutex<Blocks>,
     pub(super) identity: LastAnswer<Identity>,
     pub(super) pinged: LastAnswer<UnixMillis>,
     pub(super) log_once: LogOnce,
-    /// Held while a topic's lanes and the registry are reconciled.
+    /// Held while the lanes of a topic and the registry are reconciled.
     pub(super) reconciling: Mutex<()>,
     pub(super) hints: Hints,
     pub(super) clock: Clock,
@@ -96,7 +96,7 @@ impl Session {
         self.read_time(self.working.run_one(cmd("TIME")).await?)
     }
 
-    /// The time in an answer to `TIME`, or the manual clock's in tests.
+    /// The time in an answer to `TIME`; in tests, the manual clock's.
     pub(super) fn read_time(&self, answer: Value) -> Result<UnixMillis> {
         let (seconds, micros): (i64, i64) =
             FromRedisValue::from_redis_value(answer).map_err(corrupt)?;

@@ -1,4 +1,4 @@
-//! Ending and moving leases.
+//! Settles and extends leases.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,13 +27,13 @@ fn settled(answer: &str) -> Result<Settled> {
     }
 }
 
-/// What a settle has put on a schedule: whether it is pulled, and when it is due.
+/// The due moment of what a settle put on a schedule, and whether it is pulled.
 fn put_back(answer: &str) -> Option<(bool, UnixMillis)> {
     let (way, due) = answer.split_once(' ')?;
     Some((way == "pull", UnixMillis(due.parse().ok()?)))
 }
 
-/// Tells who waits for the lane's tasks what has been put back.
+/// Hints at the tasks that settles put on a schedule.
 fn hint(session: &Session, lane: &Lane, answers: &[String]) {
     let back: Vec<_> = answers.iter().filter_map(|answer| put_back(answer)).collect();
     for is_pull in [false, true] {
@@ -96,7 +96,7 @@ fn write(transition: &Transition) -> (&'static str, u64, &str) {
     }
 }
 
-/// The beginning of an outcome, as it is kept.
+/// The part of an outcome that is kept.
 pub(super) fn shorten(outcome: &str) -> &str {
     &outcome[..outcome.floor_char_boundary(MAX_OUTCOME)]
 }

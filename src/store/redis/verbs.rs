@@ -1,4 +1,4 @@
-//! The verbs of the contract, each handed to the file that makes its commands.
+//! The contract of the store; each method calls the file that has its commands.
 
 use std::time::Duration;
 
@@ -66,11 +66,11 @@ impl Delivery for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        poll::next(&self.session, poll::For::Workers, &lanes).await
+        poll::next(&self.session, poll::Audience::Workers, &lanes).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        poll::next(&self.session, poll::For::Consumers, &lanes).await
+        poll::next(&self.session, poll::Audience::Consumers, &lanes).await
     }
 
     async fn look(&self, look: Look) -> Looked {

@@ -1,4 +1,4 @@
-//! One task a request: what the door, the parser and the store's group commit can do together.
+//! Adds with one task per request: HTTP, parsing and the group commit of the store.
 
 use bytes::Bytes;
 
@@ -11,20 +11,25 @@ use crate::stage::Stage;
 use crate::task::{Template, When};
 use delayd_wire::Span;
 
-/// How many requests a connection has made before the measuring begins.
+/// Requests per connection before the measurement begins.
 const WARM_UP: u64 = 20;
 
-/// Add tasks that are due tomorrow, one a request, as fast as the service takes them (closed loop:
-/// each connection sends its next request when the one before was answered).
+/// Add tasks that are due tomorrow, one per request, as fast as the service accepts them (closed
+/// loop).
 ///
-/// Each task is checked to have an id of its own, and their number to be what the service counts.
+/// Verifies that each task has a unique id, and that the service counts all of them.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many requests are under way at a time; 1 is one after the other
+    /// Concurrent requests; 1 sends one after the other
     #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
     connections: usize,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
@@ -38,7 +43,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// Adds to a topic; also beside what waits in it already.
+/// Measures adds to a topic, which may have waiting tasks.
 pub(super) async fn measure(
     stage: &Stage,
     topic: &str,
@@ -72,7 +77,7 @@ pub(super) async fn measure(
     Err(Error::Defect(format!("{stored} adds were accepted, and {counted} tasks are counted")))
 }
 
-/// No two tasks of all loads share an id.
+/// Checks that ids are unique over all loads.
 pub(super) fn check(loads: &[&Load]) -> Result<(), Error> {
     let mut all: Vec<_> = loads.iter().flat_map(|load| &load.accepted).copied().collect();
     all.sort_unstable();

@@ -1,4 +1,4 @@
-//! Many tasks a request: what the store can take when HTTP is out of the way.
+//! Adds with many tasks per request: the throughput of the store with little HTTP.
 
 use bytes::Bytes;
 
@@ -10,23 +10,33 @@ use crate::stage::Stage;
 use crate::task::{Template, When, batch};
 use delayd_wire::Span;
 
-/// How many requests a connection has made before the measuring begins.
+/// Requests per connection before the measurement begins.
 const WARM_UP: u64 = 5;
 
-/// Add tasks that are due tomorrow, many a request, as fast as the service takes them (closed
+/// Add tasks that are due tomorrow, many per request, as fast as the service accepts them (closed
 /// loop).
 ///
-/// Each task is checked to have an id of its own, and their number to be what the service counts.
+/// Verifies that each task has a unique id, and that the service counts all of them.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// Tasks a request
-    #[arg(long, value_name = "N", default_value = "500", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    /// Tasks per request
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "500",
+        value_parser = clap::value_parser!(u64).range(1..=10_000)
+    )]
     batch: u64,
-    /// How many requests are under way at a time
+    /// Concurrent requests
     #[arg(long, value_name = "N", default_value = "4", value_parser = options::connections())]
     connections: usize,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]

@@ -1,4 +1,4 @@
-//! The limit of the way in: the same requests and answers, and nothing behind them.
+//! The upper limit for adds: the same requests and answers without delayd.
 
 use bytes::Bytes;
 
@@ -12,23 +12,28 @@ use crate::task::{Template, When};
 use crate::wire::Peer;
 use delayd_wire::Span;
 
-/// How many requests a connection has made before the measuring begins.
+/// Requests per connection before the measurement begins.
 const WARM_UP: u64 = 20;
 
-/// The same adds, one a request, to a bare axum server that reads each and answers as delayd does,
-/// but stores nothing (closed loop): what HTTP and JSON alone leave possible on this machine.
+/// Send the same adds to a bare axum server that reads each and answers like delayd, but stores
+/// nothing (closed loop): the limit of HTTP and JSON on this machine.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many requests are under way at a time; 1 is one after the other
+    /// Concurrent requests; 1 sends one after the other
     #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
     connections: usize,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
     bytes: u16,
-    /// Be that server, and nothing else
+    /// Run only that server
     #[arg(long, hide = true)]
     pub(crate) serve: bool,
 }

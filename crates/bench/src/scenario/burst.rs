@@ -1,4 +1,4 @@
-//! Everything at once: due moments in whole seconds come in bursts.
+//! Many tasks due at once: due times in whole seconds come in bursts.
 
 use super::options;
 use crate::account::{self, Accepted};
@@ -8,21 +8,20 @@ use crate::figures::{Figures, Usage};
 use crate::stage::Stage;
 use crate::task::{Template, When};
 
-/// What the filling is tried with, to know how long it will take.
+/// Tasks of the trial that estimates how long the filling takes.
 const TRIAL: u64 = 2_000;
-/// How much longer than the trial says it may take, and how long after its end the moment is at
-/// least.
+/// The factor on that estimate, and the minimum time between the filling and the due time.
 const MARGIN: f64 = 2.0;
 const REST_MS: i64 = 1_000;
 
-/// Tasks that are all due at the same whole second, in one topic, called back over HTTP: how fast
-/// they are drained.
+/// Many tasks of one topic that are due at the same second, called back over HTTP: measures how
+/// fast they are drained.
 ///
-/// Counted from the due moment until the last callback has arrived, and until the service has
-/// settled the last task. Each task is checked to arrive exactly once and not early.
+/// Times count from the due time to the last callback, and to the last settled task. Verifies that
+/// each task arrives exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many tasks
+    /// Number of tasks
     #[arg(long, value_name = "N", default_value = "20000", value_parser = options::tasks())]
     tasks: u64,
     /// Bytes of each task's content
@@ -39,7 +38,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let usage = Usage::now(stage);
     let arrivals = stage.arrivals(accepted.len(), due_ms).await;
     if arrivals.len() < accepted.len() {
-        // Those that never arrived are not waited for again.
+        // Do not wait again for tasks that never arrived.
         account::check(&accepted, &arrivals)?;
     }
     let settled_us = stage.settled(&topic, params.tasks).await;
@@ -58,13 +57,13 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(told)
 }
 
-/// From a moment to another, by the same clock.
+/// The seconds from one moment to another.
 pub(super) fn seconds_since(due_ms: i64, at_us: i64) -> f64 {
     (at_us - due_ms * 1_000) as f64 / 1_000_000.0
 }
 
-/// Adds tasks to the topics in turn, all due at a whole second that comes only after all of them
-/// were accepted. Answers them and it.
+/// Adds tasks to the topics in turn, all due at the same whole second, after the last was accepted.
+/// Returns the tasks and the due time.
 pub(super) async fn fill(
     stage: &Stage,
     tasks: u64,
@@ -86,12 +85,12 @@ pub(super) async fn fill(
             )
             .await
         }
-        // What goes to many topics is tried with as many.
+        // A fill of many topics uses as many for the trial.
         _ => fill_with(stage, tasks, &templates, &templates).await,
     }
 }
 
-/// The same with tasks like the `templates` in turn. Those of the `trial` wait, but never come.
+/// Like [`fill`], with tasks from `templates` in turn. The tasks of `trial` are never due.
 pub(super) async fn fill_with(
     stage: &Stage,
     tasks: u64,
@@ -104,13 +103,14 @@ pub(super) async fn fill_with(
     let load = stage.fill(tasks, in_turn(templates, move |_| When::At(due_ms))).await?;
     if let Some(refusal) = load.refusal {
         return Err(Error::Odd(format!(
-            "{} batches were not confirmed while the tasks were added, so that some may be stored twice; try it again ({refusal})",
+            "{} batches were not confirmed while the tasks were added, so some may be stored \
+             twice; try again ({refusal})",
             load.unconfirmed
         )));
     }
     if clock::now_ms() + REST_MS / 4 > due_ms {
         return Err(Error::Odd(
-            "the tasks fell due before all of them were added; try it again, or with fewer".into(),
+            "the tasks fell due before all of them were added; try again, or with fewer".into(),
         ));
     }
     match load.accepted.iter().find(|task| task.due_ms != due_ms) {
@@ -122,7 +122,7 @@ pub(super) async fn fill_with(
     }
 }
 
-/// Writes tasks like the templates in turn, the one of each number due when that says.
+/// Writes tasks from the templates in turn, with the due time from `when`.
 pub(super) fn in_turn(
     templates: &[Template],
     when: impl Fn(u64) -> When + Clone + Send + 'static,

@@ -1,5 +1,4 @@
-//! The limit of the way out: calls by the very client that callbacks go by, to a server that only
-//! answers.
+//! The upper limit for callbacks: calls by reqwest to a server that only answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +18,20 @@ use crate::stage::Stage;
 use crate::task::{Template, When};
 use delayd_wire::Span;
 
-/// POSTs by the HTTP client of the callbacks (reqwest), without delayd, to the bare axum server
-/// (closed loop): what is possible on this machine where nothing has to be stored.
+/// Send POSTs with reqwest to the bare axum server, without delayd (closed loop): the limit of HTTP
+/// calls on this machine without a store.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many calls are under way at a time
+    /// Concurrent calls
     #[arg(long, value_name = "N", default_value = "256", value_parser = options::connections())]
     connections: usize,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each call's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
@@ -46,7 +50,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let stop = StopOnDrop::default();
     let load = Load { client, url, body, stop: stop.0.clone(), progress: stage.progress.clone() };
     let params = params.clone();
-    // On all processors, as delayd's own calls are; the thread of the bench waits.
+    // On all cores, like the calls of delayd; the thread of the bench waits.
     let made = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -61,7 +65,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// Ends the load when nobody waits for it any more.
+/// Ends the load when it is dropped.
 #[derive(Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 
@@ -81,8 +85,8 @@ struct Load {
 }
 
 impl Load {
-    /// Calls until the time is over; answers how many calls there were since all connections were
-    /// open, and the time from then on.
+    /// Calls until the time is over. Returns the number of calls after all connections were open,
+    /// and their time.
     async fn make(self, params: &Params) -> reqwest::Result<(u64, Duration)> {
         let (span, open) = (params.span.0, Arc::new(Barrier::new(params.connections + 1)));
         let mut callers = JoinSet::new();

@@ -1,4 +1,4 @@
-//! One topic that has everything due at once, beside topics that go on as ever.
+//! One topic with many tasks due at once, beside quiet topics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,26 +14,26 @@ use crate::load::Pace;
 use crate::stage::Stage;
 use crate::task::{Template, When};
 
-/// How long before the flood the quiet topics begin.
+/// How long before the flood the quiet topics start.
 const BEFORE_MS: i64 = 2_000;
 
-/// One topic whose tasks are all due at once, beside quiet ones: how late the quiet ones' tasks
-/// come meanwhile (open loop), the most memory that the service takes, and with Redis the slowest
-/// command, and what 99.9 % of the script calls stay below.
+/// One topic with many tasks due at once, beside quiet topics: measures the lateness of the quiet
+/// topics meanwhile (open loop), the maximum memory of the service, and with Redis the slowest
+/// command and the 99.9th percentile of script calls.
 ///
-/// All call the same service, unless --apart. The slowest command is that of Redis' slow log; if
-/// nothing was slow enough for it, it is the time from which on it is written
-/// (`slowlog-log-slower-than`). The script calls are all since Redis was started. Each task is
-/// checked to arrive exactly once and not early.
+/// All topics call the same service, unless --apart. The slowest command is from the slow log of
+/// Redis; if the log is empty, the figure is its threshold (`slowlog-log-slower-than`). Script
+/// calls count since the start of Redis. Verifies that each task arrives exactly once and not
+/// early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many tasks are due at once
+    /// Number of tasks of the flood
     #[arg(long, value_name = "N", default_value = "50000", value_parser = options::tasks())]
     tasks: u64,
-    /// How many quiet topics
+    /// Number of quiet topics
     #[arg(long, value_name = "N", default_value = "10", value_parser = options::topics())]
     quiet: u32,
-    /// Tasks a second of all quiet topics
+    /// Tasks per second of all quiet topics
     #[arg(long, value_name = "N", default_value = "200", value_parser = options::rate())]
     rate: u32,
     /// The quiet topics call another service
@@ -57,7 +57,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let stop = Arc::new(AtomicBool::new(false));
     let quiet = quiet(stage, params, due_ms, stop.clone());
     let drained = async {
-        // Whatever comes, the quiet ones stop.
+        // Stop the quiet topics, also after an error.
         let settled = stage.settled_after(&topic, params.tasks, due_ms).await;
         stop.store(true, Ordering::Relaxed);
         settled
@@ -68,7 +68,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let arrivals = stage.arrivals(flood.len() + quiet.len(), last_ms).await;
     let all: Vec<Accepted> = flood.iter().chain(&quiet).copied().collect();
     account::check(&all, &arrivals)?;
-    // What was due while the flood went on.
+    // The quiet tasks that were due during the flood.
     let meanwhile: Vec<_> = quiet
         .iter()
         .filter(|task| (due_ms..settled_us / 1_000).contains(&task.due_ms))
@@ -93,7 +93,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// Adds to the quiet topics until told to stop; answers what was accepted.
+/// Adds to the quiet topics until told to stop, and returns the accepted tasks.
 async fn quiet(
     stage: &Stage,
     params: &Params,

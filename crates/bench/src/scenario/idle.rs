@@ -1,4 +1,4 @@
-//! Nothing to do: what many topics cost in which nothing falls due.
+//! Idle topics: the cost of many topics in which nothing is due.
 
 use std::time::Duration;
 
@@ -9,25 +9,34 @@ use crate::stage::Stage;
 use crate::task::{Template, When};
 use delayd_wire::Span;
 
-/// How long after the last add it is calm.
+/// The pause after the last add.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Topics whose tasks are due tomorrow: the processor's share and the commands to Redis that they
-/// cost while nothing happens.
+/// Topics whose tasks are due tomorrow: measures the CPU usage and the Redis commands while nothing
+/// is due.
 ///
-/// Everything is told per instance: `cpu_percent` of one processor; with Redis the commands a
-/// second, and how often a second the server read something from a connection, which is what its
-/// round trips are.
+/// All figures are per instance: `cpu_percent` of one core; with Redis, the commands per second,
+/// and how often per second the server read from a connection (round trips).
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many topics, of one task each
+    /// Number of topics, with one task each
     #[arg(long, value_name = "N", default_value = "1000", value_parser = options::topics())]
     topics: u32,
-    /// How many instances share them (with Redis)
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=16))]
+    /// Number of instances (more than one only with Redis)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=16)
+    )]
     pub(super) instances: u8,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = options::span
+    )]
     span: Span,
 }
 
@@ -55,7 +64,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         figures.put("cpu_percent", cpus * 100.0 / instances);
     }
     if let (Some((commands, reads)), Some((commands_before, reads_before))) = (after, before) {
-        // The questions of the bench itself are not the service's.
+        // The requests of the bench itself do not count.
         figures
             .put("redis_commands_per_s", (commands - commands_before - 1.0) / seconds / instances);
         figures.put("redis_reads_per_s", (reads - reads_before - 1.0) / seconds / instances);
@@ -64,7 +73,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// The commands that Redis has done, and how often it has read from a connection.
+/// The numbers of commands and of reads of Redis.
 async fn work(stage: &Stage) -> Result<Option<(f64, f64)>, Error> {
     let Some(redis) = stage.redis() else { return Ok(None) };
     let stats = redis.info("stats").await?;

@@ -1,4 +1,4 @@
-//! Calls that are all under way at once: what each takes of the service's memory.
+//! Many concurrent calls: the memory of each.
 
 use std::time::Duration;
 
@@ -13,35 +13,34 @@ use crate::process;
 use crate::stage::{Needs, Stage};
 use crate::task::{Template, When};
 
-/// How many services share the calls, each with a port to itself: to one and the same port a
-/// machine has no more connections than it has ports for those who call (28,000, as a rule).
+/// The services that share the calls, each with its own port: connections to one port are limited
+/// by the ephemeral ports of the machine (usually 28,000).
 const SERVICES: u64 = 16;
-/// What the bench needs of its own open files beside the calls, and the service beside half of its
-/// own, which is for calls.
+/// Open files that the bench needs besides the calls, and the service besides the half for calls.
 const OTHER_FILES: u64 = 200;
-/// A service is trusted with so many calls only after it has answered many, one after the other:
-/// tasks per slot, and how many come a second, so that few are under way at once.
+/// The slow start allows many concurrent calls to a service only after many successes: tasks per
+/// slot, and their rate, so that few run at once.
 const WARM_UP: u64 = 2;
 const WARM_UP_PER_S: u64 = 2_000;
 const WARM_UP_LONGEST_S: u64 = 20;
-/// How long connections may take to close that are kept for reuse.
+/// How long idle connections may take to close.
 const CLOSING: Duration = Duration::from_secs(20);
-/// How often it is looked whether they have.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long all calls are under way before the memory is read; of the tasks that wait it is read
-/// half of it before they are due.
+/// How long all calls are held before the memory is read. The memory of waiting tasks is read half
+/// of this before the due time.
 const REST: Duration = Duration::from_millis(500);
 
-/// Tasks due at once at a receiver that answers none of them before all have come: the service's
-/// resident memory when they wait to be due, and with every call under way.
+/// Many tasks that are due at once, and a receiver that answers none before all have arrived:
+/// measures the resident memory of the service before they are due, and with all calls running.
 ///
-/// Over HTTP/1.1, as to most receivers, so that each call has a connection, and takes an open file
-/// here and two of the service's limit. The calls go to 16 services, and a number is rounded up to
-/// a multiple of it. Then all are answered, and each task is checked to have arrived exactly once
-/// and not early, and to be settled.
+/// Uses HTTP/1.1, like most receivers: each call has a connection, and needs one open file here and
+/// two of the limit of the service. The calls are spread over 16 services, and their number is
+/// rounded up to a multiple of 16. Then all are answered. Verifies that each task arrived exactly
+/// once and not early, and is settled.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many calls are under way at once
+    /// Number of concurrent calls
     #[arg(long, value_name = "N", default_value = "4000", value_parser = options::calls())]
     calls: u64,
     /// Bytes of each task's content
@@ -50,17 +49,17 @@ pub struct Params {
 }
 
 impl Params {
-    /// Calls to each service.
+    /// Calls per service.
     fn share(&self) -> u64 {
         self.calls.div_ceil(SERVICES)
     }
 
-    /// The slots of the house, which leaves the last service as many free as that has in flight.
+    /// The global concurrency limit, with enough slots for the last service.
     fn slots(&self) -> u64 {
         self.share() * (SERVICES + 1)
     }
 
-    /// What it needs, where no process may have more open files than that.
+    /// The requirements, given the limit of open files.
     pub(super) fn needs(&self, open_files: u64) -> Result<Needs, Error> {
         if let Some(objection) = self.objection(open_files) {
             return Err(Error::Odd(objection));
@@ -76,14 +75,15 @@ impl Params {
         Ok(Needs { instances: 1, own_ports: SERVICES as usize, settings })
     }
 
-    /// Why so many calls cannot be with that limit of open files.
+    /// Why this limit of open files does not allow so many calls.
     fn objection(&self, limit: u64) -> Option<String> {
         let needed = 2 * self.slots() + OTHER_FILES;
         let most = limit.saturating_sub(OTHER_FILES) / 2 / (SERVICES + 1) * SERVICES;
         (limit < needed).then(|| {
             format!(
-                "{} calls at once need a limit of {needed} open files (a service gives half of them to calls), and here it is {limit}: \
-                 raise it with ulimit -Hn (LimitNOFILE, --ulimit nofile), or try --calls {most}",
+                "{} calls at once need a limit of {needed} open files (a service uses half of them \
+                 for calls), and here it is {limit}: raise it with ulimit -Hn \
+                 (LimitNOFILE, --ulimit nofile), or try --calls {most}",
                 self.calls
             )
         })
@@ -112,7 +112,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     tokio::time::sleep(REST).await;
     let (with_mib, connections) = (resident_mib(pid)?, stage.receiver().connections());
     stage.receiver().hold(false);
-    // What has come and is not answered has its connection.
+    // Each unanswered callback has its own connection.
     let (under_way, of) = (arrivals.len().min(connections), accepted.len());
     if under_way < of {
         return Err(Error::Odd(format!("of {of} calls only {under_way} were under way at once")));
@@ -131,11 +131,11 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
 
 fn resident_mib(pid: u32) -> Result<f64, Error> {
     process::resident_mib(pid, "VmRSS")
-        .ok_or_else(|| Error::Odd("this system does not tell a process's memory".into()))
+        .ok_or_else(|| Error::Odd("this system does not report the memory of a process".into()))
 }
 
-/// Has each service answer as many calls as it takes to be trusted with its share, and waits until
-/// no connection is left. Answers how many.
+/// Lets each service answer enough calls for its slow start, and waits until no connection is open.
+/// Returns the number of calls.
 async fn warm_up(
     stage: &Stage,
     params: &Params,
@@ -165,7 +165,7 @@ async fn warm_up(
     Ok(count)
 }
 
-/// Each came once, and none early: those that were taken, and whatever came since.
+/// Checks that each task arrived once and not early: the given arrivals, and those since.
 fn check(stage: &Stage, accepted: &[Accepted], mut arrivals: Vec<Arrival>) -> Result<(), Error> {
     arrivals.append(&mut stage.receiver().take());
     account::check(accepted, &arrivals).map(drop)

@@ -1,4 +1,4 @@
-//! A steady stream: how late tasks come whose moments are spread over the milliseconds.
+//! A steady stream of tasks: measures their lateness.
 
 use bytes::Bytes;
 
@@ -12,23 +12,28 @@ use crate::stage::Stage;
 use crate::task::{Template, When};
 use delayd_wire::Span;
 
-/// How much a second later than planned an add may be answered and the task still not be due.
+/// The delay of each task. An add that is answered later than this makes its task overdue.
 pub(super) const LEAD_MS: i64 = 1_000;
-/// Connections of the open loop: more than are under way in any second that goes well.
+/// Connections of the open loop, more than normally needed.
 pub(super) const CONNECTIONS: usize = 64;
 
-/// Add tasks at a steady rate, each due a second after its add, and call them back (open loop: the
-/// moments of all adds are planned in advance, and answers are timed from the planned moment).
+/// Add tasks at a steady rate, each due one second after its add, and call them back (open loop:
+/// send times are planned in advance, and latencies count from the planned time).
 ///
-/// Lateness is from the due millisecond to the callback's arrival. Each task is checked to arrive
-/// exactly once and not early.
+/// Lateness counts from the due millisecond to the arrival of the callback. Verifies that each task
+/// arrives exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// Tasks a second
+    /// Tasks per second
     #[arg(long, value_name = "N", default_value = "1000", value_parser = options::rate())]
     rate: u32,
-    /// How long
-    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = options::span)]
+    /// How long to measure
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "5s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
@@ -42,7 +47,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// Streams through a topic; also beside what waits in it already.
+/// Measures a stream through a topic, which may have waiting tasks.
 pub(super) async fn measure(
     stage: &Stage,
     topic: &str,
@@ -69,7 +74,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// Adds, each due so long after the moment that is planned for it.
+/// Creates adds. Each is due a fixed time after its planned send time.
 pub(super) fn stream(
     stage: &Stage,
     topic: &str,

@@ -1,4 +1,4 @@
-//! What can be tried: one file per scenario, its options included.
+//! The scenarios: one file for each, with its options.
 
 use crate::error::Error;
 use crate::figures::Figures;
@@ -20,35 +20,35 @@ mod pull;
 mod raw_redis;
 mod topics;
 
-/// What is tried, and how much of it.
+/// A scenario with its options.
 #[derive(Debug, clap::Subcommand, serde::Serialize)]
 #[serde(untagged)]
 pub enum Scenario {
-    /// Adds, one a request
+    /// Add tasks, one per request
     Add(add::Params),
-    /// Adds, many a request
+    /// Add tasks, many per request
     AddBatch(add_batch::Params),
     /// Tasks that are all due at the same moment
     Burst(burst::Params),
-    /// Tasks that are due evenly: how late they come
+    /// Tasks that are due at a steady rate: their lateness
     Lateness(lateness::Params),
-    /// Consumers who pull and acknowledge
+    /// Consumers that pull and acknowledge
     Pull(pull::Params),
-    /// Topics in which nothing happens: what they cost
+    /// Idle topics: their cost
     Idle(idle::Params),
-    /// Calls that are all under way at once: the memory of each
+    /// Many concurrent calls: the memory of each
     InFlight(in_flight::Params),
     /// Adds and callbacks over many topics
     Topics(topics::Params),
-    /// One flooded topic beside quiet ones
+    /// A topic with a flood of tasks, beside quiet ones
     Flood(flood::Params),
-    /// Much that waits: its memory, and whether it slows the rest
+    /// Many waiting tasks: their memory, and whether they slow down the rest
     Pending(pending::Params),
-    /// The limit: the same requests to a service that stores nothing
+    /// Limit: the same requests to a server that stores nothing
     Bare(bare::Params),
-    /// The limit: the calls of the callback client to a server that only answers
+    /// Limit: calls by reqwest to a server that only answers
     Calls(calls::Params),
-    /// The limit: what Redis alone can store
+    /// Limit: what Redis alone can store
     RawRedis(raw_redis::Params),
 }
 
@@ -72,8 +72,7 @@ impl Scenario {
         }
     }
 
-    /// Why it cannot be played with this store, or with a service that runs already; nothing if it
-    /// can.
+    /// Why it cannot run with this store, or with a running service; `None` if it can.
     pub fn objection(&self, store: &Store, is_running: bool) -> Option<&'static str> {
         match (self, store) {
             (
@@ -87,20 +86,20 @@ impl Scenario {
             (Self::Idle(params), Store::Embedded) if params.instances > 1 => {
                 Some("several instances share only a Redis: add --store redis")
             }
-            (Self::RawRedis(_), Store::Embedded) => Some("tries a Redis: add --store redis"),
+            (Self::RawRedis(_), Store::Embedded) => Some("needs a Redis: add --store redis"),
             _ => None,
         }
     }
 
-    /// Whether this is no scenario, but the bare server that one of them measures.
+    /// Whether this runs the bare server that a scenario measures, instead of a scenario.
     pub fn is_bare_server(&self) -> bool {
         matches!(self, Self::Bare(params) if params.serve)
     }
 
-    /// What it needs of the service that is started for it, which may have as many open files.
+    /// The requirements for a started service, given the limit of open files.
     ///
     /// # Errors
-    /// If this machine cannot give that.
+    /// If this machine cannot meet them.
     pub(super) fn needs(&self, open_files: u64) -> Result<Needs, Error> {
         let instances = |instances| Ok(Needs { instances, ..Needs::default() });
         match self {

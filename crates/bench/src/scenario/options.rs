@@ -1,4 +1,4 @@
-//! What the options of several scenarios may be.
+//! Value parsers that several scenarios share.
 
 use clap::builder::RangedU64ValueParser;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::task::LEAST_CONTENT;
 use delayd_wire::Span;
 
-/// Connections of the load.
+/// Connections.
 pub(super) fn connections() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=10_000)
 }
 
-/// Calls under way at once: with a sixteenth to spare what a service may be set to, a million.
+/// Concurrent calls: the maximum of the setting is a million, and a sixteenth is reserved.
 pub(super) fn calls() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=900_000)
 }
@@ -26,7 +26,7 @@ pub(super) fn tasks() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=100_000_000)
 }
 
-/// Tasks a second.
+/// Tasks per second.
 pub(super) fn rate() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=1_000_000)
 }
@@ -36,7 +36,7 @@ pub(super) fn topics() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=10_000)
 }
 
-/// How long something is measured.
+/// The duration of a measurement.
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! Much that waits: what a waiting task takes, and whether adds and callbacks mind the others.
+//! Many waiting tasks: their size, and whether adds and callbacks become slower.
 
 use std::time::Duration;
 
@@ -14,37 +14,41 @@ use crate::task::{Template, When};
 use delayd_wire::Span;
 
 const DAY_MS: u64 = 86_400_000;
-/// Strewn over the day by this, which shares no factor with a day's milliseconds.
+/// Spreads due times over the day. Has no common factor with the milliseconds of a day.
 const STRIDE: u64 = 7_919_777;
-/// How long the store rests after the filling, and how long Redis may take until the log that has
-/// grown by it is written anew.
+/// The pause after the filling, and the maximum wait for the rewrite of the Redis log.
 const REST: Duration = Duration::from_secs(2);
 const REWRITING: Duration = Duration::from_secs(120);
-/// How often lateness is measured: one stall of the machine makes a hundredth of a short round
-/// late.
+/// How often lateness is measured: in a short round, one stall of the machine makes 1 % of the
+/// tasks late.
 const ROUNDS: usize = 3;
 
-/// Fill a topic with tasks that wait, due over the second day from now; then measure what each
-/// takes, adds to that topic (closed loop), and how late others of it come (open loop, in three
-/// rounds of which the one in the middle counts, by its p99).
+/// Fill a topic with tasks that are due over the second day from now. Then measure the size of each
+/// task, adds to the topic (closed loop), and the lateness of other tasks of the topic (open loop,
+/// the median of three rounds by p99).
 ///
-/// Adds begin once Redis has ended the rewrite of its log that the filling may have caused;
-/// `log_rewrites` says how many ran beside them all the same. What a task takes is what Redis'
-/// `used_memory`, or the embedded store's files, have grown by. A batch that is answered 503 while
-/// the topic is filled is sent again; `fill_unconfirmed` says how many were.
+/// Adds begin after the log rewrite of Redis that the filling may have started; `log_rewrites`
+/// counts rewrites that ran nevertheless. The size of a task is the growth of `used_memory` of
+/// Redis, or of the files of the embedded store. Batches answered with 503 during the filling are
+/// repeated; `fill_unconfirmed` counts them.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many tasks wait
+    /// Number of waiting tasks
     #[arg(long, value_name = "N", default_value = "50000", value_parser = options::tasks())]
     tasks: u64,
-    /// How many adds are under way at a time, when those are measured
+    /// Concurrent adds
     #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
     connections: usize,
-    /// Tasks a second, when lateness is measured
+    /// Tasks per second for the lateness measurement
     #[arg(long, value_name = "N", default_value = "1000", value_parser = options::rate())]
     rate: u32,
-    /// How long each is measured
-    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    /// Duration of each measurement
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
@@ -62,7 +66,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let filled = stage.fill(params.tasks, write).await?;
     add::check(&[&filled])?;
     let counted = stage.counts(&topic).await?.scheduled;
-    // What was not confirmed at first may have been stored all the same.
+    // Unconfirmed batches may have been stored nevertheless.
     let most = params.tasks + filled.unconfirmed * FILL_BATCH;
     if !(params.tasks..=most).contains(&counted) {
         return Err(Error::Defect(format!(
@@ -91,7 +95,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     Ok(figures)
 }
 
-/// The figures of the round in the middle.
+/// The figures of the median round.
 async fn lateness_beside(stage: &Stage, topic: &str, params: &Params) -> Result<Figures, Error> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
@@ -113,13 +117,13 @@ async fn rest(stage: &Stage) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether Redis is about to write its log anew, from a copy of itself.
+/// Whether Redis is rewriting its log.
 async fn is_rewriting(stage: &Stage) -> Result<bool, Error> {
     let Some(redis) = stage.redis() else { return Ok(false) };
     Ok(redis.number("persistence", "aof_rewrite_in_progress").await? > 0.0)
 }
 
-/// How many such rewrites Redis has begun since its start.
+/// The number of rewrites since the start of Redis.
 async fn log_rewrites(stage: &Stage) -> Result<Option<f64>, Error> {
     match stage.redis() {
         Some(redis) => Ok(Some(redis.number("persistence", "aof_rewrites").await?)),

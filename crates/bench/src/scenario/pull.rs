@@ -18,30 +18,35 @@ use crate::stage::Stage;
 use crate::task::{Template, When};
 use crate::wire::{Peer, json};
 
-/// How many pulls in a row may find nothing before the tasks count as lost.
+/// How many consecutive empty pulls until the tasks count as lost.
 const PATIENCE: u32 = 1_000;
 
-/// Pull tasks that are due, under a lease, and acknowledge each (closed loop: each consumer pulls
-/// again when its tasks are acknowledged).
+/// Pull due tasks with a lease, and acknowledge each (closed loop: each consumer pulls again after
+/// its acknowledgements).
 ///
-/// Each task is checked to be pulled exactly once.
+/// Verifies that each task is pulled exactly once.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many tasks
+    /// Number of tasks
     #[arg(long, value_name = "N", default_value = "20000", value_parser = options::tasks())]
     tasks: u64,
-    /// How many consumers
+    /// Number of consumers
     #[arg(long, value_name = "N", default_value = "16", value_parser = options::connections())]
     connections: usize,
-    /// Tasks a pull
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=256))]
+    /// Tasks per pull
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=256)
+    )]
     count: u32,
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
     bytes: u16,
 }
 
-/// What all consumers got.
+/// The results of all consumers.
 struct Got {
     pulled: Vec<Arrival>,
     latency: Histogram<u64>,
@@ -76,7 +81,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         .expect("the consumers have ended")
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    // When a task fell due says nothing here.
+    // Due times are not checked here.
     let accepted: Vec<_> =
         load.accepted.iter().map(|task| Accepted { due_ms: 0, ..*task }).collect();
     check(&accepted, &got.pulled)?;
@@ -99,7 +104,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Pulls and acknowledges until all tasks have been pulled by someone.
+    /// Pulls and acknowledges until all tasks have been pulled.
     async fn run(self) -> Result<(), Error> {
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let topic = Some(&self.topic);

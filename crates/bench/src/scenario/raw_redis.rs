@@ -1,5 +1,4 @@
-//! The limit of the Redis store: a body and its due moment, written by hand as fast as one
-//! connection takes them.
+//! The upper limit of the Redis store: bodies and due times over one connection, without delayd.
 
 use std::time::Duration;
 
@@ -14,17 +13,22 @@ use crate::figures::Figures;
 use crate::stage::Stage;
 use delayd_wire::Span;
 
-/// Tasks a pipeline.
+/// Tasks per pipeline.
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
 
-/// `HSET` of a body and `ZADD` of its moment, pipelined on one connection: what Redis itself leaves
-/// possible on this machine.
+/// `HSET` of a body and `ZADD` of its due time, pipelined on one connection: the limit of Redis on
+/// this machine.
 ///
-/// Each command is checked to have added something, and the number of bodies to be what was sent.
+/// Verifies that each command added an element, and that Redis has all bodies.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How long each size of a pipeline is tried
-    #[arg(long = "for", value_name = "DURATION", default_value = "1s", value_parser = options::span)]
+    /// Duration per pipeline size
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = options::span
+    )]
     span: Span,
     /// Bytes of each body
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
@@ -32,7 +36,7 @@ pub struct Params {
 }
 
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
-    let objection = || Error::Odd("tries a Redis: add --store redis".into());
+    let objection = || Error::Odd("needs a Redis: add --store redis".into());
     let (url, prefix) = stage.redis_place().ok_or_else(objection)?;
     let redis = stage.redis().ok_or_else(objection)?;
     let mut stream = connect(&url).await?;
@@ -51,7 +55,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     }
 }
 
-/// A bare connection; only to a server that asks for no password.
+/// Opens a connection to a server without password.
 async fn connect(url: &str) -> Result<TcpStream, Error> {
     let info = url.into_connection_info().map_err(Error::redis)?;
     let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
@@ -70,8 +74,7 @@ async fn connect(url: &str) -> Result<TcpStream, Error> {
     }
 }
 
-/// Sends pipelines, each when the one before was answered; answers how many tasks there were, and
-/// the time.
+/// Sends pipelines, each after the answer to the last. Returns the number of tasks and the time.
 async fn pipelines(
     stream: &mut TcpStream,
     prefix: &str,
@@ -80,7 +83,7 @@ async fn pipelines(
     first: u64,
 ) -> std::io::Result<(u64, Duration)> {
     let body = "x".repeat(params.bytes.into());
-    // Both commands answer that they added one.
+    // Both commands answer that they added one element.
     let expected = b":1\r\n".repeat(2 * batch);
     let mut answers = vec![0; expected.len()];
     let (begun, mut sent) = (Instant::now(), 0);

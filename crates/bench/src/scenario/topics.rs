@@ -1,4 +1,4 @@
-//! Many topics: whether work that is spread costs more than work in one place.
+//! Many topics: whether spread work costs more.
 
 use bytes::Bytes;
 
@@ -10,19 +10,19 @@ use crate::load::Pace;
 use crate::stage::Stage;
 use crate::task::{Template, When};
 
-/// Adds to many topics in turn, one a request (closed loop); then a burst that is spread over all
-/// of them, called back over HTTP.
+/// Add to many topics in turn, one task per request (closed loop); then a burst over all of them,
+/// called back over HTTP.
 ///
-/// Each task of the burst is checked to arrive exactly once and not early.
+/// Verifies that each task of the burst arrives exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
-    /// How many topics
+    /// Number of topics
     #[arg(long, value_name = "N", default_value = "1000", value_parser = options::topics())]
     topics: u32,
-    /// How many adds, and how many tasks in the burst
+    /// Number of adds, and of tasks in the burst
     #[arg(long, value_name = "N", default_value = "20000", value_parser = options::tasks())]
     tasks: u64,
-    /// How many adds are under way at a time
+    /// Concurrent adds
     #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
     connections: usize,
     /// Bytes of each task's content

@@ -1,4 +1,4 @@
-//! The requests that hold a content.
+//! The requests that carry a task's content.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,29 +15,29 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Wait, Headers, OnD
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are
-    /// refused.
+    /// The due time, in Unix seconds; give this or `delay`. A time in the past means now.
+    /// Milliseconds are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub timing_moment: Option<Number>,
-    /// Due so long from now, by the store's clock; this or `timing_moment`.
+    /// The time until the task is due, from the store's current time; give this or `timing_moment`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub delay: Option<Span>,
-    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the
-    /// path on it.
+    /// The body of the callback, or the content that the consumer gets. In it `sn` names the
+    /// service to call, and `url` the path on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ContentText, required = true))]
     pub content: Option<Content>,
-    /// Called back, pulled, or whichever its content suits (`auto`).
+    /// `push`, `pull`, or `auto`, which decides by the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Mode>))]
     pub mode: Option<ModeWord>,
-    /// Calls before the task is dead.
+    /// The attempts before the task is dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
     pub max_attempts: Option<Number>,
-    /// Of one call: 100 ms to 10 min.
+    /// The timeout of one callback: 100 ms to 10 min.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub timeout: Option<Span>,
@@ -45,23 +45,23 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Wait, Headers, OnD
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Backoff>))]
     pub backoff: Option<Wait>,
-    /// Headers of your own for the callback.
+    /// Additional headers of the callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<BTreeMap<String, Option<String>>>))]
     pub headers: Option<Headers>,
-    /// Makes the add safe to repeat: the same key answers the same task.
+    /// Makes the add safe to repeat: an add with the same key answers with the first task.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
     pub idempotency_key: Option<String>,
-    /// At most one waiting task per topic and key: adding again moves it.
+    /// At most one task per topic and key is pending: another add reschedules it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
     pub key: Option<String>,
-    /// So long after its due moment the task is not worth delivering any more.
+    /// The task expires if it is not delivered within this time after it was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub expires_after: Option<Span>,
-    /// Called once if the task dies.
+    /// A callback that is made once, if the task becomes dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<AnyOnDead>))]
     pub on_dead: Option<OnDead>,
@@ -71,10 +71,13 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Wait, Headers, OnD
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct BatchRequest<Tasks> {
-    // Each is read on its own, so that one bad task does not spoil the others.
-    /// Each as in a single add; one bad task does not spoil the others.
+    // Each task is parsed on its own, so that an invalid one does not affect the others.
+    /// Each task as in a single add. An invalid task does not affect the others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyAdd>, min_items = 1, required = true))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Vec<AnyAdd>, min_items = 1, required = true)
+    )]
     pub tasks: Option<Tasks>,
 }
 
@@ -85,7 +88,7 @@ type AnyAdd = AddRequest<(), (), (), (), (), (), (), ()>;
 #[cfg(feature = "schema")]
 type AnyOnDead = OnDeadCall<()>;
 
-/// Whom to tell if the task dies.
+/// The callback for a dead task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = OnDead, bound = ""))]
 #[serde(deny_unknown_fields)]
@@ -112,15 +115,15 @@ pub struct UpdateRequest<Topic, TaskId, Number, Span, Content> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
-    /// Due at this moment, in Unix seconds; this or `delay`.
+    /// The new due time, in Unix seconds; give this or `delay`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub timing_moment: Option<Number>,
-    /// Due so long from now; this or `timing_moment`.
+    /// The time until the task is due, from now; give this or `timing_moment`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub delay: Option<Span>,
-    /// Another content.
+    /// The new content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<ContentText>))]
     pub content: Option<Content>,

@@ -15,17 +15,20 @@ pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Which tasks.
+    /// The tasks' ids.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true)
+    )]
     pub task_ids: Option<TaskIds>,
-    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that
-    /// are held then, and those that have ended, are answered.
+    /// Leases the waiting tasks to the caller, who is about to move them, for 1 s to 12 h. The
+    /// answer then holds only tasks that are leased by this call or have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub lend: Option<Lease>,
-    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there
-    /// is none.
+    /// Leases the tasks under this receipt, and extends the lease of tasks that have it already.
+    /// Absent: a new receipt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<ReceiptText>))]
     pub receipt: Option<Receipt>,
@@ -39,15 +42,18 @@ pub struct MovedRequest<Topic, TaskIds, Receipt> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Which tasks.
+    /// The tasks' ids.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true)
+    )]
     pub task_ids: Option<TaskIds>,
-    /// What `records` lent them by.
+    /// The receipt from the answer of `records`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
-    /// They were not moved: each waits again as it did before.
+    /// The tasks were not moved: each waits again as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<bool>,
 }
@@ -56,9 +62,12 @@ pub struct MovedRequest<Topic, TaskIds, Receipt> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct AdoptRequest<Records> {
-    /// As `records` answers them.
+    /// Records as `records` answers them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyRecord>, min_items = 1, required = true))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Vec<AnyRecord>, min_items = 1, required = true)
+    )]
     pub records: Option<Records>,
 }
 
@@ -66,18 +75,18 @@ pub struct AdoptRequest<Records> {
 #[cfg(feature = "schema")]
 type AnyRecord = AdoptedRecord<(), (), (), (), (), (), ()>;
 
-// A client sends a `Record` as it was answered. This is the same with optional fields, since `null`
-// is absent, and with numbers in any notation.
+// A client sends a `Record` as the other service answered it. This is how the service reads it:
+// `null` is absent, so every field is optional, and numbers may have any notation.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct AdoptedRecord<Topic, TaskId, State, Mode, Number, Options, Log> {
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// The id that it keeps.
+    /// The task's id, which it keeps.
     #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
-    /// `scheduled` (default), or how it ended.
+    /// `scheduled` (default), or the state in which it ended.
     #[cfg_attr(feature = "schema", schema(value_type = Option<TaskState>))]
     pub state: Option<State>,
     #[cfg_attr(feature = "schema", schema(value_type = Way, required = true))]
@@ -93,13 +102,13 @@ pub struct AdoptedRecord<Topic, TaskId, State, Mode, Number, Options, Log> {
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>))]
     pub attempts: Option<Number>,
     pub last_outcome: Option<String>,
-    /// A cancel is pending there: here the task is cancelled.
+    /// A cancel is pending in the other store: the task is cancelled here.
     pub cancelling: Option<bool>,
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
     pub key: Option<String>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub key_set_ms: Option<Number>,
-    /// The other service lends the task, and goes on with it if it is refused here.
+    /// The other service leases the task to the mover, and keeps it if it is refused here.
     pub lent: Option<bool>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub options: Option<Options>,

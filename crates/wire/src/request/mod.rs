@@ -1,8 +1,8 @@
-//! Requests: which fields there are.
+//! Requests: the names of their fields.
 //!
-//! Each side has its own types for their values, which are parameters here. The service's readers
-//! say in a sentence what is wrong with a value; clients give values that are right. Every field is
-//! optional, because the service has `null` for absent, and says itself what is missing.
+//! The types of the values are parameters, because each side has its own. The service uses types
+//! whose errors name the field and the expected value; clients use plain values. Every field is
+//! optional: the service treats `null` as absent, and reports a missing field itself.
 
 mod content;
 mod migration;

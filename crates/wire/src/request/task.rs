@@ -1,4 +1,4 @@
-//! The requests about tasks.
+//! The requests about tasks and dead letters.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct AckRequest<Topic, TaskId, Receipt> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
-    /// The receipt of its lease.
+    /// The receipt of the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
@@ -65,11 +65,11 @@ pub struct NackRequest<Topic, TaskId, Receipt, Span> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
-    /// The receipt of its lease.
+    /// The receipt of the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
-    /// Due again after so long; without it, after its backoff.
+    /// The time until the next attempt. Absent: the backoff decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub delay: Option<Span>,
@@ -87,11 +87,11 @@ pub struct ExtendRequest<Topic, TaskId, Receipt, Lease> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
-    /// The receipt of its lease, which stays the same.
+    /// The receipt of the lease, which stays the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
-    /// So long from now: 1 s to 12 h.
+    /// The new length of the lease, from now: 1 s to 12 h.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = SpanText, required = true))]
     pub lease: Option<Lease>,
@@ -105,20 +105,20 @@ pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Read this task's content instead, whatever its state; nothing is consumed.
+    /// Only reads this task's content, in any state. Nothing is consumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
     pub task_id: Option<TaskId>,
-    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without
-    /// it the pull consumes.
+    /// Leases the tasks for this time (1 s to 12 h). A task that is not acknowledged by then is
+    /// delivered again. Absent: the pull consumes the tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub lease: Option<Lease>,
-    /// That many at the most, answered in `tasks`.
+    /// The most tasks to return, in `tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 256))]
     pub count: Option<Number>,
-    /// With nothing due, wait so long for it, up to 30 s.
+    /// If nothing is due, waits for a task for this time, at most 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub wait: Option<Span>,
@@ -132,23 +132,23 @@ pub struct ListRequest<Topic, State, Number, Cursor> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Which tasks.
+    /// The state of the tasks to list.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TaskState, required = true))]
     pub state: Option<State>,
-    /// Tasks of a page.
+    /// Tasks per page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
     pub limit: Option<Number>,
-    /// That of the page before, for the next one.
+    /// The cursor of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
     pub cursor: Option<Cursor>,
-    /// Unix seconds: none before.
+    /// Only tasks at or after this time, in Unix seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub from: Option<Number>,
-    /// Unix seconds: none after.
+    /// Only tasks at or before this time, in Unix seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub to: Option<Number>,
@@ -172,28 +172,31 @@ pub struct DeadReplayRequest<Topic, TaskIds, Rate, Number, Cursor> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// These tasks; this or `all`.
+    /// The tasks' ids; give this or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<TaskIdGiven>>))]
     pub task_ids: Option<TaskIds>,
-    /// All of the topic's dead.
+    /// All dead tasks of the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<bool>,
-    /// Only those whose last outcome is exactly this.
+    /// Only tasks whose last outcome is exactly this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Spreads their due moments.
+    /// Spreads the due times at this rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<RateText>))]
     pub rate: Option<Rate>,
-    /// Only count.
+    /// Only counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    /// The most tasks to look at, including those that `reason` excludes (default 100,000).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 100_000))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)
+    )]
     pub limit: Option<Number>,
-    /// That of the call before, to go on behind what it went over.
+    /// The cursor of the previous call: continues after the tasks that it looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<DeadCursor>))]
     pub cursor: Option<Cursor>,
@@ -207,24 +210,27 @@ pub struct DeadPurgeRequest<Topic, TaskIds, Number, Cursor> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// These tasks; this or `all`.
+    /// The tasks' ids; give this or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<TaskIdGiven>>))]
     pub task_ids: Option<TaskIds>,
-    /// All of the topic's dead.
+    /// All dead tasks of the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<bool>,
-    /// Only those whose last outcome is exactly this.
+    /// Only tasks whose last outcome is exactly this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Only count.
+    /// Only counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    /// The most tasks to look at, including those that `reason` excludes (default 100,000).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 100_000))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)
+    )]
     pub limit: Option<Number>,
-    /// That of the call before, to go on behind what it went over.
+    /// The cursor of the previous call: continues after the tasks that it looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<DeadCursor>))]
     pub cursor: Option<Cursor>,

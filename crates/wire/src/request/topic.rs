@@ -1,4 +1,4 @@
-//! The requests about topics, and about the services that tasks go to.
+//! The requests about topics and destinations.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct TopicPurgeRequest<Topic> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// The topic's name again.
+    /// The topic's name, repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = String, required = true))]
     pub confirm: Option<String>,
@@ -44,7 +44,7 @@ pub struct ResumeRequest<Topic, Misfire> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// What becomes of what fell due meanwhile, instead of the topic's own policy.
+    /// What happens to tasks that were due during the pause, instead of the topic's own setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
     pub misfire: Option<Misfire>,
@@ -58,11 +58,11 @@ pub struct ForecastRequest<Topic, Span, Number> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// The length of a step: 1 s to 366 days.
+    /// The length of one step: 1 s to 366 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = SpanText, required = true))]
     pub step: Option<Span>,
-    /// How many (24).
+    /// The number of steps (default 24).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
     pub steps: Option<Number>,

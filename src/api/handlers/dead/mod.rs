@@ -1,13 +1,13 @@
-//! Dead letters: why they died, replaying them, and throwing them away.
+//! Dead letters: grouping them by cause, replaying them, deleting them.
 //!
-//! One request goes over a bounded part of a topic's dead, a page at a time ([`walk`]); the answer
-//! says if more are left, and the caller asks again with the answer's cursor.
+//! One call looks at a bounded number of a topic's dead tasks, in pages ([`walk`]). If there are
+//! more, the answer says so, and the caller repeats the call with the answer's cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Cause, Causes, DeadPurgeRequest, DeadReplayRequest, Done};
+use delayd_wire::{Cause, Causes, DeadPurgeRequest, DeadReplayRequest, Done, Rate};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -17,7 +17,6 @@ use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{State, TaskId};
 use crate::store::{Admin, Spread};
-use delayd_wire::Rate;
 
 mod walk;
 
@@ -67,8 +66,8 @@ pub(crate) async fn replay(
     Routed { request, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
-    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor }: ReplayRequest =
-        json::read(request.body())?;
+    let request: ReplayRequest = json::read(request.body())?;
+    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
@@ -78,7 +77,7 @@ pub(crate) async fn replay(
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
         count += match dry_run {
             true => ids.len(),
-            // Those that were replayed meanwhile leave a gap in the rate, no more.
+            // Tasks that were replayed in between leave a gap in the rate.
             false => {
                 api.store
                     .replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step })
@@ -87,7 +86,8 @@ pub(crate) async fn replay(
         };
     }
     let until = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
-    tracing::info!(count, dry_run, "Dead tasks replayed by hand");
+    let what = if dry_run { "counted for a replay" } else { "replayed" };
+    tracing::info!(count, dry_run, "{count} dead tasks were {what} by hand");
     Ok(Success::of(Done { until_ms: until.map(Into::into), ..done(count, &dead) }))
 }
 
@@ -107,7 +107,8 @@ pub(crate) async fn purge(
         count +=
             if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
     }
-    tracing::info!(count, dry_run, "Dead tasks thrown away by hand");
+    let what = if dry_run { "counted for a purge" } else { "purged" };
+    tracing::info!(count, dry_run, "{count} dead tasks were {what} by hand");
     Ok(Success::of(done(count, &dead)))
 }
 
@@ -122,7 +123,7 @@ fn done(count: usize, dead: &Walk) -> Done {
     }
 }
 
-/// What requests say about the tasks that they mean.
+/// The fields of a request that select tasks.
 struct Which {
     topic: Option<TopicName>,
     task_ids: Option<Ids>,

@@ -1,16 +1,15 @@
-//! Going over a topic's dead, a page of one lane at a time, from where the call before stopped.
+//! Iterates over a topic's dead tasks, lane by lane, in pages.
 //!
-//! A walk looks at a bounded number of tasks, those that are passed over included. Where it is cut
-//! off, its [`Cursor`] says where the next one goes on: behind what was looked at, so that many
-//! that are not meant hide nobody behind them.
+//! A walk looks at a bounded number of tasks. If it is cut off, its [`Cursor`] says where the next
+//! one continues: after the last task that it looked at, whether it matched or not.
 //!
 //! # Invariants
 //!
-//! - All walks that follow one another see at the most those that were dead when the second began,
-//!   each once: a cursor carries the moment at which the first walk began, and what died later is
-//!   left out. Else a replay where nobody answers would go on for ever.
-//! - The first walk has no such bound: who asks for all gets all, even where the store's clock was
-//!   set back and the dead ended in its future.
+//! - From the second walk on, a series sees only tasks that died before its first walk began, each
+//!   once. The cursor carries that time. Without it, a replay to a receiver that still fails would
+//!   never end.
+//! - The first walk has no such bound. It finds all dead tasks, also those whose time of death lies
+//!   in the future because the store's clock was set back.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,38 +23,38 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, Delivery, ListQuery, Listed, Summary, Topics};
 
-/// Tasks that are looked at together.
+/// The tasks of a page.
 const PAGE: usize = 500;
-/// The most tasks that one walk looks at.
+/// The most tasks of one walk.
 pub(crate) const MAX_TASKS: u32 = 100_000;
-/// How long one walk goes on beginning pages: well below the edge's own limit.
+/// A walk begins no page after this time, which is well below the request's timeout.
 const TIME: Duration = Duration::from_secs(4);
-/// Nobody died after this.
+/// Later than any task's end.
 const EVER: UnixMillis = UnixMillis(i64::MAX);
 
-/// Which of a topic's dead are meant.
+/// Which dead tasks a walk returns.
 pub(crate) struct Selection {
     /// The topic's lanes, in order.
     pub(crate) lanes: Vec<Lane>,
     /// `None`: all.
     pub(crate) ids: Option<Vec<TaskId>>,
-    /// Only those that died of this.
+    /// Only tasks with this last outcome.
     pub(crate) reason: Option<String>,
-    /// Where the walk before stopped.
+    /// Where the previous walk stopped.
     pub(crate) from: Option<Cursor>,
-    /// So many are looked at.
+    /// The most tasks to look at.
     pub(crate) limit: usize,
 }
 
-/// The place where a walk stopped.
+/// Where a walk stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// The number of the lane that it was in.
+    /// The shard of the current lane.
     shard: u16,
-    /// The first walk began then.
+    /// When the first walk began.
     began: UnixMillis,
-    /// The last of the lane's that was looked at; of tasks that were given by their ids, only the
-    /// id counts.
+    /// The last task of the lane that was looked at. If the tasks are given by id, only the id
+    /// counts.
     after: Option<Listed>,
 }
 
@@ -83,24 +82,23 @@ impl FromStr for Cursor {
             };
             Some(Self { shard, began, after })
         };
-        read().ok_or_else(|| {
-            InvalidName("must be the cursor of the call before, as it was answered".into())
-        })
+        read()
+            .ok_or_else(|| InvalidName("must be the cursor of the previous call, unchanged".into()))
     }
 }
 
-/// A walk over the selected dead.
+/// An iteration over the selected dead tasks.
 pub(crate) struct Walk {
-    /// The lanes that are left, the current one last.
+    /// The remaining lanes, the current one last.
     lanes: Vec<Lane>,
     number_of_lanes: u16,
-    /// In the order of their ids, as each lane's are gone over.
+    /// Sorted, which is the order within a lane.
     ids: Option<Vec<TaskId>>,
     reason: Option<String>,
     after: Option<Listed>,
-    /// The first walk began then.
+    /// When the first walk began.
     first_began: UnixMillis,
-    /// Who died after this is not gone over.
+    /// Tasks that died later are skipped.
     to: UnixMillis,
     began: Instant,
     seen: usize,
@@ -108,8 +106,10 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// Starts a walk.
+    ///
     /// # Errors
-    /// A cursor that is not of this topic; the store is out of reach.
+    /// The cursor belongs to another topic, or the store fails.
     pub(crate) async fn begin(api: &Api, selection: Selection) -> Result<Self, Error> {
         let Selection { mut lanes, mut ids, reason, from, limit } = selection;
         let number_of_lanes = u16::try_from(lanes.len()).expect("a topic has at most 256 lanes");
@@ -124,7 +124,7 @@ impl Walk {
         if let Some(Cursor { shard, .. }) = from {
             if shard >= number_of_lanes {
                 return Err(Error::invalid(
-                    "cursor: must be the cursor of the call before, as it was answered",
+                    "cursor: must be the cursor of the previous call, unchanged",
                 ));
             }
             lanes.drain(..usize::from(shard));
@@ -146,7 +146,7 @@ impl Walk {
         })
     }
 
-    /// The next page of those that are meant; `None` at the end, or where the walk is cut off.
+    /// The next page of selected tasks; `None` at the end, or when the walk is cut off.
     pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<(Lane, Vec<Summary>)>, Error> {
         while let Some(lane) = self.lanes.last().cloned() {
             if self.seen >= self.limit || self.began.elapsed() >= TIME {
@@ -183,18 +183,18 @@ impl Walk {
             return Ok(api.store.list(query).await?);
         };
         let behind = wanted.partition_point(|id| after.is_some_and(|last| *id <= last.id));
-        // All ids are looked at for each lane, so this has to be cheap.
+        // All ids are checked for each lane, so this must be cheap.
         let of_lane = |id: &&TaskId| Lane::shard_of(**id, self.number_of_lanes) == lane.shard;
         let page = wanted[behind..].iter().filter(of_lane).take(limit);
         Ok(page.map(|id| Listed { moment: UnixMillis(0), id: *id }).collect())
     }
 
-    /// How many were looked at.
+    /// How many tasks were looked at.
     pub(crate) fn seen(&self) -> usize {
         self.seen
     }
 
-    /// Where to go on; `None`: it came to the end.
+    /// Where to continue; `None` at the end.
     pub(crate) fn cursor(&self) -> Option<Cursor> {
         let lane = self.lanes.last()?;
         Some(Cursor { shard: lane.shard, began: self.first_began, after: self.after })

@@ -1,7 +1,7 @@
-//! `POST /delay/task/adopt`: from the records of another store to tasks of this one.
+//! `POST /delay/task/adopt`: stores tasks of another store, from their records.
 //!
-//! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is
-//! answered by itself.
+//! A record is checked like an add: its service must be configured here, or its host allowed. Each
+//! record has a result of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,19 +33,19 @@ use crate::store::{
     Registered, Standing, TopicEntry,
 };
 
-/// Unix milliseconds from this on (the year 5138) are no moments.
+/// Unix milliseconds from this on (the year 5138) are refused.
 const FAR: f64 = 1e14;
-/// The longest JSON text, in bytes, of a record's log and of its options: the most that they hold,
-/// with every character escaped.
+/// The longest JSON text of a record's log and of its options, in bytes: their maximum with every
+/// character escaped.
 const MAX_LOG: usize = 512 << 10;
 const MAX_OPTIONS: usize = 256 << 10;
-/// The most attempts that a task can have had.
+/// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
-/// So far ahead of the clock an id may be: ids are drawn by clocks.
+/// How far an id may be ahead of the clock: an id contains the time when it was allocated.
 const AHEAD: Duration = Duration::from_secs(86_400);
 
 type Raw<'a> = &'a RawValue;
-// Each record is read on its own, so that one bad record does not spoil the others.
+// Each record is parsed on its own, so that an invalid one does not affect the others.
 pub(crate) type AdoptRequest<'a> = delayd_wire::AdoptRequest<AtMost<Raw<'a>, MAX_BATCH>>;
 pub(crate) type Record<'a> =
     AdoptedRecord<TopicName, Id, OneOf<State>, OneOf<Mode>, Number, Raw<'a>, Raw<'a>>;
@@ -53,13 +53,13 @@ type RecordOptions<'a> = AdoptedOptions<Number, Span, Raw<'a>>;
 
 /// A record that passed the checks.
 pub(crate) struct Checked {
-    /// Its topic's entry is filled in once it is at hand.
+    /// The task's entry of the topic is set later.
     topic: Topic,
     task: Adoptee,
     notes: Vec<AdoptedNote>,
 }
 
-/// `POST /delay/task/adopt`: keeps tasks of another store under their ids. May be repeated.
+/// `POST /delay/task/adopt`: stores tasks of another store under their ids. May be repeated.
 pub(crate) async fn adopt(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
@@ -108,7 +108,7 @@ pub(crate) fn all_checked(
     Ok(records.into_iter().map(read).collect())
 }
 
-/// One answer per record, in order; an error if nothing of it is confirmed.
+/// Stores the tasks. One result per record, in order; an error if nothing is confirmed.
 async fn keep(
     api: &Api,
     checked: Vec<Result<Checked, Error>>,
@@ -166,13 +166,13 @@ async fn keep(
     if !log.is_empty()
         && let Err(error) = api.store.note(log).await
     {
-        tracing::debug!(%error, "The attempts of adopted tasks could not be noted: {error}");
+        tracing::debug!(%error, "The attempts of adopted tasks could not be logged: {error}");
     }
     Ok(results)
 }
 
-/// What hangs together lies in one lane: a key finds its task in its own, and a call for the dead
-/// is made in that of its dead.
+/// Refuses a task whose `key` or dead-letter callback belongs to another lane: both are found only
+/// in the task's own lane.
 fn check_lane(task: &Adoptee) -> Result<(), Error> {
     let (entry, lane) = (&task.topic, task.topic.lane_of(task.id));
     let key = task.options.key.as_deref().map(|key| Lane::shard_of_key(key, entry.shards));
@@ -186,12 +186,13 @@ fn check_lane(task: &Adoptee) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "task_id: it has a key or an on_dead, and its id was drawn for another number of shards than the {} that the topic has here",
+        "task_id: a task with a key or an on_dead can only be moved to a topic with the same \
+         number of shards; here the topic has {}",
         entry.shards
     )))
 }
 
-/// Reads what is kept as it stands until the record is checked.
+/// Reads the parts that are parsed after the record itself.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn check_parts(record: &Record<'_>, services: &Services) -> Result<(), Error> {
     record.log.map(read_log).transpose()?;
@@ -210,7 +211,7 @@ fn note_of(note: AdoptedNote, lane: &Lane, id: TaskId) -> AttemptNote {
     }
 }
 
-/// A moment in milliseconds.
+/// A time in milliseconds.
 fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
     if ms.fract() != 0.0 || !(0.0..FAR).contains(&ms) {
         return Err(Error::Invalid(format!("{field}: must be Unix milliseconds")));
@@ -220,7 +221,7 @@ fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
 }
 
 fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
-    // A content may have been added with fewer characters escaped than it is written with here.
+    // The content may have more escaped characters here than in its add.
     let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
@@ -231,7 +232,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let latest = (api.clock.now() + AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
     if id.0 > latest {
         return Err(Error::invalid(
-            "task_id: lies further ahead of the clock than any id is drawn",
+            "task_id: lies further ahead of the clock than any allocated id",
         ));
     }
     let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
@@ -244,7 +245,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         },
         State::Leased => {
             return Err(Error::invalid(
-                "state: who has it may still succeed; it is to be lent before",
+                "state: expected a task that is not leased; export leased tasks with `lend` first",
             ));
         }
         state => Standing::Ended {
@@ -260,7 +261,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     }
     let destination = match mode {
         Mode::Auto => {
-            return Err(Error::invalid("mode: must be \"push\" or \"pull\", as it was decided"));
+            return Err(Error::invalid("mode: must be \"push\" or \"pull\""));
         }
         mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
@@ -275,7 +276,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let outcome = record.last_outcome.unwrap_or_default();
     let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
     if outcome.len() > MAX_OUTCOME || notes.iter().any(|note| note.answer.len() > MAX_ANSWER) {
-        return Err(Error::invalid("last_outcome and log: are longer than any that are kept"));
+        return Err(Error::invalid("last_outcome and log: are longer than a store keeps"));
     }
     let attempts =
         record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
@@ -311,7 +312,8 @@ fn read_origin(text: &str) -> Result<StoreId, Error> {
     text.parse().map_err(|_| {
         let given: String = text.chars().take(64).collect();
         Error::Invalid(format!(
-            "options.origin: expected the id of a store, which is 16 characters out of 0-9 a-f, got {given:?}"
+            "options.origin: expected the id of a store, which is 16 characters out of 0-9 a-f, \
+             got {given:?}"
         ))
     })
 }

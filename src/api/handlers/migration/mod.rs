@@ -1,4 +1,4 @@
-//! Whole tasks on their way from one store to another.
+//! The move of whole tasks from one store to another.
 
 pub(crate) mod adopt;
 pub(crate) mod transfer;

@@ -1,9 +1,8 @@
-//! Whole tasks, on their way to another store: `records` shows or lends them, `moved` ends what was
-//! lent.
+//! The old store's side of a move: `records` shows tasks or leases them to the mover, `moved`
+//! removes them.
 //!
-//! Whoever moves tasks is a consumer of them: he leases what is not due yet here, has it adopted
-//! there, and says here that it is done. What the store promises of that stands in [`crate::store`]
-//! ("From one store to another").
+//! A mover leases waiting tasks here, has the other store adopt them, and then confirms that here.
+//! [`crate::store`] describes the guarantees ("From one store to another").
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +23,8 @@ use crate::store::{
     Transition,
 };
 
-/// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
+/// The most ids of a call, and the most bytes of content in its answer. A single task may be
+/// longer.
 const MAX_IDS: usize = 1_000;
 const MAX_BYTES: usize = 4 << 20;
 /// The shortest lease.
@@ -71,11 +71,11 @@ pub(crate) async fn records(
         Some(Lease(lease)) => {
             let lease = within(lease, "lend", MIN_LEASE..=MAX_LEASE)?;
             let receipt = request.receipt.map_or_else(Receipt::random, |Name(receipt)| receipt);
-            ids = lent_or_ended(&api, &entry, ids, &receipt, lease).await?;
+            ids = leased_or_ended(&api, &entry, ids, &receipt, lease).await?;
             Some(receipt)
         }
         None if request.receipt.is_some() => {
-            return Err(Error::invalid("receipt: is for lend, and says by what tasks are held"));
+            return Err(Error::invalid("receipt: is only allowed together with lend"));
         }
         None => None,
     };
@@ -88,14 +88,14 @@ pub(crate) async fn records(
         let Some(task) = api.store.get(&lane, id).await? else { continue };
         let notes = match task.attempts {
             0 => Vec::new(),
-            // Nothing depends on them.
+            // The answer is useful without them.
             _ => api.store.notes(&lane, id).await.unwrap_or_default(),
         };
         bytes += task.content.len();
         records.push(record(&topic, task, notes, store));
     }
     if receipt.is_some() {
-        // Somebody else's: between the two looks it came back and was claimed.
+        // A task that was returned and claimed between the two reads belongs to another holder.
         records.retain(|record| record.state != State::Leased);
         records.iter_mut().for_each(|record| record.lent = record.state == State::Scheduled);
     }
@@ -122,8 +122,8 @@ fn by_lane(entry: &TopicEntry, ids: Vec<TaskId>) -> HashMap<Lane, Vec<TaskId>> {
     lanes
 }
 
-/// Lends what waits; answers, in order, what is lent now or has ended.
-async fn lent_or_ended(
+/// Leases waiting tasks. Returns, in order, those that are leased now or have ended.
+async fn leased_or_ended(
     api: &Api,
     entry: &TopicEntry,
     ids: Vec<TaskId>,
@@ -145,7 +145,7 @@ async fn lent_or_ended(
     Ok(ids.into_iter().filter(|id| is_answered.get(id).is_some_and(|is| *is)).collect())
 }
 
-/// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
+/// `POST /delay/task/moved`: removes tasks that another store has adopted. May be repeated.
 pub(crate) async fn moved(
     api: Arc<Api>,
     Routed { request, .. }: Routed,
@@ -167,7 +167,7 @@ pub(crate) async fn moved(
     for (id, settled) in ids.into_iter().zip(settled) {
         match settled? {
             Settled::Stale { state } => stale.push(StaleTask { task_id: id.into(), state }),
-            // Forgotten by the same call before, whose answer was lost.
+            // An earlier call removed it, and its answer was lost.
             Settled::Unknown => count += 1,
             Settled::Done => {
                 count += 1;

@@ -1,8 +1,7 @@
-//! Producing: a task, or many at once, checked and put into the store.
+//! `POST /delay/task/add` and `add_batch`: checks tasks and stores them.
 //!
-//! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the
-//! caller, so a failed topic or store is the only thing that can still go wrong after the checks of
-//! [`crate::api::handlers::task::new_task`].
+//! A 2xx means that the task is stored. After the checks of
+//! [`crate::api::handlers::task::new_task`], only the topic or the store can fail.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,11 +30,11 @@ use crate::metrics::AddResult;
 use crate::model::task::Topic;
 use crate::store::{self, Intake, NewTask, Registered};
 
-/// The most tasks of a batch, whatever `limits.batch` says.
+/// The most tasks of a batch, also if `limits.batch` is higher.
 pub(crate) const MAX_BATCH: usize = 10_000;
 
-/// The answer to a single add, as [`Answer`] would write it: it is the one that is given most, and
-/// a serializer's way costs three times as much.
+/// The answer to a single add, as [`Answer`] would write it. It is the most frequent answer, and a
+/// serializer costs three times as much.
 #[derive(Debug)]
 pub(crate) struct One(Stored);
 
@@ -95,7 +94,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
         let (task, mode) = task_of(checked, topic);
         tries += 1;
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
-            // Nothing was stored. The body is read once more instead of being copied each time.
+            // Nothing was stored. Reading the body again is cheaper than copying it each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
             added => {
                 let stored = stored(added?, mode, api.store.durability());
@@ -139,7 +138,8 @@ pub(crate) async fn add_batch(
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
-            "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
+            "Idempotency-Key: is for a single add; give each task of a batch its own \
+             idempotency_key",
         ));
     }
     let read = || {
@@ -156,10 +156,10 @@ pub(crate) async fn add_batch(
     batch(results)
 }
 
-/// Reads and checks each task of a batch by itself.
+/// Reads and checks each task of a batch.
 ///
 /// # Errors
-/// If there is no batch in the body.
+/// If the body is not a batch.
 pub(crate) fn all_checked(
     api: &Api,
     caller: &Caller,
@@ -186,11 +186,11 @@ pub(crate) fn all_checked(
     }))
 }
 
-/// Stores what passed the checks of a batch, in one call. One answer per task, in order.
+/// Stores the tasks that passed the checks, in one call. One result per task, in order.
 async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<Stored, Error>> {
     let topics = topics(api, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
-    // What is known before the store is asked: a failure, or how the task will leave.
+    // For each task, its failure or its delivery mode.
     let mut modes = Vec::with_capacity(checked.len());
     for checked in checked {
         modes.push(checked.and_then(|checked| {
@@ -205,7 +205,7 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
         return modes.into_iter().map(|mode| Err(mode.expect_err("nothing passed"))).collect();
     }
     let mut added = api.store.add(tasks).await.into_iter();
-    // Asked only now: a store that was out of reach has just learnt it.
+    // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
     let answer = |mode: Result<Way, Error>| {
         let mode = mode?;
@@ -215,7 +215,7 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     modes.into_iter().map(answer).collect()
 }
 
-/// What the store is asked to keep, and how it will leave.
+/// The new task, and how it is delivered.
 fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
     let Checked { destination, moment, options, content, idempotency, .. } = checked;
     let Registered { entry: topic, policy, .. } = topic;
@@ -223,9 +223,8 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
     (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
 }
 
-/// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new
-/// ones of a batch cost little more than one, and a store that does not answer is not waited for
-/// more than once.
+/// The topics' entries. Each is requested once, and all of them concurrently. So new topics cost
+/// little more than one, and a store that does not respond is waited for only once.
 async fn topics(
     api: &Api,
     checked: &[Result<Checked, Error>],
@@ -238,9 +237,8 @@ async fn topics(
     join_all(topics.map(ensure)).await.into_iter().collect()
 }
 
-/// Puts the results side by side. If the store took none of those that got as far as the store, the
-/// whole batch is as unconfirmed as a single task would be. If every task failed, the answer is a
-/// failure: that of the highest code among them.
+/// The answer to a batch. If the store confirmed none of the tasks that reached it, the whole batch
+/// is unconfirmed. If every task failed, the answer is a failure with the highest code.
 fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
     let first_failure = results.iter().find_map(|result| match result {
@@ -352,8 +350,8 @@ mod tests {
         check(vec![Err(Error::TooManyTopics(1)), bad()], false);
     }
 
-    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for
-    /// stored.
+    /// It once answered `dm_error` 0, and a caller that looked only at this believed that its tasks
+    /// were stored.
     #[tokio::test]
     async fn a_batch_of_which_every_task_failed_is_a_failure() {
         let check = async |results: Vec<Result<Stored, Error>>, status: u16, dm_error: u16| {

@@ -1,8 +1,8 @@
-//! One task as it stands.
+//! `POST /delay/task/get`: shows one task.
 //!
-//! A header of its own may be a password to its receiver: whoever only adds or consumes sees the
-//! headers' names, with null for each value. Null and no text in its place, because null is absent
-//! in an add: whoever stores anew what he has read sends no receiver asterisks for a password.
+//! A header of the callback may be a secret, so only `admin` sees its value. Others see null, which
+//! means absent in an add: if a caller adds a copy of the task, no placeholder is sent as a
+//! password.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ fn shown(
     }
 }
 
-/// The options as an add gives them: the key stands beside them, and the origin and the id that a
-/// call for the dead would have are no caller's.
+/// The options in the form that an add takes: without the key, which is a field of the task,
+/// without the origin, and without the id of the dead-letter callback.
 fn options(options: &Options, with_secrets: bool) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
     let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
@@ -78,7 +78,7 @@ pub(crate) async fn get(
     };
     let (lane, task) = api.in_lane(&topic, id, find).await?;
     let store = api.store.id().await?;
-    // Of a task's notes nothing depends; without them the answer is as good.
+    // The answer is useful without the log.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
     Ok(Success::of(Found { task: shown(task, notes, store, caller.sees_secrets()) }))
 }

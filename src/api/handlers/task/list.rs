@@ -1,15 +1,15 @@
-//! Pages of a topic's tasks in one state, in time order.
+//! `POST /delay/task/list`: pages of a topic's tasks in one state, in order of time.
 //!
-//! A topic of several lanes is merged: a page of each, the earliest of them all, and what is shown
-//! of those alone is read. The cursor is the last entry's place, so that a page follows the one
-//! before whatever was added or ended in between.
+//! For a topic with several lanes, one page per lane is listed and merged, and only the tasks of
+//! the merged page are read. The cursor is the position of the last entry, so tasks that are added
+//! or end in between do not shift the next page.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayd_wire::{Entry, ListRequest, Page};
+use delayd_wire::{Entry, ListRequest, OneOf, Page};
 use futures_util::future::try_join_all;
 
 use crate::api::middleware::route::Routed;
@@ -22,17 +22,16 @@ use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
-use delayd_wire::OneOf;
 
-/// Entries of a page, unless asked for otherwise, and at most.
+/// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
-/// Moments beyond this are no moments: the year 5138.
+/// Unix seconds beyond this (the year 5138) are refused.
 const FAR: f64 = 1e11;
 
 pub(crate) type Request = ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>>;
 
-/// The place of a page's last entry.
+/// The position of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor(Listed);
 
@@ -50,9 +49,8 @@ impl FromStr for Cursor {
             let (moment, id) = text.split_once('-')?;
             Some(Self(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? }))
         };
-        read().ok_or_else(|| {
-            InvalidName("must be the cursor of the page before, as it was answered".into())
-        })
+        read()
+            .ok_or_else(|| InvalidName("must be the cursor of the previous page, unchanged".into()))
     }
 }
 
@@ -102,7 +100,7 @@ fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
     Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
-/// What a page is to hold.
+/// What a page contains.
 pub(crate) struct Range {
     pub(crate) state: State,
     pub(crate) from: UnixMillis,
@@ -111,7 +109,7 @@ pub(crate) struct Range {
     pub(crate) limit: usize,
 }
 
-/// The earliest entries of all of a topic's lanes.
+/// The earliest entries of all lanes.
 async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<Listed>, Error> {
     let &Range { state, from, to, after, limit } = range;
     let pages =
@@ -122,7 +120,7 @@ async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<List
     Ok(all)
 }
 
-/// The tasks of a page, in its order. One that was purged meanwhile is left out.
+/// The tasks of a page, in its order. A task that was purged in between is left out.
 async fn summaries(
     api: &Api,
     topic: &TopicEntry,

@@ -1,9 +1,9 @@
-//! One task by hand: `cancel`, `update`.
+//! `POST /delay/task/cancel` and `update`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use delayd_wire::{Gone, Moved};
+use delayd_wire::{Gone, Moved, Span};
 use serde_json::value::RawValue;
 
 use crate::api::handlers::task::new_task::{self, Rules};
@@ -17,14 +17,13 @@ use crate::api::wire::long_body::reading;
 use crate::callback::target_of_object;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
-use delayd_wire::Span;
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
 pub(crate) type UpdateRequest<'a> =
     delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
 
-/// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
+/// `POST /delay/task/cancel`: after a success, the task is never delivered.
 pub(crate) async fn cancel(
     api: Arc<Api>,
     Routed { request, .. }: Routed,
@@ -70,7 +69,7 @@ pub(crate) async fn update(
     Ok(Success::of(moved))
 }
 
-/// `content` comes with the body that it is a part of: a long one is read beside the runtime.
+/// Reschedules the task. `content` comes with its body, because a long one is read off the runtime.
 async fn reschedule(
     api: &Arc<Api>,
     lane: Lane,
@@ -81,7 +80,7 @@ async fn reschedule(
     let content = match content {
         None => None,
         Some((raw, body)) => {
-            // It goes on leaving as it would have left.
+            // Its delivery mode stays.
             let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
             let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
             let content = {

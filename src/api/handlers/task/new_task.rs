@@ -1,14 +1,12 @@
-//! From one task's JSON to what the store is asked to keep, every rule of the wire checked on the
-//! way.
+//! Reads one task's JSON and checks every rule of an add.
 //!
-//! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is
-//! stored before all of it has passed.
+//! Pure: it takes the caller's text and the [`Rules`], and returns a [`Checked`] task or an error.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use delayd_wire::{AddRequest, OnDeadCall};
+use delayd_wire::{AddRequest, Backoff, OnDeadCall, OneOf, Span};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -24,47 +22,44 @@ use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_obje
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 use crate::store::{Idempotency, Moment};
-use delayd_wire::Backoff;
-use delayd_wire::OneOf;
-use delayd_wire::Span;
 
 pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const EXPIRES_AFTER: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
 pub(crate) const TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(600);
-/// The longest JSON text, in bytes, of a backoff: a list of a hundred steps takes two thousand.
+/// The longest JSON text of a backoff, in bytes. A list of a hundred steps needs two thousand.
 const MAX_BACKOFF: usize = 8 << 10;
-/// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with
-/// every character escaped.
+/// The longest JSON text of headers and of an `on_dead`, in bytes: their maximum with every
+/// character escaped.
 const MAX_HEADERS: usize = 64 << 10;
 pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
-/// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire
-/// at once.
+/// Lower Unix seconds (before the year 2001) can only be a delay in the wrong field.
 const EARLIEST_SECONDS: f64 = 1e9;
-/// Unix seconds from this on (the year 5138) can only be milliseconds.
+/// Higher Unix seconds (from the year 5138) can only be milliseconds.
 const FIRST_MILLIS: f64 = 1e11;
 
 /// What a task is checked against.
 pub(crate) struct Rules<'a> {
-    /// Our own clock, for the bound on far moments; the store's decides everything else.
+    /// This process's clock, which only limits `max_delay`; the store's clock decides everything
+    /// else.
     pub(crate) now: UnixMillis,
-    /// The furthest due moment from now.
+    /// The latest due time, from now.
     pub(crate) max_delay: Duration,
     /// The longest content, in bytes.
     pub(crate) content_limit: usize,
-    /// The known services.
+    /// The configured services.
     pub(crate) services: &'a Services,
     /// How long an idempotency key is remembered.
     pub(crate) idempotency_window: Duration,
-    /// What each topic says of its tasks' mode.
+    /// A topic's default mode.
     pub(crate) mode_of: &'a dyn Fn(&Topic) -> Option<Mode>,
-    /// The key in the request's header.
+    /// The key in the header `Idempotency-Key`.
     pub(crate) header_key: Option<&'a str>,
 }
 
 impl Api {
-    /// Checks something by the rules for new tasks.
+    /// Calls `check` with the rules for new tasks.
     pub(crate) fn checked<T>(
         &self,
         header_key: Option<&str>,
@@ -83,7 +78,7 @@ impl Api {
     }
 }
 
-/// A task that may be stored, once its topic's entry is at hand.
+/// A task that passed the checks. The topic's entry is still to be looked up.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Checked {
     pub(crate) topic: Topic,
@@ -94,7 +89,7 @@ pub(crate) struct Checked {
     pub(crate) idempotency: Option<Idempotency>,
 }
 
-// Contents are not read into values: the text of an object is kept byte for byte.
+// The content is not parsed into values, because its text is kept byte for byte.
 pub(crate) type Request<'a> = AddRequest<
     TopicName,
     Number,
@@ -109,7 +104,7 @@ pub(crate) type Request<'a> = AddRequest<
 /// Reads and checks one task.
 ///
 /// # Errors
-/// [`Error::Invalid`] names the field; [`Error::TooLarge`] for the content's length.
+/// [`Error::Invalid`] names the field; [`Error::TooLarge`] if the content is too long.
 pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let request: Request<'_> = json::read(text)?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -151,7 +146,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     Ok(Checked { topic, destination, moment, options, content, idempotency })
 }
 
-/// The due moment, from whichever of the two fields is there.
+/// The due time, from either field.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -169,18 +164,18 @@ pub(crate) fn moment(
     }
 }
 
-/// How long a task is worth delivering: a millisecond at least, or it could expire as it falls due.
+/// Checks `expires_after`: at least a millisecond, or the task could expire when it is due.
 pub(crate) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
     within(span, field, EXPIRES_AFTER).map(Span)
 }
 
-/// The call for the dead: a service and a path on it, as in a content.
+/// Reads `on_dead`: a service and a path on it, as in a content.
 fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
     let call: OnDeadCall<ServiceName> = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
     on_dead(call.sn, call.url, "on_dead", services)
 }
 
-/// The same of its fields, as they stand in `field`.
+/// Checks the fields of `on_dead`; `field` is its path.
 pub(crate) fn on_dead(
     sn: Option<Name<Destination>>,
     url: Option<String>,
@@ -198,28 +193,30 @@ pub(crate) fn on_dead(
 
 fn unknown_service(field: &str, sn: &Destination) -> Error {
     Error::Invalid(format!(
-        "{field}: \"{sn}\" is not a service that is known here; the configuration's [services] names them"
+        "{field}: \"{sn}\" is not a service that is known here; the configuration's [services] \
+         names them"
     ))
 }
 
 fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
     if seconds < EARLIEST_SECONDS {
         return Err(Error::invalid(
-            "timing_moment: must be Unix seconds; a number below 1000000000 looks like a delay, which goes into `delay`",
+            "timing_moment: must be Unix seconds; a number below 1000000000 looks like a delay, \
+             which belongs into `delay`",
         ));
     }
     if seconds >= FIRST_MILLIS {
         #[allow(
             clippy::cast_possible_truncation,
-            reason = "what is too large is no moment either way"
+            reason = "a larger number is out of range either way"
         )]
         let as_millis = UnixMillis(seconds as i64).rfc3339();
         return Err(Error::Invalid(format!(
-            "timing_moment: must be Unix seconds; {seconds} lies beyond the year 5000, so it can only be milliseconds ({as_millis}), \
-             which are to be divided by 1000"
+            "timing_moment: must be Unix seconds; {seconds} is beyond the year 5000, so it can \
+             only be milliseconds ({as_millis}): divide it by 1000"
         )));
     }
-    // A double holds seconds to well below a millisecond for longer than FIRST_MILLIS allows.
+    // Below FIRST_MILLIS, a double holds seconds much more precisely than to a millisecond.
     #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
     let moment = UnixMillis((seconds * 1000.0).round() as i64);
     if moment > rules.now + rules.max_delay {
@@ -229,7 +226,7 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
     Ok(moment)
 }
 
-/// The wait between attempts, the value of `field`.
+/// The backoff in `field`.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -239,12 +236,12 @@ pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
     Ok(backoff)
 }
 
-/// The headers that are the value of `field`.
+/// The headers in `field`.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
 pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
-    /// In their order and with repeats, of which a map would keep the last.
+    /// In order and with duplicates; a map would keep only the last one.
     struct Pairs(Vec<(String, String)>);
 
     impl<'de> Deserialize<'de> for Pairs {
@@ -261,7 +258,7 @@ pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
                 fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
                     let mut pairs = Vec::new();
                     while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
-                        // As everywhere, null is absent.
+                        // `null` is absent.
                         pairs.extend(value.map(|value| (name, value)));
                     }
                     Ok(Pairs(pairs))
@@ -276,7 +273,7 @@ pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
     Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
 }
 
-/// The text to be kept: the object's own, or the one that the string holds.
+/// The content's text: that of the object, or the one in the string.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field; [`Error::TooLarge`].
@@ -299,15 +296,15 @@ pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String
         return Err(too_large());
     }
     if is_string && mode == Mode::Pull {
-        // Opaque: whatever its consumers make of it.
+        // Any text, for the consumer.
         return Ok(content);
     }
-    // An object that stood in the body has been parsed with it.
+    // An object in the body has already been parsed.
     let is_object = !is_string || holds_object(&content);
     match mode {
         _ if is_object => json::check_depth(&content, "content").map(|()| content),
         Mode::Push => Err(Error::invalid(
-            "content: must hold a JSON object with sn and url, for mode is \"push\"",
+            "content: must hold a JSON object with sn and url, because mode is \"push\"",
         )),
         _ => Err(Error::invalid(
             "content: must hold a JSON object; set mode to \"pull\" to store any text as it is",
@@ -320,7 +317,7 @@ fn holds_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whom a content is for, of which `target` reads the target.
+/// The destination of a content. `target` reads `sn` and `url` from it.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -342,12 +339,13 @@ pub(crate) fn destination(
         Some(Target { sn: None, url }) => match host(&url)? {
             Some(host) => Ok(host),
             None => Err(Error::invalid(
-                "content.url: its host is not on callback.allow_hosts, and there is no content.sn, so it cannot be called; for a \
-                 task that consumers pull, set mode to \"pull\"",
+                "content.url: its host is not on callback.allow_hosts, and there is no content.sn, \
+                 so it cannot be called; for a task that consumers pull, set mode to \"pull\"",
             )),
         },
         None if mode == Mode::Push => Err(Error::invalid(
-            "content: must have sn (the service) and url (the path on it), for mode is \"push\"",
+            "content: must have sn (the service) and url (the path on it), because mode is \
+             \"push\"",
         )),
         None => Ok(Destination::pull()),
     }

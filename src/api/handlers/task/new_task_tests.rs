@@ -21,7 +21,7 @@ fn read_task(json: &str) -> Result<Checked, Error> {
     read(json.as_bytes(), &rules(&services()))
 }
 
-/// A task that is right but for `fields`, which are put before its own.
+/// Reads a valid task with `fields` before its own.
 fn read_with(fields: &str) -> Result<Checked, Error> {
     read_task(&format!(r#"{{{fields}"topic":"t","content":"{{}}"}}"#))
 }
@@ -40,7 +40,7 @@ fn a_due_moment_is_unix_seconds_kept_to_the_millisecond() {
     check("1795234567.123456", 1_795_234_567_123);
     check("1.795234567e9", 1_795_234_567_000);
     check("1000000000", 1_000_000_000_000);
-    // Ten years ahead, less a second.
+    // Ten years minus one second.
     check("2110594566.007", 2_110_594_566_007);
 }
 
@@ -119,7 +119,7 @@ fn content_says_who_gets_it_unless_mode_does() {
     check(r#""auto""#, r#""{} trailing""#, r#"set mode to "pull""#);
     check(r#""auto""#, r#""[1]""#, r#"set mode to "pull""#);
     check(r#""auto""#, r#"{"sn":"message.call"}"#, "url");
-    // It once was stored to be pulled, and the callback never came.
+    // It was once stored with mode pull, and never called back.
     for mode in [r#""auto""#, r#""push""#] {
         check(
             mode,
@@ -184,7 +184,8 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
     check(r#""headers":{"x-a":5}"#, "headers.x-a: must be a string, not integer 5");
 
     let task = read_with(
-        r#""delay":1,"max_attempts":5,"timeout":"2s","backoff":{"kind":"exponential","base":1,"max":null},"#,
+        r#""delay":1,"max_attempts":5,"timeout":"2s",
+        "backoff":{"kind":"exponential","base":1,"max":null},"#,
     );
     let options = task.unwrap().options;
     assert_eq!((options.max_attempts, options.timeout), (Some(5), Some(Span::seconds(2))));
@@ -197,8 +198,8 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
     assert_eq!(options.backoff, Some(default_max));
 }
 
-/// serde read the kinds from a copy of the fields: an error named none of them, and spoke of a
-/// "variant identifier".
+/// serde read the kind from a copy of the fields: errors named no field, but a "variant
+/// identifier".
 #[test]
 fn an_error_within_a_backoff_names_the_field() {
     let check = |fields: &str, says: &str| {
@@ -210,7 +211,8 @@ fn an_error_within_a_backoff_names_the_field() {
     check(r#"{"kind":5}"#, &format!("{kinds}, not integer 5"));
     check(r#"{"kind":["fixed"]}"#, &format!("{kinds}, not a list"));
     check(r#"{"kind":"often"}"#, &format!("{kinds}, not \"often\""));
-    let duration = r#"must be a duration: a number of seconds or a string such as "1500ms", "10s", "5m", "2h" or "7d""#;
+    let duration = "must be a duration: a number of seconds or a string such as \"1500ms\", \
+                    \"10s\", \"5m\", \"2h\" or \"7d\"";
     check(r#"{"kind":"fixed","every":true}"#, &format!(".every: {duration}, not boolean true"));
     check(r#"{"kind":"fixed","every":1,"every":2}"#, ".every: is given more than once");
     check(

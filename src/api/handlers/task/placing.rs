@@ -1,5 +1,4 @@
-//! Placing tasks in the lanes of their topics, and placing them again if this instance knew an old
-//! number of lanes.
+//! Assigns tasks to lanes, and repeats that if this instance had an outdated number of lanes.
 
 use std::collections::HashSet;
 
@@ -9,15 +8,15 @@ use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::model::task::Topic;
 
-/// How often a task is placed in all.
+/// How often a task is placed at most.
 pub(crate) const PLACINGS: usize = 3;
 
-/// Stores what `read` answers by `store`. Tasks of which nothing was stored because their topic's
-/// entry was an old one are read and stored again by the new entry. The body is read once more
-/// for that, instead of being copied each time.
+/// Calls `read`, and then `store` with its results. Tasks that were refused because their topic's
+/// entry was outdated are read and stored again, after the entry has been reloaded. Reading the
+/// body again is cheaper than copying it each time.
 ///
 /// # Errors
-/// Those of `read` and `store`, and that the registry does not answer.
+/// Those of `read` and `store`, and a registry that does not respond.
 pub(crate) async fn placed<C, T, Reading, Storing>(
     api: &Api,
     read: impl Fn() -> Reading,

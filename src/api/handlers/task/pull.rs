@@ -1,26 +1,25 @@
-//! Consuming: due tasks for whoever asks, leased or for good; or one task's content, only to be
-//! read.
+//! `POST /delay/task/pull`: due tasks for a consumer, or one task's content.
 //!
-//! | asked with | the task is | its end |
+//! | request | the task is | until |
 //! |---|---|---|
-//! | `lease` | leased for as long | the caller's `ack` or `nack`, or the lease runs out |
-//! | neither | leased for the time of writing | delivered once the answer has been written |
-//! | `task_id` | left alone | |
+//! | with `lease` | leased for this time | the consumer's `ack` or `nack`, or the lease expires |
+//! | without | leased while the answer is written | the answer is written: then it is delivered |
+//! | with `task_id` | only read | |
 //!
-//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, the answer
-//! is given at once.
+//! If nothing is due, a pull with `wait` joins the topic's wait queue. Without `wait` it is
+//! answered at once.
 //!
 //! # Invariants
 //!
-//! - Claimed tasks are a [`PulledTasks`] until their answer has been written.
-//! - The claim runs in a task of its own: a caller who hangs up while the store is at it would
-//!   otherwise take the handler, and with it the only knowledge of what was claimed, along.
+//! - [`PulledTasks`] holds claimed tasks until their answer has been written.
+//! - The claim runs in a task of its own. If the caller disconnects, the handler is dropped, and
+//!   with it would go the only record of which tasks were claimed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, PullRequest, Pulled, PulledMany};
+use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span};
 use http::{HeaderValue, header};
 
 use crate::api::long_poll::claim::{lanes_in_turn, take};
@@ -36,7 +35,6 @@ use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{Admin, MAX_LEASE};
-use delayd_wire::Span;
 
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
@@ -59,12 +57,12 @@ pub(crate) async fn pull(
     let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
     let wait =
         request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
-    // It may be long, and who waits should hold nothing.
+    // It may be long, and a waiting pull should hold no memory.
     drop(body);
     if let Some(id) = Id::given(request.task_id) {
         if lease.is_some() || count.is_some() || wait.is_some() {
             return Err(Error::invalid(
-                "task_id: only reads that task, so lease, count and wait do not go with it",
+                "task_id: only reads that task, so lease, count and wait are not allowed with it",
             ));
         }
         return read(&api, &topic, id).await.map(IntoResponse::into_response);
@@ -83,7 +81,7 @@ pub(crate) async fn pull(
     answer(taken, count.is_some())
 }
 
-/// What is due just now.
+/// Claims what is due now.
 async fn take_now(
     api: &Arc<Api>,
     topic: &Topic,
@@ -94,7 +92,7 @@ async fn take_now(
     let taking = {
         let pulls = api.pulls.clone();
         async move {
-            // The slot goes along: callers who hang up again and again must not pile up claims.
+            // The claim keeps the slot, or callers that disconnect repeatedly could pile up claims.
             let _slot = slot;
             let lanes = lanes_in_turn(&pulls, &known);
             take(&pulls, &known, lanes, params).await
@@ -103,7 +101,7 @@ async fn take_now(
     api.pending.spawn(taking).await.map_err(|_| Error::Internal)?
 }
 
-/// One task's content, whatever its state.
+/// One task's content, in any state.
 async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, Error> {
     let store = &api.store;
     let find = |lane: Lane| async move { store.get(&lane, id).await?.ok_or_else(Error::no_task) };
@@ -116,7 +114,7 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
     }))
 }
 
-/// The answer, which tells those in hand what became of it.
+/// The answer. It settles the leases when it is written or dropped.
 fn answer(taken: PulledTasks, is_list: bool) -> Result<Response, Error> {
     let PulledTasks { tasks, held, deadline, .. } = taken;
     let bytes = match is_list {

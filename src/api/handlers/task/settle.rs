@@ -1,12 +1,11 @@
-//! Ending a lease: by its holder's word (`ack`, `nack`), and on its behalf; and making it longer
-//! (`extend`).
+//! `POST /delay/task/ack`, `nack` and `extend`: calls of a lease's holder.
 //!
-//! The holder is a consumer who pulled, or a receiver who answered `delay-ack: later`.
+//! The holder is a consumer that pulled, or a receiver that answered `delay-ack: later`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::Nothing;
+use delayd_wire::{Nothing, Span};
 
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::route::Routed;
@@ -18,7 +17,6 @@ use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
 use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
-use delayd_wire::Span;
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
@@ -56,8 +54,8 @@ async fn retry(
     lane: Lane,
     delay: Option<Duration>,
 ) -> Result<Success<Nothing>, Error> {
-    // The attempts decide between a retry and death. Should another claim come between this look
-    // and the settle, the receipt is stale, and nothing is decided.
+    // The number of attempts decides between a retry and a dead letter. If another claim comes
+    // between this read and the settle, the receipt is stale, and the settle is refused.
     let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
     let topic = api.topics.policy_of(&lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
@@ -81,7 +79,7 @@ pub(crate) async fn extend(
     api.in_lane(topic, *id, extend).await
 }
 
-/// A lease, named by who says to hold it.
+/// A lease, as its holder names it.
 struct Lease {
     topic: Topic,
     id: TaskId,

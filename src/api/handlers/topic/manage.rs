@@ -1,11 +1,11 @@
-//! Topics by hand: what there is, pauses, forecasts, emptying and removing. What a topic asks for
-//! is set by [`crate::api::handlers::topic::policy`].
+//! The calls under `/delay/topic/`, except `set`, which is in
+//! [`crate::api::handlers::topic::policy`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::{
-    Count, Forecast, Nothing, Paused, Purged, Step, TopicListRequest, TopicListed,
+    Count, Forecast, Nothing, OneOf, Paused, Purged, Span, Step, TopicListRequest, TopicListed,
     TopicPurgeRequest, TopicShown, Topics,
 };
 use futures_util::future::try_join_all;
@@ -22,13 +22,11 @@ use crate::model::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
     Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
 };
-use delayd_wire::OneOf;
-use delayd_wire::Span;
 
-/// Tasks that are forgotten together: few enough for a slow disk to be done with them before it
-/// counts as silent.
+/// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
+/// silent.
 const CHUNK: usize = 500;
-/// How long one purge goes on: well below the edge's own limit.
+/// The longest time of one purge, well below the request's timeout.
 const TIME: Duration = Duration::from_secs(4);
 /// The shortest and the longest step of a forecast.
 const MIN_STEP: Duration = Duration::from_secs(1);
@@ -71,7 +69,7 @@ pub(crate) async fn get(
     show(&api, known).await.map(Success::of)
 }
 
-/// A topic with everything that is counted of it.
+/// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
     let counts = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
@@ -110,8 +108,8 @@ fn sum(counts: Count, lane: &Counts) -> Count {
     }
 }
 
-/// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere
-/// within a second. Adds go on.
+/// `POST /delay/topic/pause`: stops delivery, on this instance at once and on others within a
+/// second. Adds continue.
 pub(crate) async fn pause(
     api: Arc<Api>,
     Routed { request, .. }: Routed,
@@ -132,7 +130,8 @@ pub(crate) async fn resume(
         .map(Success::of)
 }
 
-/// Pauses or resumes. What fell due in the pause goes by `misfire`, else by the topic's policy.
+/// Pauses or resumes. `misfire`, or else the topic's setting, decides about tasks that were due
+/// meanwhile.
 pub(crate) async fn set_paused(
     api: &Api,
     topic: &Topic,
@@ -152,9 +151,11 @@ pub(crate) async fn set_paused(
         None
     };
     api.topics.refresh().await?;
-    // `delayd move` and imports name the state of each topic, also where nothing changes.
+    // Only a change is logged: `delayd move` and imports also set the state that a topic already
+    // has.
     if pauses != known.paused.is_some() {
-        tracing::info!(%topic, "Topic {topic} is {} by hand", if pauses { "paused" } else { "resumed" });
+        let what = if pauses { "paused" } else { "resumed" };
+        tracing::info!(%topic, "Topic {topic} is {what} by hand");
     }
     Ok(Paused { topic: topic.into(), paused: pauses, paused_since_ms })
 }
@@ -168,7 +169,7 @@ pub(crate) async fn purge(
     let Name(topic) = required(request.topic, "topic")?;
     if required(request.confirm, "confirm")? != topic.as_str() {
         return Err(Error::invalid(
-            "confirm: must repeat the topic, all of whose tasks are about to be thrown away",
+            "confirm: must repeat the topic's name, because all its tasks will be deleted",
         ));
     }
     let known = api.topic(&topic).await?;
@@ -187,7 +188,7 @@ pub(crate) async fn purge(
         }
         leased += api.store.stats(&lane).await?.leased;
     }
-    tracing::warn!(%topic, count, "Topic {topic} purged by hand of {count} tasks");
+    tracing::warn!(%topic, count, "{count} tasks of topic {topic} were purged by hand");
     Ok(Success::of(Purged { count, leased, more }))
 }
 
@@ -224,7 +225,7 @@ pub(crate) async fn delete(
     }
     let topic = known.entry.topic;
     api.topics.forget(&topic);
-    tracing::info!(%topic, "Topic {topic} deleted by hand");
+    tracing::info!(%topic, "Topic {topic} was deleted by hand");
     Ok(Success::of(Nothing {}))
 }
 

@@ -1,6 +1,6 @@
-//! `POST /delay/topic/set`: what a topic asks for instead of the configuration.
+//! `POST /delay/topic/set`: sets a topic's settings.
 //!
-//! Fields that are given are set, the others stay; those named in `reset` follow the configuration
+//! Given fields are set, and the others stay. Settings named in `reset` follow the configuration
 //! again.
 
 use std::ops::RangeInclusive;
@@ -28,7 +28,7 @@ const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
 const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
 const STATUSES: RangeInclusive<u32> = 300..=599;
-/// Each of them once.
+/// At most every status once.
 const MAX_STATUSES: usize = 300;
 const MAX_RESET: usize = 16;
 
@@ -74,31 +74,31 @@ pub(crate) async fn set(
         manage::set_paused(&api, &topic, paused, None).await?;
     }
     api.topics.refresh().await?;
-    tracing::info!(%topic, "The policy of topic {topic} was set by hand");
+    tracing::info!(%topic, "The settings of topic {topic} were set by hand");
     manage::show(&api, api.topic(&topic).await?).await.map(Success::of)
 }
 
-/// The topic, with so many lanes if it is new. The number of an existing one cannot be changed: ids
-/// name their lanes by it.
+/// The topic, created with this number of lanes if it is new. The number cannot change later,
+/// because a task's id determines its lane by it.
 async fn created(api: &Api, topic: &Topic, shards: Option<u16>) -> Result<Registered, Error> {
     api.topics.refresh().await?;
     let known = api.topics.ensure_with(topic, shards.unwrap_or(1)).await?;
     match shards {
         Some(shards) if shards != known.entry.shards => Err(Error::Invalid(format!(
-            "shards: the topic was created with {}, and that cannot be changed",
+            "shards: the topic was created with {}, which cannot be changed",
             known.entry.shards
         ))),
         _ => Ok(known),
     }
 }
 
-/// Whether everything in the request is in its range.
+/// Checks the ranges of a request.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
     given(request).map(drop)
 }
 
-/// The settings that a request gives, each in its range.
+/// The given settings, with their ranges checked.
 fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
     let count = |number: Option<Number>, field: &str, range| {
         number.map(|n| n.whole(field, range)).transpose()
@@ -158,7 +158,7 @@ fn given_history(history: &History) -> Result<TopicHistory, Error> {
 mod tests {
     use super::*;
 
-    /// What becomes of settings by a request.
+    /// The settings after a request.
     fn changed(before: &TopicPolicy, json: &str) -> Result<TopicPolicy, Error> {
         let request: Request<'_> = json::read(json.as_bytes()).unwrap();
         let given = given(&request)?;

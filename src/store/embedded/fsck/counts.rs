@@ -1,25 +1,27 @@
-//! Are there as many tasks as each lane says?
+//! Checks the counts of each lane.
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql;
-use super::super::sql::lane::counted;
 use super::remedy::Remedy;
 use super::{Page, Stage, read_lane};
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::lane::counted;
 
-/// The counts of a lane.
+/// The number of counts of a lane.
 const COUNTS: usize = counted::rows_scheduled - counted::scheduled;
 
-/// What remedies do to the rows that are counted, they do to the counts. The verbs count by
-/// themselves, and for less.
+/// Triggers that change the counts as remedies change rows. Other writes count by themselves, which
+/// costs less.
 const FOLLOW: &str = "
     CREATE TEMP TRIGGER count_scheduled AFTER INSERT ON schedule BEGIN
-        UPDATE lane SET scheduled = scheduled + 1 WHERE id = (SELECT lane FROM destination WHERE id = NEW.destination);
+        UPDATE lane SET scheduled = scheduled + 1 WHERE id = (SELECT lane FROM destination \
+        WHERE id = NEW.destination);
     END;
     CREATE TEMP TRIGGER count_unscheduled AFTER DELETE ON schedule BEGIN
-        UPDATE lane SET scheduled = scheduled - 1 WHERE id = (SELECT lane FROM destination WHERE id = OLD.destination);
+        UPDATE lane SET scheduled = scheduled - 1 WHERE id = (SELECT lane FROM destination \
+        WHERE id = OLD.destination);
     END;
     CREATE TEMP TRIGGER count_unleased AFTER DELETE ON progress BEGIN
         UPDATE lane SET leased = leased - (OLD.leased = 1) WHERE id = OLD.lane;
@@ -30,17 +32,21 @@ const FOLLOW: &str = "
     END;
     CREATE TEMP TRIGGER count_ended AFTER INSERT ON history BEGIN
         UPDATE lane SET delivered = delivered + (NEW.state = 2), dead = dead + (NEW.state = 3),
-            cancelled = cancelled + (NEW.state = 4), expired = expired + (NEW.state = 5) WHERE id = NEW.lane;
+            cancelled = cancelled + (NEW.state = 4), expired = expired + (NEW.state = 5) \
+            WHERE id = NEW.lane;
     END;
     CREATE TEMP TRIGGER count_forgotten AFTER DELETE ON history BEGIN
         UPDATE lane SET delivered = delivered - (OLD.state = 2), dead = dead - (OLD.state = 3),
-            cancelled = cancelled - (OLD.state = 4), expired = expired - (OLD.state = 5) WHERE id = OLD.lane;
+            cancelled = cancelled - (OLD.state = 4), expired = expired - (OLD.state = 5) \
+            WHERE id = OLD.lane;
     END;
     CREATE TEMP TRIGGER count_otherwise AFTER UPDATE ON history BEGIN
         UPDATE lane SET delivered = delivered - (OLD.state = 2), dead = dead - (OLD.state = 3),
-            cancelled = cancelled - (OLD.state = 4), expired = expired - (OLD.state = 5) WHERE id = OLD.lane;
+            cancelled = cancelled - (OLD.state = 4), expired = expired - (OLD.state = 5) \
+            WHERE id = OLD.lane;
         UPDATE lane SET delivered = delivered + (NEW.state = 2), dead = dead + (NEW.state = 3),
-            cancelled = cancelled + (NEW.state = 4), expired = expired + (NEW.state = 5) WHERE id = NEW.lane;
+            cancelled = cancelled + (NEW.state = 4), expired = expired + (NEW.state = 5) \
+            WHERE id = NEW.lane;
     END;";
 
 const UNFOLLOW: &str = "
@@ -61,7 +67,7 @@ pub(super) fn unfollow(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(UNFOLLOW)
 }
 
-/// One lane at a time, for its rows may be many.
+/// One lane at a time, because it may have many rows.
 pub(super) fn look(db: &Connection, after: i64) -> rusqlite::Result<Page> {
     let mut page = Page::default();
     let mut select = db.prepare_cached(counted::SQL)?;

@@ -1,20 +1,20 @@
-//! Does each waiting task expire when its options say, and nothing else?
+//! Checks that each waiting task expires when its options say, and nothing else does.
 
 use rusqlite::{Connection, Row};
 
-use super::super::record;
-use super::super::rows::read_options;
-use super::super::sql;
-use super::super::sql::expiry::checked;
-use super::super::sql::task::expiring;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane};
 use crate::model::clock::UnixMillis;
 use crate::model::task::TaskId;
 use crate::store::Flaw;
+use crate::store::embedded::rows::read_options;
+use crate::store::embedded::sql::expiry::checked;
+use crate::store::embedded::sql::task::expiring;
+use crate::store::embedded::values::rows;
+use crate::store::embedded::{record, sql};
 
-/// When a task should expire, by its body; `None`: it should not, or its due moment is none.
+/// When a task should expire, by its options. `None` if it should not, or if its due moment is
+/// invalid.
 fn read_expected(
     row: &Row<'_>,
     (due, options): (usize, usize),
@@ -25,7 +25,7 @@ fn read_expected(
     Ok(record::expiry(moment, &read_options(row, options, TaskId(id))?).map(|expires| expires.0))
 }
 
-/// From the tasks to the rows of `expiry`.
+/// Checks tasks against the rows of `expiry`.
 pub(super) fn look_at_tasks(db: &Connection, after: i64) -> rusqlite::Result<Page> {
     let mut page = Page::default();
     let mut select = db.prepare_cached(expiring::SQL)?;
@@ -62,7 +62,7 @@ pub(super) fn look_at_tasks(db: &Connection, after: i64) -> rusqlite::Result<Pag
     Ok(page)
 }
 
-/// And back.
+/// Checks the rows of `expiry` against tasks.
 pub(super) fn look(db: &Connection, after: (i64, i64, i64)) -> rusqlite::Result<Page> {
     let mut page = Page::default();
     let mut select = db.prepare_cached(checked::SQL)?;

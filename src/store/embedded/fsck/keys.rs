@@ -1,16 +1,17 @@
-//! Does each key name a task that has it? Can be read what an idempotency key answered?
+//! Checks that each key names a task that has it, and that the answers of idempotency keys can be
+//! read.
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql;
-use super::super::sql::idempotency::checked as answer;
-use super::super::sql::task_key::checked as key;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::model::task::Options;
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::idempotency::checked as answer;
+use crate::store::embedded::sql::task_key::checked as key;
+use crate::store::embedded::values::rows;
 
 pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<Page> {
     let mut page = Page::default();
@@ -25,7 +26,7 @@ pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<P
             read_text(row, key::options)?.map(|text| serde_json::from_str::<Options>(&text));
         let has_key = match options {
             Some(Ok(options)) => options.key.as_ref() == Some(&last.1),
-            // What its options say is not known.
+            // Its options cannot be read.
             Some(Err(_)) => true,
             None => false,
         };
@@ -55,7 +56,7 @@ pub(super) fn look_at_answers(db: &Connection, after: &(i64, String)) -> rusqlit
         (count, last) =
             (count + 1, (row.get(answer::lane)?, read_text(row, answer::key)?.unwrap_or_default()));
         let lane = read_lane(row, (answer::topic, answer::shard))?;
-        // An id is in the same bounds as a moment.
+        // Ids have the same bounds as moments.
         let numbers = [row.get(answer::task)?, row.get(answer::due)?, row.get(answer::until)?];
         if lane.is_none()
             || row.get::<_, i64>(answer::fingerprint_bytes)? != 16

@@ -1,25 +1,25 @@
-//! `check`: the tables walked in pages, each judged within one transaction.
+//! `check`: walks the tables in pages, and judges each page within one transaction.
 //!
-//! | stage | asks |
+//! | stage | checks |
 //! |---|---|
 //! | names | topics, lanes, destinations, the counter of ids |
-//! | schedules | is each row where its task waits? |
-//! | tasks | does each body stand somewhere, and once? |
-//! | progress, history, notes | has each row a body? |
-//! | expiring, expiry | does each waiting task expire when it should, and nothing else? |
-//! | keys, answers | does each key name a task that has it? Can be read what an idempotency key answered? |
-//! | counts | are there as many tasks as each lane says? |
-//! | file | is SQLite content with it? |
+//! | schedules | each row is where its task waits |
+//! | tasks | each task stands in one place |
+//! | progress, history, notes | each row has a task |
+//! | expiring, expiry | each waiting task expires when it should, and nothing else |
+//! | keys, answers | each key names its task; answers of idempotency keys can be read |
+//! | counts | each lane has as many tasks as it counts |
+//! | file | SQLite's own check of the file |
 //!
-//! A look runs on the reader for scans, which cannot write. A repair judges and mends in one of the
-//! writer's transactions. What a judge asks for is a [`Remedy`], which a look drops.
+//! A check without repair runs on the reader for scans, which cannot write. A repair judges and
+//! repairs in one of the writer's transactions, by [`Remedy`]s; a check without repair drops them.
 
 use std::collections::HashSet;
 
 use rusqlite::Connection;
 
 use super::Embedded;
-use super::ledger::Ledger;
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
@@ -35,17 +35,17 @@ mod tasks;
 
 use remedy::Remedy;
 
-/// Rows that one transaction looks at.
+/// Rows per transaction.
 const PAGE: usize = 500;
 
-/// Beyond this no moment is one.
+/// No moment is beyond this.
 const FAR: i64 = 1 << 53;
 
-/// How far a check has come.
+/// The position of a check.
 #[derive(Debug)]
 struct Place {
     stage: Stage,
-    /// Tasks whose schedule has a row in the wrong place: they do stand somewhere.
+    /// Tasks with a row in the wrong place of `schedule`: they do stand somewhere.
     reported: HashSet<TaskId>,
 }
 
@@ -65,13 +65,13 @@ enum Stage {
     File,
 }
 
-/// What one page shows.
+/// The findings of one page.
 #[derive(Debug, Default)]
 struct Page {
     found: Vec<(Finding, Vec<Remedy>)>,
     tasks: u64,
     lanes: u64,
-    /// The page's last row, if there may be more.
+    /// Where the next page begins, if there may be more rows.
     rest: Option<Stage>,
 }
 
@@ -89,7 +89,7 @@ impl Page {
     }
 }
 
-/// Whether a moment is one.
+/// Whether the number is a valid moment.
 fn is_moment(ms: i64) -> bool {
     (0..FAR).contains(&ms)
 }
@@ -100,12 +100,12 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
         .unwrap_or_else(|| Place { stage: Stage::Names, reported: HashSet::new() });
     let (stage, now) = (place.stage.clone(), store.clock.now());
     let mut reported = std::mem::take(&mut place.reported);
-    // Nothing about the file itself can be mended, and its look takes long.
+    // The file itself cannot be repaired, and checking it takes long.
     let (page, reported) = if repair && !matches!(stage, Stage::File) {
-        let work = move |ledger: &mut Ledger<'_>| {
-            // Done anew if the disk is full: nothing of the first time stays.
+        let work = move |tx: &mut WriteTx<'_>| {
+            // The work runs again if the disk is full: nothing of the first time may remain.
             let mut reported = reported.clone();
-            Ok((look_and_mend(ledger, &stage, &mut reported)?, reported))
+            Ok((look_and_mend(tx, &stage, &mut reported)?, reported))
         };
         store.writes.run(PAGE, work).await?
     } else {
@@ -143,21 +143,21 @@ fn following(stage: &Stage) -> Option<Stage> {
 }
 
 fn look_and_mend(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     stage: &Stage,
     reported: &mut HashSet<TaskId>,
 ) -> rusqlite::Result<Page> {
-    // The judge reads the tables, and the remedies write them past what the ledger remembers.
-    ledger.forget_names()?;
-    let page = look(ledger.db, stage, reported, ledger.now)?;
+    // The check reads the tables, and the remedies write them, without the transaction's cache.
+    tx.forget_names()?;
+    let page = look(tx.db, stage, reported, tx.now)?;
     if page.found.is_empty() {
         return Ok(page);
     }
-    counts::follow(ledger.db)?;
+    counts::follow(tx.db)?;
     for remedy in page.found.iter().flat_map(|(_, remedies)| remedies) {
-        remedy.apply(ledger.db)?;
+        remedy.apply(tx.db)?;
     }
-    counts::unfollow(ledger.db)?;
+    counts::unfollow(tx.db)?;
     Ok(page)
 }
 

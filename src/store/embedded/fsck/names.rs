@@ -1,16 +1,16 @@
-//! Topics, lanes, destinations, and the counter of ids.
+//! Checks topics, lanes, destinations, and the counter of ids.
 
 use std::collections::BTreeMap;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::sql::destination::checked as destination;
-use super::super::sql::topic::checked as topic;
-use super::super::sql::{self, only};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
 use crate::model::task::{Destination, Lane, Topic, TopicPolicy};
+use crate::store::embedded::sql::destination::checked as destination;
+use crate::store::embedded::sql::topic::checked as topic;
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Flaw, TopicEntry};
 
 pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
@@ -96,7 +96,7 @@ fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()
         };
         let lane = lane.as_ref();
         match name.parse::<Destination>() {
-            // One that is not called any more is out of everybody's way.
+            // A destination that is not called does no harm.
             Err(_) if called != 0 => {
                 page.find(Flaw::UnreadableDestination, lane, &name, set_called(false))
             }

@@ -1,9 +1,9 @@
-//! What puts a flaw right: one statement. Each may be repeated.
+//! What repairs a flaw: one statement, which may be repeated.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::super::sql;
+use crate::store::embedded::sql;
 
 /// A statement, and the destination whose schedule it touches.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Remedy {
         }
     }
 
-    /// Looks the earliest due moment of a destination up again.
+    /// Looks up the earliest due moment of a destination again.
     pub(super) fn earliest(destination: i64) -> Self {
         Self::new(sql::destination::CORRECT_EARLIEST, [Value::from(destination)])
     }

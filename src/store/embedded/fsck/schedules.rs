@@ -1,23 +1,23 @@
-//! Is each row of `schedule` where its task waits?
+//! Checks that each row of `schedule` is where its task waits.
 
 use std::collections::HashSet;
 
 use rusqlite::Connection;
 
-use super::super::sql;
-use super::super::sql::schedule::checked;
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
 use crate::model::task::{Lane, TaskId};
 use crate::store::Flaw;
+use crate::store::embedded::sql;
+use crate::store::embedded::sql::schedule::checked;
+use crate::store::embedded::values::rows;
 
 struct Row {
     destination: i64,
     due: i64,
     id: i64,
-    /// The destination and the moment that the task waits for, by its body and its progress.
-    /// `None`: it has no body.
+    /// The destination and the moment that the task waits for, by its other rows. `None` if it has
+    /// no row in `task`.
     home: Option<(i64, i64)>,
     leased: bool,
     has_receipt: bool,
@@ -74,7 +74,7 @@ fn judge(row: &Row) -> Option<(Flaw, Vec<Remedy>)> {
         return Some((Flaw::ScheduledAndLeased, vec![take_off]));
     }
     if row.leased {
-        // Nobody holds it, so it goes on waiting.
+        // It has no holder, so it continues to wait.
         let unlease = Remedy::new(sql::progress::UNLEASE, [row.due.into(), row.id.into()]);
         return Some((
             Flaw::ScheduledAndLeased,

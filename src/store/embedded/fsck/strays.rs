@@ -1,15 +1,16 @@
-//! Has each row of `progress`, `history` and `note` a body? And is SQLite content with its file?
+//! Checks that each row of `progress`, `history` and `note` has a task, and runs SQLite's check of
+//! the file.
 
 use rusqlite::Connection;
 
-use super::super::sql::progress::strays;
-use super::super::sql::{self, only};
-use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
 use crate::store::Flaw;
+use crate::store::embedded::sql::progress::strays;
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::values::rows;
 
-/// The most that SQLite says about its file.
+/// The most errors of the file that SQLite reports.
 const MAX_DAMAGES: usize = 20;
 
 pub(super) fn look_progress(db: &Connection, after: i64) -> rusqlite::Result<Page> {
@@ -46,7 +47,7 @@ pub(super) fn look_notes(db: &Connection, after: i64) -> rusqlite::Result<Page> 
     )
 }
 
-/// Runs one of the statements that are called `strays`. They have the same columns.
+/// Runs a statement named `strays`. They have the same columns.
 fn look(
     db: &Connection,
     select: &str,

@@ -1,18 +1,17 @@
-//! Does each body stand somewhere, and once? And can what is known of it be read?
+//! Checks that each task stands in one place, and that its rows can be read.
 
 use std::collections::HashSet;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::sql::task::checked;
-use super::super::sql::{self, only};
-use super::super::values::rows;
-use super::super::values::state_number;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, State, TaskId};
+use crate::store::embedded::sql::task::checked;
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::values::{rows, state_number};
 use crate::store::{FURTHEST_DEADLINE, Flaw};
 
 /// One task across all tables.
@@ -28,7 +27,7 @@ struct Row {
     destination_lane: Option<i64>,
     progress: Option<Progress>,
     history: Option<History>,
-    /// It waits on the schedule of its home, for the moment it should.
+    /// Whether it waits on the right schedule, for the right moment.
     waits: bool,
 }
 
@@ -118,7 +117,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// The ids grow through the page, so its last one tells.
+/// Ids grow through the page, so its last row has the highest.
 fn check_counter(db: &Connection, last: &Row, page: &mut Page) -> rusqlite::Result<()> {
     let is_behind: bool =
         db.prepare_cached(sql::meta::LAST_ID_IS_BEHIND)?.query_row([last.id], only)?;
@@ -133,7 +132,7 @@ fn check_counter(db: &Connection, last: &Row, page: &mut Page) -> rusqlite::Resu
     Ok(())
 }
 
-/// Receipts as they can be kept: what no receipt could ever match is dropped. `None`: all can.
+/// The receipts without those that no receipt could match. `None` if all are valid.
 fn mended(receipts: &[Option<String>; 2]) -> Option<[Value; 2]> {
     let [current, past] = receipts;
     let is_receipt = |text: &&str| text.parse::<Receipt>().is_ok();
@@ -152,7 +151,7 @@ fn count(number: i64) -> i64 {
     number.clamp(0, u32::MAX.into())
 }
 
-/// A task before the judge.
+/// A task that is being judged.
 struct Judged<'a> {
     row: &'a Row,
     page: &'a mut Page,
@@ -199,7 +198,7 @@ impl Judged<'_> {
             .any(|state| state.is_final() && state_number(state) == history.state);
         let receipts = mended(&history.receipts);
         if !is_state || receipts.is_some() || history.attempts != count(history.attempts) {
-            // Which end it was is not known. The dead are kept, and never called by themselves.
+            // Its end is not known. Dead tasks are kept, and never called by themselves.
             let state = if is_state { history.state } else { state_number(State::Dead) };
             let [current, past] =
                 receipts.unwrap_or_else(|| history.receipts.clone().map(Value::from));
@@ -269,7 +268,7 @@ impl Judged<'_> {
         }
     }
 
-    /// A cancel waited for the end of a lease, and there is none.
+    /// A cancel was pending until the end of a lease, and there is no lease.
     fn cancel(&self, progress: &Progress, now: i64) -> Vec<Remedy> {
         let (id, home) = (self.row.id, self.row.home);
         let values =

@@ -1,8 +1,7 @@
-//! One task's place on the road, and what each verb makes of it. Pure: the tables of
-//! [`crate::store`] as code.
+//! The state of one task, and its transitions. Pure: the tables of docs/STORE.md as code.
 //!
-//! A verb loads a [`Record`], asks it here for a [`Verdict`], and writes down what it becomes.
-//! Lanes and destinations are meant by their numbers.
+//! A method of the store loads a [`Record`], gets a [`Verdict`] here, and stores the new record.
+//! Lanes and destinations are numbers.
 
 use std::time::Duration;
 
@@ -16,14 +15,14 @@ use crate::store::{
 
 mod settle;
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     Pending(Pending),
     Ended(Ended),
 }
 
-/// A task on its way: scheduled or leased.
+/// A scheduled or leased task.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pending {
     pub(super) lane: i64,
@@ -32,19 +31,19 @@ pub(super) struct Pending {
     /// The due moment, or the lease's deadline.
     pub(super) due: UnixMillis,
     pub(super) attempts: u32,
-    /// Leases that ran out in a row.
+    /// Leases that expired in a row.
     pub(super) expiries: u32,
-    /// Cancelled as soon as the lease ends, unless it succeeds.
+    /// Whether a cancel is pending: the task is cancelled when the lease ends, unless it succeeds.
     pub(super) cancelling: bool,
     pub(super) receipts: Receipts,
     pub(super) outcome: String,
-    /// Who holds it, or held it until its lease was swept.
+    /// The kind of its lease, or of its last lease until that was swept.
     pub(super) lease: Option<LeaseKind>,
-    /// The first moment at which it is not worth delivering any more.
+    /// The first moment at which the task is not worth delivering any more.
     pub(super) expires: Option<UnixMillis>,
 }
 
-/// A task whose road has ended.
+/// A task that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ended {
     pub(super) lane: i64,
@@ -55,11 +54,11 @@ pub(super) struct Ended {
     pub(super) outcome: String,
 }
 
-/// What a verb answers, and what it makes of the record.
+/// The answer of a call, and the new record.
 #[derive(Debug, PartialEq)]
 pub(super) struct Verdict<A> {
     pub(super) answer: A,
-    /// `None`: nothing changes.
+    /// `None` if nothing changes.
     pub(super) becomes: Option<Record>,
 }
 
@@ -73,23 +72,23 @@ impl<A> Verdict<A> {
     }
 }
 
-/// Whether a lease with this deadline has run out. A deadline further away than any lease shows
-/// that the clock was set back, and nobody could wait for it.
+/// Whether a lease with this deadline has expired. A deadline further away than any lease shows
+/// that the clock was set back, and counts as expired.
 pub(super) fn ran_out(deadline: UnixMillis, now: UnixMillis) -> bool {
     deadline <= now || deadline > now + FURTHEST_DEADLINE
 }
 
-/// When a task whose lease ran out is due again.
+/// When a task whose lease expired is due again.
 pub(super) fn due_after_lease(deadline: UnixMillis, now: UnixMillis) -> UnixMillis {
     if deadline > now + FURTHEST_DEADLINE { now } else { deadline }
 }
 
-/// A deadline so far away; never further than [`MAX_LEASE`].
+/// The deadline of a lease that begins now, at most [`MAX_LEASE`] away.
 pub(super) fn deadline(lease: Duration, now: UnixMillis) -> UnixMillis {
     now + lease.min(MAX_LEASE)
 }
 
-/// The first moment at which a task of this due moment is not worth delivering any more.
+/// The first moment at which a task with this due moment is not worth delivering any more.
 pub(super) fn expiry(due: UnixMillis, options: &Options) -> Option<UnixMillis> {
     options.expires_after.map(|after| due + after.0 + Duration::from_millis(1))
 }
@@ -129,8 +128,8 @@ impl Record {
         }
     }
 
-    /// The cancelled record, if a pending cancel waited for a lease that has run out: a verb by
-    /// hand finds it so.
+    /// The cancelled record, if a cancel was pending and the lease has expired: a call of an
+    /// operator finds it so.
     pub(super) fn fulfilled(&self, now: UnixMillis) -> Option<Self> {
         match self {
             Self::Pending(pending)
@@ -199,7 +198,7 @@ impl Pending {
         if self.leased && !ran_out(self.due, now) { State::Leased } else { State::Scheduled }
     }
 
-    /// Handed to a claimer until `deadline`.
+    /// Leased by a claim until `deadline`.
     pub(super) fn leased_by(
         &self,
         receipt: &Receipt,
@@ -216,7 +215,7 @@ impl Pending {
         }
     }
 
-    /// Its lease ran out (or was voided): waits again, due at `due`, unless that ends it.
+    /// After its lease expired (or was voided): it waits again, due at `due`, unless that ends it.
     pub(super) fn swept(&self, due: UnixMillis, now: UnixMillis) -> Record {
         if let Some(back) = self.given_back() {
             return Record::Pending(back);
@@ -232,17 +231,17 @@ impl Pending {
         Record::Pending(Self { leased: false, due, expiries, outcome, ..self.clone() })
     }
 
-    /// It is due, and there is nothing to hand out.
+    /// After a claim found that it cannot be read.
     pub(super) fn unreadable(&self, now: UnixMillis) -> Record {
         self.end(State::Dead, self.receipts.clone(), UNREADABLE.to_owned(), now)
     }
 
-    /// It is not worth delivering any more.
+    /// After it was not worth delivering any more.
     pub(super) fn expired(&self, now: UnixMillis) -> Record {
         self.end(State::Expired, Receipts::default(), EXPIRED.to_owned(), now)
     }
 
-    /// It fell due in a pause.
+    /// After it fell due in a pause.
     pub(super) fn misfired(&self, becomes: Misfired, now: UnixMillis) -> Record {
         let (state, receipts) = match becomes {
             Misfired::Expired => (State::Expired, Receipts::default()),
@@ -269,7 +268,7 @@ impl Pending {
     }
 }
 
-/// As many whole characters as there are in so many bytes.
+/// The beginning of a text: as many whole characters as fit into this many bytes.
 pub(super) fn beginning(text: &str, bytes: usize) -> &str {
     let longest = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..longest.unwrap_or(0)]

@@ -62,7 +62,7 @@ impl Pending {
         Verdict::becomes(Settled::Done, record)
     }
 
-    /// The lease of `by` ended without success: waits again, unless a cancel is pending.
+    /// The lease of `by` ended without success: the task waits again, unless a cancel is pending.
     fn failed(
         &self,
         by: &Receipt,
@@ -120,7 +120,7 @@ impl Ended {
     }
 }
 
-/// The part of an outcome text that is kept.
+/// The part of an outcome that is kept.
 fn cut(outcome: &str) -> String {
     beginning(outcome, MAX_OUTCOME).to_owned()
 }
@@ -167,7 +167,7 @@ mod tests {
         Settled::Stale { state }
     }
 
-    /// Settles `before` by `by`; checks the answer, and the state it becomes (`None`: unchanged).
+    /// Settles `before` by `by`. Checks the answer and the new state (`None`: unchanged).
     fn check(
         before: impl Into<Record>,
         by: &str,

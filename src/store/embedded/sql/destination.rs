@@ -1,39 +1,47 @@
 //! `destination`: the schedules of a lane.
 
 pub(crate) static ID: &str = "SELECT id FROM destination WHERE lane = ? AND name = ?";
-/// The next number in a span.
+/// The next number in a range.
 pub(crate) static NEXT_ID: &str =
     "SELECT ifnull(max(id) + 1, ?1) FROM destination WHERE id BETWEEN ?1 AND ?2";
 pub(crate) static INSERT: &str =
     "INSERT INTO destination (id, lane, name, called) VALUES (?, ?, ?, ?)";
 pub(crate) static SET_EARLIEST: &str = "UPDATE destination SET earliest = ? WHERE id = ?";
-/// The earliest moment after another at which something is called.
+/// The earliest moment after another at which a called destination has a due task.
 pub(crate) static EARLIEST_AFTER: &str =
     "SELECT min(earliest) FROM destination WHERE lane = ? AND called = 1 AND earliest > ?";
 pub(crate) static DELETE_OF_TOPIC: &str =
     "DELETE FROM destination WHERE lane IN (SELECT id FROM lane WHERE topic = ?)";
-/// The tasks that wait in a lane.
-pub(crate) static WAITING_IDS: &str = "SELECT s.id FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?";
-/// The moments for which they wait, up to one.
-pub(crate) static WAITING_MOMENTS: &str = "SELECT s.due FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? AND s.due <= ?";
+/// The ids of the tasks that wait in a lane.
+pub(crate) static WAITING_IDS: &str = "SELECT s.id \
+    FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?";
+/// The moments that they wait for, up to one.
+pub(crate) static WAITING_MOMENTS: &str = "SELECT s.due \
+    FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? \
+    AND s.due <= ?";
 
 rows! {
     schedule: "SELECT " [called, earliest] " FROM destination WHERE id = ?";
 
-    /// Deletes one that stays no longer than its tasks, if that was its last.
+    /// Deletes a host's destination, if that was its last task.
     released: "DELETE FROM destination WHERE id = ?1
-                 AND NOT EXISTS (SELECT 1 FROM task WHERE destination = ?1 AND destination >= 1099511627776)
+                 AND NOT EXISTS (SELECT 1 FROM task WHERE destination = ?1 \
+                 AND destination >= 1099511627776)
                  AND NOT EXISTS (SELECT 1 FROM schedule WHERE destination = ?1)
                  RETURNING " [lane, name] "";
 
-    /// Those that are called and have something due.
+    /// Called destinations with a due task.
     due: "SELECT " [id, name] " FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
              ORDER BY earliest, id LIMIT ? OFFSET ?";
 
-    by_earliest: "SELECT " [id, earliest] " FROM destination WHERE lane = ? AND earliest IS NOT NULL ORDER BY earliest";
+    by_earliest: "SELECT " [id, earliest]
+        " FROM destination WHERE lane = ? AND earliest IS NOT NULL ORDER BY earliest";
 
-    /// How many tasks wait for each that is called.
-    waiting: "SELECT " [name = "d.name", count = "(SELECT count(*) FROM schedule s WHERE s.destination = d.id)"]
+    /// How many tasks wait for each called destination.
+    waiting: "SELECT " [
+        name = "d.name",
+        count = "(SELECT count(*) FROM schedule s WHERE s.destination = d.id)",
+    ]
         " FROM destination d WHERE d.lane = ? AND d.called = 1 AND d.earliest IS NOT NULL";
 }
 
@@ -46,4 +54,5 @@ rows! {
     ] " FROM destination d LEFT JOIN lane l ON l.id = d.lane";
 }
 pub(crate) static SET_CALLED: &str = "UPDATE destination SET called = ? WHERE id = ?";
-pub(crate) static CORRECT_EARLIEST: &str = "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = ?1) WHERE id = ?1";
+pub(crate) static CORRECT_EARLIEST: &str = "UPDATE destination SET earliest = (SELECT min(due) \
+    FROM schedule WHERE destination = ?1) WHERE id = ?1";

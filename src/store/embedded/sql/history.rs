@@ -1,15 +1,19 @@
 //! `history`: tasks that ended.
 
-pub(crate) static PUT: &str = "INSERT INTO history (id, lane, state, finished, attempts, current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, state = excluded.state, finished = excluded.finished, attempts = excluded.attempts,
+pub(crate) static PUT: &str = "INSERT INTO history (id, lane, state, finished, attempts, current, \
+    past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, state = excluded.state, \
+     finished = excluded.finished, attempts = excluded.attempts,
          current = excluded.current, past = excluded.past, outcome = excluded.outcome";
 pub(crate) static DELETE: &str = "DELETE FROM history WHERE id = ?";
 pub(crate) static HAS_ENDED: &str = "SELECT 1 FROM history WHERE id = ? AND lane = ? AND state = ?";
 pub(crate) static IDS: &str = "SELECT id FROM history WHERE lane = ? LIMIT ?";
-pub(crate) static IDS_BEFORE: &str = "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?";
+pub(crate) static IDS_BEFORE: &str = "SELECT id FROM history WHERE lane = ? AND state = ? \
+    AND finished < ? ORDER BY finished, id LIMIT ?";
 
 rows! {
-    ended: "SELECT " [lane, state, finished, attempts, current, past, outcome] " FROM history WHERE id = ?";
+    ended: "SELECT " [lane, state, finished, attempts, current, past, outcome]
+        " FROM history WHERE id = ?";
 
     /// A page of a list.
     page: "SELECT " [moment = "finished", id] " FROM history WHERE lane = ? AND state = ?
@@ -19,7 +23,8 @@ rows! {
 // For a check.
 rows! {
     strays: "SELECT " [
-        id = "h.id", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic", shard = "l.shard",
+        id = "h.id", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic",
+        shard = "l.shard",
     ] " FROM history h LEFT JOIN task t ON t.id = h.id LEFT JOIN lane l ON l.id = h.lane
                   WHERE h.id > ? ORDER BY h.id LIMIT ?";
 }

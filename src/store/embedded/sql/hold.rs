@@ -1,4 +1,4 @@
-//! `hold`: destinations that are held by hand.
+//! `hold`: destinations that operators hold.
 
 pub(crate) static INSERT: &str = "INSERT OR IGNORE INTO hold (destination, since) VALUES (?, ?)";
 pub(crate) static DELETE: &str = "DELETE FROM hold WHERE destination = ?";

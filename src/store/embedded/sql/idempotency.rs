@@ -1,22 +1,26 @@
-//! `idempotency`: what idempotency keys answered.
+//! `idempotency`: the answers of idempotency keys.
 
-pub(crate) static PUT: &str = "INSERT OR REPLACE INTO idempotency (lane, key, fingerprint, task, due, until) VALUES (?, ?, ?, ?, ?, ?)";
-/// Those whose window is over, the earliest first.
+pub(crate) static PUT: &str = "INSERT OR REPLACE INTO idempotency (lane, key, fingerprint, task, \
+    due, until) VALUES (?, ?, ?, ?, ?, ?)";
+/// Deletes those whose window has ended, the earliest first.
 pub(crate) static DELETE_OVER: &str = "DELETE FROM idempotency WHERE lane = ?1 AND key IN
-                 (SELECT key FROM idempotency WHERE lane = ?1 AND until <= ?2 ORDER BY until LIMIT ?3)";
+                 (SELECT key FROM idempotency WHERE lane = ?1 AND until <= ?2 ORDER BY until \
+                 LIMIT ?3)";
 pub(crate) static DELETE_OF_LANE: &str = "DELETE FROM idempotency WHERE lane = ?";
 pub(crate) static DELETE_OF_TOPIC: &str =
     "DELETE FROM idempotency WHERE lane IN (SELECT id FROM lane WHERE topic = ?)";
 
 rows! {
-    /// The first add, if the window is not over.
-    answer: "SELECT " [fingerprint, task, due] " FROM idempotency WHERE lane = ? AND key = ? AND until > ?";
+    /// The first add, if its window has not ended.
+    answer: "SELECT " [fingerprint, task, due]
+        " FROM idempotency WHERE lane = ? AND key = ? AND until > ?";
 }
 
 // For a check.
 rows! {
     checked: "SELECT " [
-        lane = "i.lane", key = "i.key", fingerprint_bytes = "length(i.fingerprint)", task = "i.task", due = "i.due",
+        lane = "i.lane", key = "i.key", fingerprint_bytes = "length(i.fingerprint)",
+        task = "i.task", due = "i.due",
         until = "i.until", topic = "l.topic", shard = "l.shard",
     ] " FROM idempotency i LEFT JOIN lane l ON l.id = i.lane
          WHERE (i.lane, i.key) > (?, ?) ORDER BY i.lane, i.key LIMIT ?";

@@ -21,7 +21,7 @@ rows! {
         earliest = "(SELECT min(earliest) FROM destination WHERE lane = ?1)",
     ] " FROM lane WHERE id = ?1";
 
-    /// What a lane has to forget. Those of each state stand in the order in which they ended.
+    /// What a purge would find in a lane. Tasks of each state end in the order of their moments.
     history: "SELECT " [
         ended = "delivered + cancelled + expired",
         delivered = "(SELECT min(finished) FROM history WHERE lane = l.id AND state = 2)",
@@ -31,7 +31,7 @@ rows! {
             OR EXISTS (SELECT 1 FROM owed_call WHERE lane = l.id)",
     ] " FROM lane l WHERE topic = ?1 AND shard = ?2";
 
-    /// When a worker has something to do in a lane.
+    /// The next moments at which a worker has something to do in a lane.
     next_due: "SELECT " [
         first_deadline = "(SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1)",
         last_deadline = "(SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1)",
@@ -39,7 +39,7 @@ rows! {
         expires = "(SELECT min(moment) FROM expiry WHERE lane = l.id)",
     ] " FROM lane l WHERE topic = ? AND shard = ?";
 
-    /// When a consumer has: the columns of `next_due`.
+    /// The same for a consumer, with the columns of `next_due`.
     next_pull: "SELECT " [
         first_deadline = "(SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1)",
         last_deadline = "(SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1)",
@@ -60,7 +60,8 @@ rows! {
     counted: "SELECT " [
         id, topic, shard, scheduled, leased, delivered, dead, cancelled, expired,
         rows_scheduled =
-            "(SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = lane.id)",
+            "(SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id \
+                WHERE d.lane = lane.id)",
         rows_leased = "(SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1)",
         rows_delivered = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2)",
         rows_dead = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3)",

@@ -1,9 +1,9 @@
-//! The SQL statements, in one file for each table: the table that a statement changes, or the first
-//! one that it reads. No other file holds the text of a statement, except for those that concern
-//! the database file as a whole (pragmas, transactions, triggers of a check).
+//! The SQL statements, in one file per table: the table that a statement changes, or the first one
+//! that it reads. No other file has statements, except those about the database file as a whole
+//! (pragmas, transactions, triggers of a check).
 //!
-//! A statement that answers one column is a text; [`only`] reads it. A statement that answers
-//! several is declared with its columns by `rows!`:
+//! A statement with one column is a text, and [`only`] reads the column. A statement with several
+//! columns is declared with them by `rows!`:
 //!
 //! ```text
 //! rows! {
@@ -15,17 +15,17 @@
 //! let name: String = row.get(destination::due::name)?;
 //! ```
 //!
-//! So a column's name, its SQL and its place are declared once, and the compiler knows the place:
-//! nothing is looked up by name while rows are read. Columns that several statements share are
-//! declared by `columns!`, and stand last in each.
+//! So a column's name, its SQL and its index are declared once, and no name is looked up while rows
+//! are read. Columns that several statements share are declared by `columns!`, and stand last in
+//! each.
 //!
-//! Texts are statics, not constants, because each has one address then: `Ledger::with` knows
-//! statements by it.
+//! Texts are statics, not constants, so that each has one address: `WriteTx::with` finds statements
+//! by it.
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;
 
-/// The SQL of a column: its name, unless something else is given.
+/// The SQL of a column: its name, unless other SQL is given.
 macro_rules! column {
     ($name:ident) => {
         stringify!($name)
@@ -35,16 +35,22 @@ macro_rules! column {
     };
 }
 
-/// Declares statements that answer several columns.
+/// Declares statements with several columns.
 macro_rules! rows {
     ($($(#[$doc:meta])* $name:ident: $before:literal
         [$first:ident $(= $first_sql:expr)? $(, $column:ident $(= $sql:expr)?)* $(,)?]
         $after:literal;)+) => {$(
         $(#[$doc])*
-        #[allow(non_upper_case_globals, non_camel_case_types, dead_code, reason = "columns are called as in SQL")]
+        #[allow(
+            non_upper_case_globals,
+            non_camel_case_types,
+            dead_code,
+            reason = "columns are called as in SQL"
+        )]
         pub(crate) mod $name {
             pub(crate) static SQL: &str = concat!(
-                $before, column!($first $(= $first_sql)?), $(", ", column!($column $(= $sql)?),)* $after
+                $before, column!($first $(= $first_sql)?),
+                $(", ", column!($column $(= $sql)?),)* $after
             );
 
             enum Place {
@@ -58,12 +64,19 @@ macro_rules! rows {
     )+};
 }
 
-/// Declares columns that several statements have: a module of their places, and a macro that is
+/// Declares columns that several statements share: a module of their indexes, and a macro with
 /// their SQL.
 macro_rules! columns {
-    ($(#[$doc:meta])* $name:ident, $sql_of:ident: [$first:ident = $first_sql:literal $(, $column:ident = $sql:literal)* $(,)?]) => {
+    ($(#[$doc:meta])* $name:ident, $sql_of:ident: [
+        $first:ident = $first_sql:literal $(, $column:ident = $sql:literal)* $(,)?
+    ]) => {
         $(#[$doc])*
-        #[allow(non_upper_case_globals, non_camel_case_types, dead_code, reason = "columns are called as in SQL")]
+        #[allow(
+            non_upper_case_globals,
+            non_camel_case_types,
+            dead_code,
+            reason = "columns are called as in SQL"
+        )]
         pub(crate) mod $name {
             enum Place {
                 $first,
@@ -101,7 +114,7 @@ pub(super) mod task;
 pub(super) mod task_key;
 pub(super) mod topic;
 
-/// The column of a statement that answers one.
+/// The column of a statement that has one.
 pub(super) fn only<T: FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
     row.get(0)
 }

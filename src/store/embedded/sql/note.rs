@@ -1,16 +1,20 @@
-//! `note`: what attempts came to.
+//! `note`: notes of attempts.
 
-/// A task that is gone, or of another lane, gets none.
-pub(crate) static INSERT: &str = "INSERT INTO note (task, number, attempt, started, took, outcome, answer)
-             SELECT id, (SELECT ifnull(max(number), 0) + 1 FROM note WHERE task = ?1), ?3, ?4, ?5, ?6, ?7
+/// Inserts nothing if the task is gone or in another lane.
+pub(crate) static INSERT: &str = "INSERT INTO note (task, number, attempt, started, took, \
+    outcome, answer)
+             SELECT id, (SELECT ifnull(max(number), 0) + 1 FROM note \
+             WHERE task = ?1), ?3, ?4, ?5, ?6, ?7
              FROM task WHERE id = ?1 AND lane = ?2";
-/// All but the newest so many.
-pub(crate) static DELETE_OLDEST: &str = "DELETE FROM note WHERE task = ?1 AND number <= (SELECT max(number) FROM note WHERE task = ?1) - ?2";
+/// Deletes all except the newest ones, whose number is a parameter.
+pub(crate) static DELETE_OLDEST: &str = "DELETE FROM note WHERE task = ?1 \
+    AND number <= (SELECT max(number) FROM note WHERE task = ?1) - ?2";
 pub(crate) static DELETE_OF_TASK: &str = "DELETE FROM note WHERE task = ?";
 
 rows! {
     of_task: "SELECT " [
-        attempt = "n.attempt", started = "n.started", took = "n.took", outcome = "n.outcome", answer = "n.answer",
+        attempt = "n.attempt", started = "n.started", took = "n.took", outcome = "n.outcome",
+        answer = "n.answer",
     ] " FROM note n JOIN task t ON t.id = n.task
          WHERE n.task = ? AND t.lane = ? ORDER BY n.number";
 }
@@ -18,7 +22,8 @@ rows! {
 // For a check.
 rows! {
     strays: "SELECT " [
-        id = "n.task", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic", shard = "l.shard",
+        id = "n.task", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic",
+        shard = "l.shard",
     ] " FROM note n LEFT JOIN task t ON t.id = n.task LEFT JOIN lane l ON l.id = t.lane
                   WHERE n.task > ? GROUP BY n.task ORDER BY n.task LIMIT ?";
 }

@@ -1,4 +1,4 @@
-//! `owed_call`: dead tasks whose calls found no room.
+//! `owed_call`: dead tasks whose dead-letter calls found no room.
 
 pub(crate) static INSERT: &str = "INSERT OR IGNORE INTO owed_call (lane, task) VALUES (?, ?)";
 pub(crate) static OF_LANE: &str = "SELECT task FROM owed_call WHERE lane = ? LIMIT ?";

@@ -1,4 +1,4 @@
-//! `progress`: how far tasks on their way have come.
+//! `progress`: the progress of waiting and leased tasks.
 
 columns! {
     /// What `rows::read_pending` reads of `progress` (as `p`).
@@ -19,36 +19,42 @@ columns! {
     ]
 }
 
-// In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it
-// changes first, to be able to take the change back: a table with an index makes more than one of
-// it.
-pub(crate) static PUT: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires, lease, returns)
+// Replaces the row. `INSERT OR REPLACE` would first copy each page that it changes, to be able to
+// undo it: on a table with an index, it makes several changes.
+pub(crate) static PUT: &str = "INSERT INTO progress (id, lane, destination, leased, due, \
+    attempts, expiries, cancelling, current, past, outcome, expires, lease, returns)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, leased = excluded.leased, due = excluded.due,
-         attempts = excluded.attempts, expiries = excluded.expiries, cancelling = excluded.cancelling, current = excluded.current,
-         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires, lease = excluded.lease,
+     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, \
+     leased = excluded.leased, due = excluded.due,
+         attempts = excluded.attempts, expiries = excluded.expiries, \
+         cancelling = excluded.cancelling, current = excluded.current,
+         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires, \
+         lease = excluded.lease,
          returns = excluded.returns";
 pub(crate) static DELETE: &str = "DELETE FROM progress WHERE id = ?";
 pub(crate) static PENDING: &str =
     concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?");
-/// Leases that have run out.
+/// Expired leases.
 pub(crate) static OVERDUE_IDS: &str =
     "SELECT id FROM progress WHERE lane = ?1 AND leased = 1 AND (due <= ?2 OR due > ?3) LIMIT ?4";
 
-// Leases: they have the same columns.
+// Statements about leases, with the same columns.
 rows! {
-    /// Of workers.
+    /// The leases of workers.
     of_workers: "SELECT " [id = "p.id", pending = pending_columns!()]
-        " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1
+        " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 \
+            AND d.called = 1
              AND coalesce(p.lease, 1) = 1";
 
-    /// Whose deadline has passed.
+    /// Leases whose deadline has passed.
     passed: "SELECT " [id = "p.id", pending = pending_columns!()]
-        " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due <= ? ORDER BY p.due, p.id LIMIT ?";
+        " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due <= ? ORDER BY p.due, p.id \
+            LIMIT ?";
 
-    /// Whose deadline is too far away.
+    /// Leases whose deadline is too far away.
     too_far: "SELECT " [id = "p.id", pending = pending_columns!()]
-        " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due > ? ORDER BY p.due, p.id LIMIT ?";
+        " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due > ? ORDER BY p.due, p.id \
+            LIMIT ?";
 }
 
 rows! {
@@ -66,7 +72,8 @@ rows! {
 // For a check.
 rows! {
     strays: "SELECT " [
-        id = "p.id", has_body = "t.id IS NOT NULL", leased = "p.leased <> 0", topic = "l.topic", shard = "l.shard",
+        id = "p.id", has_body = "t.id IS NOT NULL", leased = "p.leased <> 0", topic = "l.topic",
+        shard = "l.shard",
     ] " FROM progress p LEFT JOIN task t ON t.id = p.id LEFT JOIN lane l ON l.id = p.lane
                   WHERE p.id > ? ORDER BY p.id LIMIT ?";
 }
@@ -75,4 +82,5 @@ pub(crate) static SET_DESTINATION: &str = "UPDATE progress SET destination = ? W
 pub(crate) static SET_DUE: &str = "UPDATE progress SET due = ? WHERE id = ?";
 pub(crate) static SET_EXPIRES: &str = "UPDATE progress SET expires = ? WHERE id = ?";
 pub(crate) static UNLEASE: &str = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
-pub(crate) static MEND: &str = "UPDATE progress SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";
+pub(crate) static MEND: &str = "UPDATE progress \
+    SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";

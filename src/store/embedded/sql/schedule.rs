@@ -1,6 +1,6 @@
-//! `schedule`: what waits.
+//! `schedule`: waiting tasks.
 
-// One that is there already, of a task that is on its way as well, is no reason to fail.
+// A row that exists already is not an error.
 pub(crate) static INSERT: &str =
     "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
 pub(crate) static DELETE: &str =
@@ -12,14 +12,16 @@ pub(crate) static EARLIEST: &str = "SELECT min(due) FROM schedule WHERE destinat
 rows! {
     /// The due tasks of a destination.
     due: "SELECT " [
-        id = "s.id", body_due = "t.due", options = "t.options", content = "t.content", due = "s.due",
+        id = "s.id", body_due = "t.due", options = "t.options", content = "t.content",
+        due = "s.due",
         pending = pending_columns!(),
     ] " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
          WHERE s.destination = ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?";
 
-    /// The tasks of a destination that fell due in a span of time.
+    /// The tasks of a destination that fell due within a span of time.
     due_within: "SELECT " [
-        id = "s.id", due = "s.due", body_due = "t.due", options = "t.options", pending = pending_columns!(),
+        id = "s.id", due = "s.due", body_due = "t.due", options = "t.options",
+        pending = pending_columns!(),
     ] " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
          WHERE s.destination = ? AND s.due >= ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?";
 
@@ -32,7 +34,8 @@ rows! {
 rows! {
     checked: "SELECT " [
         destination = "s.destination", due = "s.due", id = "s.id", home = "t.destination",
-        home_due = "ifnull(p.due, t.due)", leased = "ifnull(p.leased, 0) <> 0", has_receipt = "p.current IS NOT NULL",
+        home_due = "ifnull(p.due, t.due)", leased = "ifnull(p.leased, 0) <> 0",
+        has_receipt = "p.current IS NOT NULL",
         has_ended = "h.id IS NOT NULL", topic = "l.topic", shard = "l.shard",
     ] " FROM schedule s
              LEFT JOIN task t ON t.id = s.id
@@ -40,5 +43,6 @@ rows! {
              LEFT JOIN history h ON h.id = s.id
              LEFT JOIN destination d ON d.id = s.destination
              LEFT JOIN lane l ON l.id = d.lane
-             WHERE (s.destination, s.due, s.id) > (?, ?, ?) ORDER BY s.destination, s.due, s.id LIMIT ?";
+             WHERE (s.destination, s.due, s.id) > (?, ?, ?) ORDER BY s.destination, s.due, s.id \
+             LIMIT ?";
 }

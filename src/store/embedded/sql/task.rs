@@ -1,6 +1,7 @@
-//! `task`: bodies.
+//! `task`: content.
 
-pub(crate) static INSERT: &str = "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
+pub(crate) static INSERT: &str = "INSERT INTO task (id, lane, destination, due, created, options, \
+    content) VALUES (?, ?, ?, ?, ?, ?, ?)";
 pub(crate) static INSERT_CALL: &str =
     "INSERT OR IGNORE INTO task (id, lane, destination, due, created, options, content)
      VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -20,22 +21,25 @@ rows! {
 
     deleted: "DELETE FROM task WHERE id = ? RETURNING " [options, destination] "";
 
-    /// What the call for a dead task says.
+    /// The parts of a dead-letter call.
     dead: "SELECT " [topic = "l.topic", shard = "l.shard", content = "t.content"]
         " FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?";
 
-    /// Whether a task that is adopted is the one that is there.
-    same: "SELECT " [lane, is_same = "created = ? AND due = ? AND content = ?", options] " FROM task WHERE id = ?";
+    /// Whether an adopted task is the same as the stored one.
+    same: "SELECT " [lane, is_same = "created = ? AND due = ? AND content = ?", options]
+        " FROM task WHERE id = ?";
 }
 
-/// A task as people read it, and what else is asked for.
+/// A task as people read it, and further columns.
 macro_rules! read {
     ($name:ident [$($more:tt)*]) => {
         rows! {
             $name: "SELECT " [
-                destination = "d.name", stored_due = "t.due", created = "t.created", options = "t.options",
+                destination = "d.name", stored_due = "t.due", created = "t.created",
+                options = "t.options",
                 leased = "p.leased", due = "p.due", state = "h.state", finished = "h.finished",
-                attempts = "coalesce(p.attempts, h.attempts, 0)", outcome = "coalesce(p.outcome, h.outcome, '')",
+                attempts = "coalesce(p.attempts, h.attempts, 0)",
+                outcome = "coalesce(p.outcome, h.outcome, '')",
                 lease = "p.lease", returns = "p.returns", $($more)*
             ] " FROM task t
              JOIN destination d ON d.id = t.destination
@@ -45,7 +49,7 @@ macro_rules! read {
     };
 }
 read!(summary []);
-// The columns of `summary`, and a body, which is read only if it is asked for.
+// The columns of `summary`, and the content, which is read only if it is asked for.
 read!(whole [content = "t.content", cancelling = "coalesce(p.cancelling, 0)"]);
 
 // For a check.
@@ -54,13 +58,16 @@ rows! {
     checked: "SELECT " [
         id = "t.id", lane = "t.lane", destination = "t.destination", due = "t.due",
         topic = "l.topic", shard = "l.shard", shards = "tp.shards", destination_lane = "d.lane",
-        progress_lane = "p.lane", progress_destination = "p.destination", leased = "p.leased", progress_due = "p.due",
+        progress_lane = "p.lane", progress_destination = "p.destination", leased = "p.leased",
+        progress_due = "p.due",
         progress_attempts = "p.attempts", expiries = "p.expiries", cancelling = "p.cancelling <> 0",
         progress_current = "p.current", progress_past = "p.past",
-        history_lane = "h.lane", state = "h.state", finished = "h.finished", history_attempts = "h.attempts",
+        history_lane = "h.lane", state = "h.state", finished = "h.finished",
+        history_attempts = "h.attempts",
         history_current = "h.current", history_past = "h.past",
         waits = "EXISTS (SELECT 1 FROM schedule s
-                            WHERE s.destination = t.destination AND s.due = ifnull(p.due, t.due) AND s.id = t.id)",
+                            WHERE s.destination = t.destination AND s.due = ifnull(p.due, t.due) \
+                            AND s.id = t.id)",
     ] " FROM task t
              LEFT JOIN lane l ON l.id = t.lane
              LEFT JOIN topic tp ON tp.name = l.topic
@@ -69,12 +76,14 @@ rows! {
              LEFT JOIN history h ON h.id = t.id
              WHERE t.id > ? ORDER BY t.id LIMIT ?";
 
-    /// When a task expires, by its body and by what was noted.
+    /// When a task expires, by its options and by what is listed.
     expiring: "SELECT " [
         id = "t.id", lane = "t.lane", due = "t.due", options = "t.options",
-        has_progress = "p.id IS NOT NULL", expires = "p.expires", waits = "ifnull(p.leased, 0) = 0 AND h.id IS NULL",
+        has_progress = "p.id IS NOT NULL", expires = "p.expires",
+        waits = "ifnull(p.leased, 0) = 0 AND h.id IS NULL",
         topic = "l.topic", shard = "l.shard",
-    ] " FROM task t LEFT JOIN progress p ON p.id = t.id LEFT JOIN history h ON h.id = t.id LEFT JOIN lane l ON l.id = t.lane
+    ] " FROM task t LEFT JOIN progress p ON p.id = t.id LEFT JOIN history h ON h.id = t.id \
+        LEFT JOIN lane l ON l.id = t.lane
          WHERE t.id > ? ORDER BY t.id LIMIT ?";
 }
 pub(crate) static SET_DUE: &str = "UPDATE task SET due = ? WHERE id = ?";

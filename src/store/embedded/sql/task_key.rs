@@ -16,7 +16,8 @@ rows! {
 // For a check.
 rows! {
     checked: "SELECT " [
-        lane = "k.lane", key = "k.key", task_lane = "t.lane", options = "t.options", topic = "l.topic", shard = "l.shard",
+        lane = "k.lane", key = "k.key", task_lane = "t.lane", options = "t.options",
+        topic = "l.topic", shard = "l.shard",
     ] " FROM task_key k LEFT JOIN task t ON t.id = k.task LEFT JOIN lane l ON l.id = k.lane
          WHERE (k.lane, k.key) > (?, ?) ORDER BY k.lane, k.key LIMIT ?";
 }

@@ -11,8 +11,9 @@ pub(crate) static RESUME: &str = "UPDATE topic SET paused = NULL WHERE name = ?"
 pub(crate) static DELETE: &str = "DELETE FROM topic WHERE name = ?";
 
 columns! {
-    /// What is registered of a topic.
-    registered, registered_columns: [name = "name", shards = "shards", policy = "policy", paused = "paused"]
+    /// The registered data of a topic.
+    registered, registered_columns: [name = "name", shards = "shards", policy = "policy",
+    paused = "paused"]
 }
 pub(crate) static ALL: &str =
     concat!("SELECT ", registered_columns!(), " FROM topic ORDER BY name");
@@ -23,4 +24,5 @@ pub(crate) static ONE: &str =
 rows! {
     checked: "SELECT " [name, shards, policy] " FROM topic";
 }
-pub(crate) static SET_SHARDS: &str = "INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO UPDATE SET shards = excluded.shards";
+pub(crate) static SET_SHARDS: &str = "INSERT INTO topic (name, shards) VALUES (?, ?) \
+    ON CONFLICT DO UPDATE SET shards = excluded.shards";

@@ -1,19 +1,19 @@
-//! A batch of adds: `lua/add.lua`, or `lua/add_with_options.lua` for those of which more is asked,
-//! called for each of its lanes, and read.
+//! A batch of adds: for each of its lanes a call of `lua/add.lua`, and one of
+//! `lua/add_with_options.lua` for tasks that ask for more than their delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use deadpool_redis::redis::Cmd;
 
-use super::call::{Call, Place, is_unlike};
+use super::call::{Call, Place, asks_more};
 use super::request::{Kept, Request};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::redis::arguments::chunks;
 use crate::store::redis::ids;
 use crate::store::redis::ids::blocks::Run;
-use crate::store::redis::ids::hand::{Drawn, Wish};
+use crate::store::redis::ids::pool::{Drawn, IdRequest};
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::registry::reconcile;
 use crate::store::redis::session::Session;
@@ -21,13 +21,13 @@ use crate::store::redis::transport::link::Repeat;
 use crate::store::redis::transport::node::Purpose;
 use crate::store::{Error, Hint, NewTask, Novelty, Result, TopicEntry};
 
-/// Requests that are carried out together, and what is known of each so far.
+/// Requests that are sent together, and what is known of each so far.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// `None`: it is answered.
+    /// `None` once it is answered.
     requests: Vec<Option<Request>>,
     kept: Vec<Vec<Result<Kept>>>,
-    /// Calls that stored nothing, because their lanes are not open to them.
+    /// Calls that stored nothing because their lanes are not open to them.
     pub(crate) refused: Vec<(Call, Refusal)>,
     /// The server run that the ids belong to.
     run: Option<Run>,
@@ -35,23 +35,23 @@ pub(crate) struct Batch {
 
 impl Batch {
     fn of(requests: Vec<Request>) -> Self {
-        // What nothing is said of has not been sent: its caller went while ids were drawn. All
-        // others are answered, or have failed.
+        // Tasks without an entry were not sent: their caller disconnected before ids were
+        // allocated. All others are answered, or have failed.
         let kept =
             requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         let requests = requests.into_iter().map(Some).collect();
         Self { requests, kept, refused: Vec::new(), run: None }
     }
 
-    /// Every task's, in order: what it asks of its ids.
-    fn wishes(&self) -> Vec<Wish> {
+    /// What each task asks of its ids, in order.
+    fn id_requests(&self) -> Vec<IdRequest> {
         let requests = self.requests.iter().flatten();
         requests
-            .flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place)))
+            .flat_map(|request| (0..request.tasks.len()).map(|place| request.id_request(place)))
             .collect()
     }
 
-    /// Where every task stands, in order, with its ids.
+    /// The position of each task, in order, with its ids.
     fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
         let requests = self.kept.iter().enumerate();
         let places = requests
@@ -63,17 +63,17 @@ impl Batch {
         &self.requests[place.request].as_ref().expect("its caller waits").tasks[place.member]
     }
 
-    /// What became of a task.
+    /// Sets the result of a task.
     pub(crate) fn note(&mut self, place: Place, kept: Result<Kept>) {
         self.kept[place.request][place.member] = kept;
     }
 
-    /// The same became of all.
+    /// Sets the same error for all tasks.
     fn note_all(&mut self, error: &Error) {
         self.kept.iter_mut().flatten().for_each(|kept| *kept = Err(error.clone()));
     }
 
-    /// Tells every caller who still waits what became of their tasks.
+    /// Answers every caller that still waits.
     pub(crate) fn answer(&mut self) {
         let waiting = self.requests.iter_mut().zip(&mut self.kept);
         waiting.for_each(|(request, kept)| {
@@ -81,7 +81,7 @@ impl Batch {
         });
     }
 
-    /// Tells all callers but those of refused tasks.
+    /// Answers all callers except those with refused tasks.
     pub(crate) fn answer_others(&mut self) {
         let refused: HashSet<usize> = self
             .refused
@@ -100,13 +100,13 @@ impl Batch {
         });
     }
 
-    /// The calls to be made: of each lane one for those that are only to be delivered, sorted by
-    /// destination, and one for the others; more if there are many. A quota counts those before, so
-    /// where there is one, all tasks of the lane are carried out in their order.
+    /// The calls to send: for each lane one with plain tasks, sorted by destination, and one with
+    /// the others; more if there are many. A quota counts the tasks before, so in a lane with one,
+    /// all tasks are sent in their order.
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
-        // Those who have been refused while ids were drawn are left out, each with all of his
-        // tasks: who goes later has them all stored.
+        // Callers that were refused while ids were allocated are left out, with all of their tasks.
+        // If a caller leaves later, all of its tasks are stored.
         let waits: Vec<bool> = self
             .requests
             .iter()
@@ -119,15 +119,15 @@ impl Batch {
         let mut calls = Vec::with_capacity(lanes.len());
         for ((lane, shards), places) in lanes {
             let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
-            let (unlike, mut plain): (Vec<_>, Vec<_>) =
-                places.into_iter().partition(|&place| is_limited || is_unlike(self.task(place)));
+            let (special, mut plain): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|&place| is_limited || asks_more(self.task(place)));
             plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
-            for (is_unlike, places) in [(false, plain), (true, unlike)] {
+            for (asks_more, places) in [(false, plain), (true, special)] {
                 let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
                 calls.extend(chunks.map(|places| Call {
                     lane: lane.clone(),
                     shards,
-                    is_unlike,
+                    asks_more,
                     places,
                 }));
             }
@@ -136,10 +136,10 @@ impl Batch {
     }
 }
 
-/// Carries the requests out; what became of them is told by [`Batch::answer`].
+/// Sends the requests. [`Batch::answer`] returns the results to the callers.
 pub(crate) async fn add(session: &Arc<Session>, requests: Vec<Request>) -> Batch {
     let mut batch = Batch::of(requests);
-    let (drawn, run) = match ids::draw(session, &batch.wishes()).await {
+    let (drawn, run) = match ids::draw(session, &batch.id_requests()).await {
         Ok(drawn) => drawn,
         Err(error) => {
             batch.note_all(&error);
@@ -153,8 +153,8 @@ pub(crate) async fn add(session: &Arc<Session>, requests: Vec<Request>) -> Batch
 }
 
 impl Batch {
-    /// Sends calls, each with the token that opens its lane if it has one, and notes what became of
-    /// their tasks.
+    /// Sends calls, each with the token that opens its lane, if it has one, and notes the results
+    /// of their tasks.
     async fn send(&mut self, session: &Session, calls: Vec<(Call, Option<String>)>) {
         let Some(run) = self.run.clone() else { return };
         let commands: Vec<Cmd> = calls
@@ -177,8 +177,8 @@ impl Batch {
         }
     }
 
-    /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those
-    /// again. All callers are answered then.
+    /// Opens the lanes that refused calls, as far as the registry agrees, and sends these calls
+    /// again. Then answers all callers.
     pub(crate) async fn open_lanes(mut self, session: &Session) {
         for _ in 0..opening::ATTEMPTS {
             let refused = std::mem::take(&mut self.refused);
@@ -192,10 +192,9 @@ impl Batch {
             for ((mut call, refusal), entry) in refused.into_iter().zip(&entries) {
                 match (&confirmed[entry], refusal) {
                     (Ok(()), Refusal::Closed(token)) => {
-                        // Callers that have been refused meanwhile must not have their tasks
-                        // stored. A call without tasks still opens the lane: otherwise it would
-                        // stay closed where Redis is so far away that callers are refused before it
-                        // is open.
+                        // Tasks of callers that were refused meanwhile must not be stored. A call
+                        // without tasks still opens the lane. Otherwise the lane would stay closed
+                        // if Redis is so far away that callers are refused before it is open.
                         call.places.retain(|place| self.is_awaited(*place));
                         again.push((call, Some(token)));
                     }
@@ -205,7 +204,7 @@ impl Batch {
             }
             self.send(session, again).await;
         }
-        // A topic that is deleted again and again.
+        // The topic is deleted again and again.
         for (call, _) in std::mem::take(&mut self.refused) {
             self.note_call(&call, &Error::StaleEntry);
         }
@@ -221,7 +220,7 @@ impl Batch {
     }
 }
 
-/// Tells who waits for the lane's tasks that there are new ones.
+/// Sends hints about new tasks of the lane.
 fn hint(session: &Session, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
     let mut earliest: [Option<UnixMillis>; 2] = [None; 2];
     for (&place, kept) in call.places.iter().zip(kept) {
@@ -257,7 +256,7 @@ mod tests {
         }
     }
 
-    /// One caller knows an old number of lanes, the other the present one. Together, the tasks of
+    /// One caller has an old number of lanes, the other the current one. In one call, the tasks of
     /// one would be stored by the number of the other, where their ids do not lead.
     #[test]
     fn tasks_placed_by_different_numbers_of_lanes_go_in_different_calls() {

@@ -1,4 +1,4 @@
-//! One call of `lua/add.lua`, or of `lua/add_with_options.lua`: written, and its reply read.
+//! One call of `lua/add.lua` or `lua/add_with_options.lua`: its arguments and its reply.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -10,14 +10,14 @@ use super::request::Kept;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::redis::arguments::write_moment;
-use crate::store::redis::ids::hand::Drawn;
+use crate::store::redis::ids::pool::Drawn;
 use crate::store::redis::record::write_options;
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Added, Error, Idempotency, NewTask, Novelty, Result, TopicEntry};
 
-/// A task of a batch: whose request, which of its members, and the ids that were drawn for it.
+/// The position of a task in a batch (its request, and its index there), and its ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) request: usize,
@@ -29,37 +29,36 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) lane: Lane,
-    /// The number of lanes of the topic that its tasks were placed by.
+    /// The number of lanes by which its tasks were placed.
     pub(crate) shards: u16,
-    /// Whether more is asked than that the tasks be delivered.
-    pub(crate) is_unlike: bool,
+    /// Whether the tasks ask for more than their delivery.
+    pub(crate) asks_more: bool,
     pub(crate) places: Vec<Place>,
 }
 
 impl Call {
-    /// What the registry has to confirm.
+    /// The entry that the registry has to confirm.
     pub(crate) fn entry(&self) -> TopicEntry {
         TopicEntry { topic: self.lane.topic.clone(), shards: self.shards }
     }
 
-    /// The call as a command, with the token that opens the lane if there is one. `task` finds a
-    /// task.
+    /// The call as a command, with the token that opens the lane, if any. `task` finds a task.
     pub(crate) fn command<'a>(
         &self,
         session: &Session,
         token: Option<&str>,
         task: impl Fn(Place) -> &'a NewTask,
     ) -> Cmd {
-        let mut command = if self.is_unlike {
+        let mut command = if self.asks_more {
             session.lane_call(&script::ADD_WITH_OPTIONS, &self.lane)
         } else {
             session.call(&script::ADD, &session.keys.of_add(&self.lane))
         };
         command.arg(opening::argument(self.shards, token));
-        if self.is_unlike {
+        if self.asks_more {
             self.places
                 .iter()
-                .for_each(|&place| write_unlike(&mut command, task(place), place.drawn));
+                .for_each(|&place| write_with_options(&mut command, task(place), place.drawn));
         } else {
             for same in self.places.chunk_by(|&a, &b| task(a).destination == task(b).destination) {
                 command.arg(task(same[0]).destination.as_str()).arg(same.len());
@@ -69,7 +68,7 @@ impl Call {
         command
     }
 
-    /// What became of the tasks, by the script's reply; or why the lane refused them.
+    /// The results of the tasks, or why the lane refused them.
     pub(crate) fn read<'a>(
         &self,
         reply: Result<Value>,
@@ -87,11 +86,11 @@ impl Call {
             let due = task(place).moment.due(now);
             Added { id: place.drawn.own, due, novelty: Novelty::New }
         };
-        let kept = match self.is_unlike {
+        let kept = match self.asks_more {
             true if fields.len() != self.places.len() => return Err(corrupt("too little")),
             true => places
                 .zip(fields)
-                .map(|(place, answer)| read_unlike(place.drawn.own, answer))
+                .map(|(place, answer)| read_with_options(place.drawn.own, answer))
                 .collect(),
             false => {
                 let mut kept: Vec<Result<Kept>> =
@@ -119,7 +118,7 @@ impl Call {
 fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
-    // Put together where it is sent from. Writing to a command does not fail.
+    // Written directly into the command, which cannot fail.
     let mut tail = command.writer_for_next_arg();
     let options = options(task, drawn);
     for part in [task.destination.as_str(), " ", &options, "\n", &task.content] {
@@ -127,7 +126,7 @@ fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     }
 }
 
-fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
+fn write_with_options(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
     command
@@ -137,7 +136,7 @@ fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
         .arg(asked(task, drawn));
 }
 
-/// The options as they are stored: with the id of the call for the dead.
+/// The options as they are stored: with the id of the dead-letter call.
 fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     if task.options.on_dead.is_none() {
         return write_options(&task.options);
@@ -149,14 +148,14 @@ fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     write_options(&options)
 }
 
-/// What `lua/add_with_options.lua` has to know of a task.
+/// What `lua/add_with_options.lua` needs to know of a task.
 #[derive(Serialize)]
 struct Asked<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_after: Option<u64>,
-    /// As text: the script's numbers are written with 14 digits.
+    /// As text: Lua writes numbers with 14 digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_dead: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +166,7 @@ struct Asked<'a> {
 
 #[derive(Serialize)]
 struct AskedOnce<'a> {
-    /// The name under which the lane remembers it.
+    /// The name under which the lane remembers the key.
     key: Cow<'a, str>,
     fingerprint: String,
     window: u64,
@@ -185,8 +184,8 @@ impl<'a> AskedOnce<'a> {
     }
 }
 
-/// Whether more is asked than that the task be delivered, apart from a quota.
-pub(crate) fn is_unlike(task: &NewTask) -> bool {
+/// Whether the task asks for more than its delivery, apart from a quota.
+pub(crate) fn asks_more(task: &NewTask) -> bool {
     let Options { key, expires_after, .. } = &task.options;
     key.is_some() || expires_after.is_some() || task.idempotency.is_some()
 }
@@ -206,8 +205,8 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
     serde_json::to_string(&asked).expect("texts and numbers are plain data")
 }
 
-/// What add_with_options.lua says of one task.
-fn read_unlike(drawn: TaskId, answer: Value) -> Result<Kept> {
+/// Reads what add_with_options.lua answers for one task.
+fn read_with_options(drawn: TaskId, answer: Value) -> Result<Kept> {
     let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {
         Value::Int(-1) => Ok(Kept::Taken),
@@ -253,7 +252,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_of_a_task_that_is_only_to_be_delivered() {
         let drawn = Drawn { own: TaskId(7), call: None };
-        assert!(!is_unlike(&plain()));
+        assert!(!asks_more(&plain()));
         assert_eq!(asked(&NewTask { quota: Some(9), ..plain() }, drawn), r#"{"quota":9}"#);
         assert_eq!(asked(&plain(), drawn), "{}");
     }
@@ -271,7 +270,10 @@ mod tests {
         let window = std::time::Duration::from_secs(1);
         let idempotency = Some(Idempotency { key: "i".into(), fingerprint: 0xab, window });
         let task = NewTask { options: options_asked, idempotency, ..plain() };
-        let once = r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","window":1000}"#;
+        let once = concat!(
+            r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","#,
+            r#""window":1000}"#
+        );
         let expected =
             r#"{"key":"k \"\n","expires_after":2000,"on_dead":"1795234567000001","idempotency":"#;
         assert_eq!(asked(&task, drawn), format!("{expected}{once}}}"));

@@ -1,13 +1,12 @@
-//! Adding, with group commit: what arrives while a batch is under way goes together with the next
-//! one, with no added wait.
+//! Adds tasks, with group commit: requests that arrive while a batch is under way form the next
+//! batch, without extra delay.
 //!
-//! Each server has a queue of its own, so that one that is silent holds up its own tasks and no
-//! others; a call whose tasks lie on several servers gets each one's answer from its own. Two
-//! adders a queue take turns, so that one batch can be gathered while the other is with Redis.
-//! Where replicas are waited for there is one adder: the wait blocks the connection, and the next
-//! batch grows meanwhile.
+//! Each server has its own queue, so a silent server delays only its own tasks. A call whose tasks
+//! lie on several servers gets each answer from its server. Two adders per queue take turns: one
+//! gathers a batch while the other's batch is with Redis. With `wait_replicas` there is one adder,
+//! because the wait blocks the connection; the next batch grows meanwhile.
 //!
-//! While a server's breaker is not closed, nobody is let into its queue.
+//! While a server's breaker is not closed, its queue accepts no requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -28,43 +27,43 @@ mod batch;
 mod call;
 mod request;
 
-/// Requests that may wait for a batch; further ones wait to be let in.
+/// How many requests may wait for a batch. Further requests wait to enter the queue.
 const QUEUE: usize = 4_096;
-/// The most requests gathered into one batch.
+/// The most requests in one batch.
 const MOST_REQUESTS: usize = 512;
-/// How often an id that turned out to be taken is drawn anew.
+/// How often a new id is drawn for a task whose id turned out to be taken.
 const REDRAWS: usize = 3;
 
 /// The adders of all servers.
 #[derive(Debug)]
 pub(crate) struct Adders {
     session: Arc<Session>,
-    /// By the server's number.
+    /// The queues by the number of the server.
     queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
-    /// The lane of the next task that may go to any.
+    /// The lane of the next task that may go to any lane.
     turn: AtomicU16,
 }
 
-/// Tasks of a call.
+/// Tasks of a call, and their indexes in it.
 #[derive(Default)]
 struct Placed {
-    /// Where they stand in it.
+    /// The index of each task in the call.
     places: Vec<usize>,
     tasks: Vec<NewTask>,
 }
 
-/// What a call has for one server.
+/// The tasks of a call for one server.
 struct Share {
     server: u64,
     placed: Placed,
     picked: Vec<u16>,
 }
 
-/// What became of a share.
+/// The result of a share.
 struct Tried {
-    /// Its tasks' places in the call.
+    /// The index of each task in the call.
     places: Vec<usize>,
-    /// The tasks themselves; none if they were not answered.
+    /// The tasks; none if they were not answered.
     tasks: Vec<NewTask>,
     kept: Vec<Result<Kept>>,
 }
@@ -81,7 +80,7 @@ impl Tried {
         Self { tasks: Vec::new(), kept: vec![Err(error); places.len()], places }
     }
 
-    /// Notes what is known by now. The others stay open.
+    /// Notes the known results. The other tasks stay open.
     fn note(self, answers: &mut [Option<Result<Added>>], open: &mut Placed) {
         let mut tasks = self.tasks.into_iter();
         for (place, kept) in self.places.into_iter().zip(self.kept) {
@@ -95,18 +94,18 @@ impl Tried {
 }
 
 impl Adders {
-    /// None yet: the first task for a server starts its adders. They end when this is dropped.
+    /// Starts no adder yet: the first task for a server does. The adders end when this is dropped.
     pub(crate) fn new(session: Arc<Session>) -> Self {
         Self { session, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
 
-    /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue
-    /// or for the answer.
+    /// Adds the tasks, together with those of other callers. Takes at most the timeout, queue
+    /// included.
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let deadline = Instant::now() + self.session.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
         let mut open = Placed { places: (0..tasks.len()).collect(), tasks };
-        // Those whose id was another task's are tried anew.
+        // Tasks whose id was taken are tried again.
         for _ in 0..=REDRAWS {
             let shares = self.share_out(std::mem::take(&mut open));
             self.send_all(shares, deadline)
@@ -121,8 +120,8 @@ impl Adders {
         answers.into_iter().map(|answer| answer.unwrap_or_else(none_free)).collect()
     }
 
-    /// What goes to which server. In a cluster the lane says that, so a task that may go to any has
-    /// one picked.
+    /// Splits tasks by server. In a cluster the lane determines the server, so a task that may go
+    /// to any lane gets one here.
     fn share_out(&self, placed: Placed) -> Vec<Share> {
         let servers = &self.session.servers;
         if placed.tasks.is_empty() {
@@ -147,7 +146,7 @@ impl Adders {
         shares
     }
 
-    /// Sends each share to its server's adders, and hears what became of it.
+    /// Sends each share to the adders of its server, and waits for the results.
     async fn send_all(&self, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
@@ -160,8 +159,7 @@ impl Adders {
 
     async fn send(&self, share: Share, deadline: Instant) -> Tried {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
-        // In the queue one would wait for adders that may still wait for the server's silence to
-        // end.
+        // A request in the queue would wait for adders that may still wait for the silent server.
         if let Some(refusal) = self.session.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
         }
@@ -178,7 +176,8 @@ impl Adders {
         }
     }
 
-    /// The queue of a server. Those of servers that are gone end once they are empty.
+    /// The queue of a server. Drops the queues of servers that are gone; they end once they are
+    /// empty.
     fn queue(&self, server: u64) -> mpsc::Sender<Request> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(&server) {
@@ -199,7 +198,7 @@ impl Adders {
 
 async fn run(session: Arc<Session>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
     loop {
-        // The lock is let go before the batch goes to Redis, so that the other adder gathers
+        // The lock is released before the batch is sent, so that the other adder can gather
         // meanwhile.
         let gathered = {
             let mut requests = receiver.lock().await;
@@ -210,8 +209,8 @@ async fn run(session: Arc<Session>, receiver: Arc<Mutex<mpsc::Receiver<Request>>
         if batch.refused.is_empty() {
             batch.answer();
         } else {
-            // The registry may lie with another server, which may be away: neither the next batch
-            // nor the others of this one wait for it.
+            // The registry may be on another server, which may be unreachable. The next batch and
+            // the rest of this one must not wait for it.
             batch.answer_others();
             let session = session.clone();
             tokio::spawn(async move { batch.open_lanes(&session).await });
@@ -219,17 +218,18 @@ async fn run(session: Arc<Session>, receiver: Arc<Mutex<mpsc::Receiver<Request>>
     }
 }
 
-/// Waits for a request and takes along what waits behind it, as far as one pipeline should go. A
-/// caller that has been refused meanwhile is left out: its task must not be stored after all.
-/// `None` once there will be no more.
+/// Waits for a request, and takes those behind it up to the size of one pipeline. Leaves out
+/// requests whose callers were refused meanwhile: their tasks must not be stored. Returns `None`
+/// when no more requests will come.
 async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
     let mut batch = Vec::new();
     let mut bytes = 0;
-    // Of requests that are all abandoned there is no batch: it would draw ids for nobody, while
-    // others wait for theirs.
+    // If all requests are abandoned there is no batch: it would draw ids without use, while other
+    // requests wait for theirs.
     while batch.is_empty() {
         let mut next = Some(requests.recv().await?);
-        // Whoever is about to ask comes along; where nobody is, this takes no time.
+        // Lets callers that are about to add enter the queue. If there are none, this takes no
+        // time.
         tokio::task::yield_now().await;
         while let Some(request) = next {
             if !request.is_abandoned() {
@@ -271,13 +271,13 @@ mod tests {
         }
     }
 
-    /// What a caller asks, and his end of it.
+    /// A request, and the receiver of its answer.
     fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
         Request::of(vec![task(); tasks], Vec::new())
     }
 
-    /// The server takes connections and says nothing; the first batch waits for it, and everyone
-    /// else for that batch.
+    /// The server accepts connections and never answers. The first batch waits for it, and all
+    /// other requests wait for that batch.
     #[tokio::test]
     async fn an_open_breaker_refuses_before_the_queue() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -309,7 +309,7 @@ mod tests {
         }
         let (stays, _answered) = request(2);
         let (gathered, ()) = tokio::join!(gather(&mut receiver), async {
-            // The three have been met by now.
+            // The three have been read by now.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
             sender.try_send(stays).unwrap();

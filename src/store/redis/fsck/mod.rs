@@ -1,14 +1,14 @@
-//! `check`: each lane walked page by page by the scripts `lua/fsck_*.lua`, which judge an id over
-//! all structures.
+//! `check`: the scripts `lua/fsck_*.lua` walk each lane page by page, and judge an id over all
+//! structures.
 //!
 //! ```text
-//! survey (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
+//! scan (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
 //! ```
 //!
-//! The keys are scanned before the registry is read: a lane seen among the keys was registered
-//! before its first task, or is in a moment by the add that found it empty: a topic that is missing
-//! is looked for once more. Ids are read before the counter is: an id that was seen had been drawn.
-//! So live traffic cannot look like a flaw.
+//! Live traffic cannot look like a flaw. Keys are scanned before the registry is read: a lane among
+//! the keys was registered before its first task, or is being registered by the add that found it
+//! empty. So a missing topic is looked up once more. Ids are read before the counter, so an id that
+//! was read had been allocated.
 
 use std::collections::BTreeSet;
 
@@ -25,21 +25,21 @@ use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
 
 pub(crate) mod scan;
 
-/// Elements of a structure that one script looks at, about.
+/// The approximate number of elements that one script checks.
 const COUNT: usize = 100;
-/// Destinations that one script looks at.
+/// How many destinations one script checks.
 const DESTINATIONS: usize = 250;
-/// Scripts sent together.
+/// How many scripts are sent together.
 const TOGETHER: usize = 8;
 
-/// How far a check has come.
+/// The position of a check.
 #[derive(Debug, Default)]
 struct Place {
-    /// Those still to be looked at; the last one is next, or under way.
+    /// The lanes that remain; the last one is next, or in progress.
     lanes: Vec<LaneAhead>,
-    /// What is left of the lane under way.
+    /// The remaining pages of the lane in progress.
     pages: Vec<Page>,
-    /// The names of its destinations.
+    /// The names of the lane's destinations.
     names: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn check(session: &Session, from: Cursor, repair: bool) -> Resu
     Ok(checked)
 }
 
-/// Leaves the lane under way behind, if there is one. Answers how many that are.
+/// Leaves the lane in progress, if there is one. Returns how many lanes were finished.
 fn finish_lane(place: &mut Place) -> u64 {
     if std::mem::take(&mut place.names).is_empty() {
         return 0;
@@ -89,7 +89,7 @@ fn finish_lane(place: &mut Place) -> u64 {
     1
 }
 
-/// The names of the next lane, or some pages of the one under way.
+/// Reads the names of the next lane, or some pages of the lane in progress.
 async fn step(
     session: &Session,
     place: &mut Place,
@@ -110,8 +110,8 @@ async fn step(
         place.pages = pages_of(&place.names);
         return Ok(());
     }
-    // What a repair does to a task puts its destination right as well: a wrong one is named before
-    // that.
+    // A repair of a task also corrects its destination, so a wrong destination must be reported
+    // first.
     let mut now = place.pages.split_off(place.pages.len().saturating_sub(TOGETHER));
     now.reverse();
     let answers = run(session, ahead, now, &place.names, repair, checked).await?;
@@ -122,13 +122,13 @@ async fn step(
         check_counter(session, &ahead.lane, highest, repair, checked).await?;
     }
     if let Some(beyond) = beyond {
-        // Nobody drew it; a counter beyond it would leave no room for others.
+        // This id was never drawn. A counter beyond it would leave no room for other ids.
         check_counter(session, &ahead.lane, beyond, false, checked).await?;
     }
     Ok(())
 }
 
-/// The first page of every structure, the next one last.
+/// The first page of every structure; the last one in the list is next.
 fn pages_of(names: &[String]) -> Vec<Page> {
     let schedules = names.iter().map(|name| Page::first(format!("schedule:{name}")));
     let ended = State::ALL
@@ -143,11 +143,11 @@ fn pages_of(names: &[String]) -> Vec<Page> {
     schedules.chain(ended).chain(others).chain(destinations).collect()
 }
 
-/// What a script says of one page.
+/// What a script reports of one page.
 struct Seen {
     rest: Option<Page>,
     highest: Option<TaskId>,
-    /// The highest that no counter can have come to.
+    /// The highest id that is beyond any counter.
     beyond: Option<TaskId>,
     names: Vec<String>,
 }
@@ -162,8 +162,8 @@ async fn run(
 ) -> Result<Vec<Seen>> {
     let calls: Vec<Cmd> =
         pages.iter().map(|page| call(session, ahead, page, all_names, repair)).collect();
-    // A repair whose answer was lost is not repeated: it would find nothing, and what it did would
-    // go unreported.
+    // A repair whose answer was lost is not repeated: it would find nothing, and the first repair
+    // would go unreported.
     let repeat = if repair { Repeat::Never } else { Repeat::Once };
     let answers = session.servers.run(Purpose::Working, &calls, repeat).await;
     pages
@@ -173,7 +173,7 @@ async fn run(
         .collect()
 }
 
-/// The script that looks over a structure, and the one that repairs it as well.
+/// The script that checks a structure, and the one that also repairs it.
 fn scripts_for(structure: &str) -> [&'static Script; 2] {
     match structure {
         "lane" => [&script::FSCK_LANE_LOOK, &script::FSCK_LANE_REPAIR],
@@ -241,7 +241,7 @@ fn read_finding(triple: &[Value], lane: &Lane) -> Result<Finding> {
     })
 }
 
-/// Compares the counter with an id that was read before it is.
+/// Compares the counter with an id that was read before the counter.
 async fn check_counter(
     session: &Session,
     lane: &Lane,
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn the_scripts_name_flaws_that_there_are() {
         let scripts = script::sent().into_iter().filter(|(name, _)| name.starts_with("fsck_"));
-        // Every quoted word with a hyphen in it.
+        // Every quoted word with a hyphen.
         let is_name = |word: &&str| {
             word.contains('-')
                 && word.starts_with(char::is_alphabetic)

@@ -1,5 +1,5 @@
-//! The first step of a check: which lanes there are, and whether the registry and the counter of
-//! ids know of them.
+//! The first step of a check: finds the lanes, and compares the registry and the id counter with
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::store::redis::registry::topic::Pauses;
 use crate::store::redis::session::Session;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 
-/// How long a topic may be missing in the registry beside a task that is just being added.
+/// How long a topic may be missing in the registry while a task is being added.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A lane to be looked at.
+/// A lane to be checked.
 #[derive(Debug)]
 pub(crate) struct LaneAhead {
     pub(crate) lane: Lane,
-    /// The number of its topic's lanes; 0 if it is not known.
+    /// The number of lanes of its topic; 0 if unknown.
     pub(crate) shards: u16,
     /// The names of its schedules, as its keys show them.
     pub(crate) schedules: BTreeSet<String>,
@@ -39,12 +39,12 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(error.to_string())
 }
 
-/// A finding that concerns no single lane.
+/// A finding that is not about a single lane.
 fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
     Finding { flaw, lane: None, subject: subject.into(), repaired }
 }
 
-/// Looks at everything that is not a lane's own. Answers the lanes, and what is wrong.
+/// Checks what is not part of a lane. Returns the lanes and the findings.
 pub(crate) async fn survey(
     session: &Session,
     repair: bool,
@@ -56,8 +56,8 @@ pub(crate) async fn survey(
         seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
     };
     if !seen.iter().all(is_registered) {
-        // An add into an empty lane may be about to write its topic again; its caller has not heard
-        // of the task yet.
+        // An add into an empty lane may be about to register its topic; its caller has no answer
+        // yet.
         tokio::time::sleep(PATIENCE).await;
         entries = read_entries(session).await?;
     }
@@ -118,7 +118,7 @@ pub(crate) async fn survey(
         }
     }
     findings.extend(check_counter(session, repair).await?);
-    findings.extend(check_wishes(session).await?);
+    findings.extend(check_policies_and_pauses(session).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead {
@@ -176,15 +176,15 @@ fn see(
     }
 }
 
-/// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
+/// The number of lanes that a topic's lanes remember; 1 if it has none.
 async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
     shards_of(session, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
         .await
 }
 
-/// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers
-/// none or another: with a wrong number the ids of what is there would lead to lanes where it is
-/// not, which is worse than a lane that nobody works.
+/// The number of lanes that all of a topic's lanes remember. `None` if one of them remembers none
+/// or another: with a wrong number, ids would lead to other lanes than where their tasks are. That
+/// would be worse than a lane that is not worked.
 async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
     let mut agreed = None;
     for shard in seen.with_bodies.iter().copied() {
@@ -199,8 +199,8 @@ async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<
     Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
 }
 
-/// Policies and pauses that cannot be read: what was wished for is not known.
-async fn check_wishes(session: &Session) -> Result<Vec<Finding>> {
+/// Finds policies and pauses that cannot be read. There is no repair: their content is unknown.
+async fn check_policies_and_pauses(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     type Reads = fn(&str) -> bool;
     let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();

@@ -1,8 +1,8 @@
-//! The ids in hand, and the run of the server that they were drawn from.
+//! The allocated ids, and the run of the server that they were drawn from.
 
 use std::sync::Arc;
 
-use super::hand::Hand;
+use super::pool::IdPool;
 use crate::model::task::TaskId;
 use crate::store::redis::transport::node::Node;
 
@@ -10,15 +10,15 @@ use crate::store::redis::transport::node::Node;
 /// may have lost.
 const SKIP: u64 = 2 * TaskId::PER_SECOND;
 
-/// The ids in hand.
+/// The allocated ids.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    pub(crate) hand: Hand,
-    /// The run that was drawn from last.
+    pub(crate) pool: IdPool,
+    /// The run of the last draw.
     pub(crate) run: Option<Run>,
 }
 
-/// The run of a server that ids were drawn from. Ids are good while it lasts.
+/// The run of a server that ids were drawn from. They are valid while it lasts.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) node: Arc<Node>,
@@ -26,7 +26,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether no restart or failover since is known.
+    /// Whether no restart or failover has been noticed since.
     pub(crate) fn lasts(&self) -> bool {
         self.node.is_in_run(&self.run_id)
     }

@@ -1,4 +1,4 @@
-//! The counter that ids are drawn from: read by checks, and raised past ids that came from elsewhere.
+//! The counter that ids are drawn from: checks read it, and adoptions raise it.
 
 use deadpool_redis::redis::{FromRedisValue, cmd};
 
@@ -7,7 +7,7 @@ use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Error, Result};
 
-/// The last id drawn, 0 before the first; `None` if it cannot be read.
+/// The last id drawn; 0 before the first. `None` if it cannot be read.
 pub(crate) async fn last(session: &Session) -> Result<Option<u64>> {
     let answer = session.working.run_one(cmd("GET").arg(session.keys.last_id()).take()).await?;
     let bytes = Option::<Vec<u8>>::from_redis_value(answer)

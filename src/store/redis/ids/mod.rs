@@ -1,13 +1,13 @@
 //! Task ids, drawn from Redis in blocks (`lua/ids.lua`).
 //!
-//! A block belongs to one run of one server: after a restart or a failover the counter may have
-//! lost its last increments, so a block drawn before is thrown away and the first draw skips ahead
-//! of all that may be in use. It also goes stale within a second, so that ids can be read as a
-//! time. All who need ids wait while a block is drawn. So the next one is drawn ahead, by twice the
-//! time that the last draw took: where Redis is far away nobody waits for it, and where it is near
-//! hardly a draw is made that is not needed.
-//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what
-//! is in hand.
+//! A block belongs to one run of one server. After a restart or a failover the counter may have
+//! lost its last increments, so older blocks are dropped, and the first draw skips ahead of all ids
+//! that may be in use. A block is also dropped after a second, so that ids can be read as a time.
+//!
+//! All requests wait while a block is drawn, so the next block is drawn ahead, by twice the time
+//! that the last draw took. If Redis is far away, no request waits; if it is near, there are few
+//! draws without need. In a cluster, each adder requests ids for the lanes of its own server, and
+//! all adders share the blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use deadpool_redis::redis::FromRedisValue;
 use tokio::time::Instant;
 
 use self::blocks::Run;
-use self::hand::{Drawn, Wish};
+use self::pool::{Drawn, IdRequest};
 use super::script;
 use super::session::Session;
 use super::transport::link::Repeat;
@@ -28,58 +28,61 @@ use crate::store::{Error, Result};
 
 pub(crate) mod blocks;
 pub(crate) mod counter;
-pub(crate) mod hand;
+pub(crate) mod pool;
 
-/// New ids as the wishes ask, growing unless they have to lead to certain lanes, and the server run
-/// that they belong to.
+/// New ids as requested, and the server run that they belong to. The ids grow, unless they have to
+/// lead to certain lanes.
 ///
 /// # Errors
-/// [`Error::Unavailable`]; no id was used then.
-pub(super) async fn draw(session: &Arc<Session>, wishes: &[Wish]) -> Result<(Vec<Drawn>, Run)> {
+/// [`Error::Unavailable`]; then no id was used.
+pub(super) async fn draw(
+    session: &Arc<Session>,
+    requests: &[IdRequest],
+) -> Result<(Vec<Drawn>, Run)> {
     let mut blocks = session.ids.lock().await;
     let run = current_run(session).await?;
     let is_same_run = blocks.is_of(&run);
-    blocks.hand.keep_fresh(is_same_run);
-    let mut drawn = Vec::with_capacity(wishes.len());
+    blocks.pool.keep_fresh(is_same_run);
+    let mut drawn = Vec::with_capacity(requests.len());
     loop {
-        blocks.hand.take_for(wishes, &mut drawn);
-        let open = &wishes[drawn.len()..];
+        blocks.pool.take_for(requests, &mut drawn);
+        let open = &requests[drawn.len()..];
         if open.is_empty() {
-            if blocks.hand.is_soon_over() {
-                blocks.hand.is_ahead = true;
-                let size = blocks.hand.size_for(&[]);
-                let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.hand.emptied);
+            if blocks.pool.is_soon_over() {
+                blocks.pool.is_ahead = true;
+                let size = blocks.pool.size_for(&[]);
+                let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.pool.emptied);
                 tokio::spawn(ahead);
             }
             return Ok((drawn, run));
         }
         let began = Instant::now();
-        let ids = draw_block(session, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
-        blocks.hand.put(ids, began, Instant::now());
+        let ids = draw_block(session, &run, blocks.pool.size_for(open), blocks.skip(&run)).await?;
+        blocks.pool.put(ids, began, Instant::now());
         blocks.run = Some(run.clone());
     }
 }
 
-/// Drops all ids in hand: the counter has been raised past others.
+/// Drops all blocks, because the counter was raised past other ids.
 pub(super) async fn drop_blocks(session: &Session) {
-    session.ids.lock().await.hand.empty();
+    session.ids.lock().await.pool.empty();
 }
 
-/// Puts a further block in hand, unless something has made its ids unusable meanwhile.
+/// Draws a further block, unless its ids have become unusable meanwhile.
 async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
     let began = Instant::now();
     let ids = draw_block(&session, &run, size, 0).await;
     let drawn = Instant::now();
     let mut blocks = session.ids.lock().await;
-    if blocks.hand.emptied != emptied {
+    if blocks.pool.emptied != emptied {
         return;
     }
-    blocks.hand.is_ahead = false;
-    // After an error the next caller draws, and gets the error.
+    blocks.pool.is_ahead = false;
+    // After an error, the next caller draws and gets the error.
     if let Ok(ids) = ids
         && blocks.is_of(&run)
     {
-        blocks.hand.put(ids, began, drawn);
+        blocks.pool.put(ids, began, drawn);
     }
 }
 

@@ -1,19 +1,19 @@
--- Stores new tasks of one lane that are only to be delivered, each once however often this is
--- repeated.    (nothing) -> scheduled
+-- Stores new tasks of one lane that ask for nothing but their delivery, each once however often
+-- this is repeated.    (nothing) -> scheduled
 --
--- It is the script that runs most. Each function that a script builds costs more than a task, so it
--- has few; for the same reason it writes records itself, makes texts of numbers as seldom as it
--- can, and has one command for all tasks of a destination.
+-- This script runs more often than any other. Each function that it builds costs more than a task,
+-- so it has few. For the same reason it writes records itself, avoids converting numbers to text,
+-- and has one command for all tasks of a destination.
 --
 -- KEYS    the first four of lib/keys.lua
--- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each destination: its name, the
---         number of its tasks, and of each the id, "<ms>" (a moment) or "+<ms>" (after now), and the
---         tail of its record (see lib/record.lua)
--- returns what lib/open.lua answers, or {now, then for each task that was there before: its place
---         among the tasks, from 0, and its due ms or, where the id is another task's, -1}
+-- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each destination: its name,
+--         the number of its tasks, and for each of them the id, "<ms>" (a moment) or "+<ms>" (after
+--         now), and the tail of its record (see lib/record.lua)
+-- returns the answer of lib/open.lua, or {now, then for each task that existed before: its index
+--         among the tasks, from 0, and its due ms, or -1 if the id belongs to another task}
 --
--- A task is scheduled only where its body was new: repeated after a lost reply, once the task has
--- been claimed, anything else would leave it scheduled and leased.
+-- A task is scheduled only if its record was new: a call that is repeated after a lost answer, when
+-- the task has been claimed, would otherwise leave it scheduled and leased.
 -- uses: now, keys, record
 -- include: open
 local answer = { now }

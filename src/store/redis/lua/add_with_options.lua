@@ -1,21 +1,21 @@
--- Stores new tasks of one lane of which more is asked than to be delivered, each once however often
--- this is repeated. (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
+-- Stores new tasks of one lane that ask for more than their delivery, each once however often this
+-- is repeated. (nothing) -> scheduled; scheduled -> scheduled (replaced by key)
 --
 -- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each task: id, "<ms>" (a
---         moment) or "+<ms>" (after now), destination, options, content, and what else is asked of it
--- returns what lib/open.lua answers, or {now, then for each task the due ms stored; or -1 where the
---         id is another task's, -2 over the quota, -3 where the idempotency key was used for another;
---         or {'duplicate' | 'replaced', id, due ms, state} of the task that was there; of a duplicate
---         the state, or '' if it is forgotten}
+--         moment) or "+<ms>" (after now), destination, options, content, and its other requests
+-- returns the answer of lib/open.lua, or {now, then for each task the due ms stored; or -1 if the
+--         id belongs to another task, -2 if over the quota, -3 if the idempotency key was used for
+--         another task; or {'duplicate' | 'replaced', id, due ms, state} of the earlier task; the
+--         state is that of a duplicate, or '' if it is forgotten}
 --
--- What else is asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that
--- the options name, "quota", "idempotency": {"key", "fingerprint", "window": ms}}; that key is the
--- name under which the lane remembers it (store/types). The order of the looks stands in
--- store/mod.rs ("Sameness").
+-- The other requests of a task are JSON: {"key", "expires_after": ms, "on_dead": the drawn id that
+-- the options name, "quota", "idempotency": {"key", "fingerprint", "window": ms}}. The key of
+-- "idempotency" is the name under which the lane remembers it. The order of the checks stands in
+-- docs/STORE.md ("Deduplication").
 --
--- An add that is repeated after a lost answer brings the same drawn id. It finds that with the
--- idempotency key, else as a task's, else with the key, and answers what it did; only if another
--- add of that key came between the two, it is done again.
+-- An add that is repeated after a lost answer brings the same drawn id. It finds that id with the
+-- idempotency key, otherwise as a task's, otherwise with the key, and answers what it did. Only if
+-- another add with that key came in between, it is done again.
 -- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, sweep
 -- include: open
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
@@ -24,14 +24,14 @@ local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 -- a task from.
 local earliest, left = {}, {}
 
--- The first add under an idempotency key whose window is not over.
+-- The first add with an idempotency key whose window has not ended.
 local function used_before(same)
   local id, fingerprint, till, due, by = read_used(same and redis.call('HGET', USED, same.key))
   if not id or now >= tonumber(till) then return nil end
   return { id = id, fingerprint = fingerprint, due = tonumber(due), by = by }
 end
 
--- Two that are over go for each that comes: they cannot pile up between the rounds that purge.
+-- Each new key removes two whose window has ended, so they cannot accumulate between purges.
 local function remember(same, id, due, by)
   if not same then return end
   local over = redis.call('ZRANGEBYSCORE', WINDOWS, '-inf', now, 'LIMIT', 0, 2)
@@ -59,7 +59,7 @@ local function pending()
   return count
 end
 
--- The id that was drawn for the first version's call stays the task's.
+-- The task keeps the id that was drawn for the dead-letter call of its first version.
 local function with_first_call(options, drawn, before)
   local call = drawn and call_of(before)
   if not call then return options end
@@ -70,7 +70,7 @@ local function with_first_call(options, drawn, before)
   return string.sub(options, 1, first - 1) .. field .. call_id .. string.sub(options, last + 1)
 end
 
--- Gives a task that waits another moment, content and options. Answers whether its record could be
+-- Gives a waiting task another moment, content and options. Returns whether its record could be
 -- read.
 local function replace(owner, record, due, destination, options, content, asked)
   local _, created, before, old_options = read_record(record)
@@ -87,7 +87,7 @@ local function replace(owner, record, due, destination, options, content, asked)
   return true
 end
 
--- Answers what the script returns for the task.
+-- Returns the answer for the task.
 local function add(id, due, destination, options, content, asked)
   local same, key = asked.idempotency, asked.key
   local first = used_before(same)
@@ -137,7 +137,7 @@ for i = 3, #ARGV, 6 do
 end
 for destination, due in pairs(earliest) do
   if destination == '@pull' then
-    -- It is not listed.
+    -- Pulled tasks are not listed.
   elseif left[destination] then
     correct(destination)
   else

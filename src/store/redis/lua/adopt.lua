@@ -1,20 +1,20 @@
--- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead |
+-- Stores tasks of another store as they were there.    (nothing) -> scheduled | delivered | dead |
 -- cancelled | expired
 --
--- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
---         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at
---         which an add last set it by that,
---         '' or ms after its due moment at which it expires, '1' if a task of another topic has the id, else '',
---         and '1' if the other store lends it, and goes on with it if it is refused here, else ''
--- returns what open.lua answers, or {now, then for each task 'new', 'known' (adopted before), 'own'
---         (this store lends it), 'taken' (another
---         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
---         and has ended as it did elsewhere) or 'cancelling' (it is
---         leased, and has ended elsewhere)}
+-- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each task: id, created ms,
+--         due ms, destination, options, content, state, the ms for which it waits or at which it
+--         ended, attempts, outcome, '' or the key that leads to this lane, '' or the ms at which an
+--         add last set it by that key, '' or the ms after its due moment at which it expires, '1'
+--         if a task of another topic has the id, else '', and '1' if the other store lends it, and
+--         so continues with a refused task, else ''
+-- returns the answer of lib/open.lua, or {now, then for each task 'new', 'known' (adopted before),
+--         'own' (this store lends it), 'taken' (another task has the id), 'superseded' (a task with
+--         its key was set later), 'ended' (it waited, and has ended as it did elsewhere) or
+--         'cancelling' (it is leased, and has ended elsewhere)}
 -- uses: now, keys, entry, record, owner, entries, expiry, schedule, lease, ending, sweep
 -- include: open
 
--- Elsewhere the task has ended for good: what waits here has ended, too.
+-- The task has ended at the other store: if it waits here, it ends here too.
 local function take_end(id, state, outcome)
   local live, entry = standing(id)
   if not live then return 'known' end
@@ -33,7 +33,8 @@ end
 local function known(id, created, due, options, content, state, outcome)
   local record = redis.call('HGET', BODIES, id)
   local stored_due, stored_created, _, stored_options, content_at = read_record(record)
-  local is_same = stored_due == due and stored_created == created and string.sub(record, content_at) == content
+  local is_same = stored_due == due and stored_created == created
+    and string.sub(record, content_at) == content
   if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -41,14 +42,16 @@ local function known(id, created, due, options, content, state, outcome)
   return ENDED[state] and state ~= 'dead' and take_end(id, state, outcome) or 'known'
 end
 
--- The key's owner, its record, and whether it was set then or later; nil if there is none.
+-- The owner of the key, its record, and whether it was set at that moment or later; nil if there is
+-- none.
 local function owner_of(key, set)
   local owner, _, owner_set = read_owner(redis.call('HGET', OWNERS, key))
   local record = owner and redis.call('HGET', BODIES, owner)
   if record then return owner, record, tonumber(owner_set) >= tonumber(set) end
 end
 
--- Whether the key's owner was set then or later. If it was set before, it is cancelled.
+-- Whether the key's owner was set at that moment or later. An owner that was set earlier is
+-- cancelled.
 local function is_superseded(key, set)
   local owner, record, is_later = owner_of(key, set)
   if not owner or is_later then return is_later end
@@ -65,18 +68,21 @@ local function is_superseded(key, set)
   return false
 end
 
--- The id is another task's. What is lent goes on at the other store, and has the key there.
+-- The answer if another task has the id. A lent task continues at the other store, and has the key
+-- there.
 local function taken(key, set, lent)
   local is_late
   if lent then is_late = is_superseded(key, set) else is_late = select(3, owner_of(key, set)) end
   return is_late and 'superseded' or 'taken'
 end
 
-local function adopt(id, created, due, destination, options, content, state, moment, attempts, outcome, key, set, expires,
-  namesake, lent)
+local function adopt(id, created, due, destination, options, content, state, moment, attempts,
+  outcome, key, set, expires, namesake, lent)
   local competes = key ~= '' and set ~= '' and not ENDED[state]
   if namesake ~= '' then return competes and taken(key, set, lent ~= '') or 'taken' end
-  if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
+  if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then
+    return 'superseded'
+  end
   local record = write_record(due, created, destination, options, content)
   if redis.call('HSETNX', BODIES, id, record) == 0 then
     local became = known(id, created, due, options, content, state, outcome)

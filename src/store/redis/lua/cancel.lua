@@ -1,4 +1,4 @@
--- Cancels.    scheduled | dead -> cancelled;  leased -> leased, cancel pending
+-- Cancels a task.    scheduled | dead -> cancelled;  leased -> leased, cancel pending
 --
 -- ARGV    2 id
 -- returns 'done', 'pending', 'unknown', or the final state that refuses it

@@ -1,42 +1,43 @@
--- Sweeps leases that have run out, ends what has expired or fell due in a pause, then leases due
--- tasks under the lane's lock. scheduled -> leased | expired | dead
+-- Sweeps expired leases, ends tasks that expired or fell due in a pause, then leases due tasks
+-- under the lane's lock. scheduled -> leased | expired | dead
 --
--- ARGV    2 receipt; 3 lease ms; 4 lock token ('' goes past the lock); 5 whether the holder will claim again at once
---         (1) or not (0); 6 due destinations the outlook passes over; 7 most leases swept; 8 most body bytes;
---         9 most destinations of the outlook; 10 most tasks ended; 11 pauses that are over: '', or "<from ms> <to ms> <what becomes of
---         what fell due in it> ..."; 12 body bytes that the holder has in hand already; then pairs of destination and slots
+-- ARGV    2 receipt; 3 lease ms; 4 lock token ('' bypasses the lock); 5 1 if the holder will claim
+--         again at once, else 0; 6 due destinations that the outlook skips; 7 most leases swept;
+--         8 most bytes of records; 9 most destinations of the outlook; 10 most tasks ended; 11 past
+--         pauses: '', or "<from ms> <to ms> <what becomes of the tasks> ..."; 12 bytes that the
+--         holder has already; then pairs of destination and slots
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}
 --
--- The lock is taken by SET NX EX in here, for a SET of its own would be refused at maxmemory, where
--- this script (allow-oom) still runs. It is kept only between the claims of one burst. Correctness
--- rests on this script being atomic, never on the lock.
+-- The lock is set by SET NX EX in this script: a SET of its own would be refused at maxmemory,
+-- where this script (allow-oom) still runs. It is kept only between the claims of one burst.
+-- Correctness depends on this script being atomic, never on the lock.
 -- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending, sweep
 local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
--- A look takes no lock: a lane of which every destination is blocked is looked at each second, and
--- nothing is written.
+-- A claim that wants nothing takes no lock: if every destination of a lane is blocked, it is polled
+-- each second without writing.
 local FIRST_WANT = 13
 local takes = #ARGV >= FIRST_WANT
 if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
     local left = redis.call('PTTL', LOCK)
     if left >= 0 and left <= 2000 then return { 0, left } end
-    -- Longer than any lock lasts: the server's clock was set back since, and a holder that died
-    -- would be waited for.
+    -- Longer than any lock lasts: the server's clock was set back, and the lock of a dead holder
+    -- would block the lane.
     redis.call('SET', LOCK, token, 'EX', 2)
   end
 end
 
--- Ends leases that have run out, at most so many.
+-- Ends expired leases, at most this many.
 local function sweep(most)
   local passed = redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #passed, 2 do
     sweep_one(passed[i], tonumber(passed[i + 1]))
   end
-  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf', 'WITHSCORES',
-    'LIMIT', 0, most - #passed / 2)
+  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf',
+    'WITHSCORES', 'LIMIT', 0, most - #passed / 2)
   for i = 1, #too_far, 2 do
     sweep_one(too_far[i], tonumber(too_far[i + 1]))
   end
@@ -44,7 +45,7 @@ end
 sweep(tonumber(ARGV[7]))
 
 local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was paused'
--- How many more tasks this call may end, and whether it had to leave some over.
+-- How many more tasks this call may end, and whether it had to leave some.
 local may_end, is_cut = tonumber(ARGV[10]), false
 
 local function expire(id, entry, outcome)
@@ -52,8 +53,8 @@ local function expire(id, entry, outcome)
   finish(id, entry, 'expired')
 end
 
--- Ends what waits in the lane and has expired, the earliest first. Only a task that was never
--- claimed has to be read for that, to know where it waits: no more than a claim's bytes.
+-- Ends waiting tasks that have expired, the earliest first. Only a task that was never claimed has
+-- to be read for that, to know its destination: at most the bytes of a claim.
 local function end_expired()
   local touched, read_bytes = {}, 0
   local expired = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', now, 'LIMIT', 0, may_end + 1)
@@ -72,7 +73,8 @@ local function end_expired()
       touched[entry.destination] = true
       expire(id, entry, EXPIRED)
     else
-      -- It does not wait. No verb leaves that behind; it must not be come upon again and again.
+      -- It does not wait. No script leaves such an item behind, and it must not be met again and
+      -- again.
       redis.call('ZREM', EXPIRIES, id)
     end
     may_end = may_end - 1
@@ -86,11 +88,12 @@ for from, to, becomes in string.gmatch(ARGV[11], '(%S+) (%S+) (%S+)') do
   misfires[#misfires + 1] = { from = tonumber(from), to = tonumber(to), becomes = becomes }
 end
 
--- Ends what fell due in a pause, the earliest of each pause first.
+-- Ends tasks that fell due in a pause, the earliest of each pause first.
 local function end_misfired(destination)
   local key = SCHEDULES .. destination
   for _, misfire in ipairs(misfires) do
-    local ids = redis.call('ZRANGEBYSCORE', key, misfire.from, math.min(misfire.to, now), 'LIMIT', 0, may_end + 1)
+    local ids = redis.call('ZRANGEBYSCORE', key, misfire.from, math.min(misfire.to, now),
+      'LIMIT', 0, may_end + 1)
     for _, id in ipairs(ids) do
       if may_end == 0 then
         is_cut = true
@@ -121,8 +124,8 @@ end
 local deadline = string.format('%d', now + lease_ms)
 local bytes = tonumber(ARGV[12])
 
--- The first due tasks of a destination, at most `slots`, and not behind one that is to be ended;
--- and how many there are with those behind it.
+-- The first due tasks of a destination: at most `slots`, and none behind a task that is to be
+-- ended. Also returns how many there are with those behind it.
 local function due_tasks(destination, slots)
   local key = SCHEDULES .. destination
   if not is_cut and not misfires[1] then
@@ -141,8 +144,8 @@ local function due_tasks(destination, slots)
   return ids, #due / 2
 end
 
--- The records of the first of these tasks, as far as the bytes last, and how many they are. They
--- are read in larger and larger parts, so that not much more is read than has room.
+-- The records of the first of these tasks, as far as the bytes last, and their number. Reads larger
+-- and larger parts, so that little is read in vain.
 local function read_records(ids)
   local records, count = {}, 0
   while count < #ids do
@@ -159,8 +162,8 @@ local function read_records(ids)
   return records, count
 end
 
--- Those whose records this version can read. The others die: leased, they would come back again and
--- again. They are answered all the same, so that the claim's caller logs them.
+-- The tasks whose records this version can read. The others become dead: leased, they would return
+-- again and again. They are part of the answer, so that the caller logs them.
 local function readable(ids, records, count, destination, leased)
   local good_ids, good_records = {}, {}
   for i = 1, count do
@@ -179,7 +182,7 @@ local function readable(ids, records, count, destination, leased)
   return good_ids, good_records
 end
 
--- The entry of a task that is leased now, and which attempt that is.
+-- The entry of a task that is leased now, and the number of the attempt.
 local function leased_entry(raw, destination)
   local entry = raw and read_entry(raw) or fresh_entry(destination)
   entry.attempts = entry.attempts + 1
@@ -188,8 +191,8 @@ local function leased_entry(raw, destination)
   return write_entry(entry), entry.attempts
 end
 
--- Writes the leases of up to 500 tasks at once, for unpack is bounded; appends what the holder gets
--- to know.
+-- Writes the leases of up to 500 tasks at once, because unpack is bounded, and appends them to the
+-- answer.
 local function lease(ids, records, destination, first, last, leased)
   local raw = redis.call('HMGET', ENTRIES, unpack(ids, first, last))
   local at_first = leased_entry(false, destination)
@@ -231,15 +234,19 @@ for i = FIRST_WANT, #ARGV, 2 do
 end
 
 local due = redis.call('ZRANGEBYSCORE', DESTINATIONS, '-inf', now, 'LIMIT', ARGV[6], ARGV[9])
-local later = redis.call('ZRANGEBYSCORE', DESTINATIONS, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local later = redis.call('ZRANGEBYSCORE', DESTINATIONS, '(' .. now, '+inf', 'WITHSCORES',
+  'LIMIT', 0, 1)
 local lease_end = redis.call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')
 local next_moment = tonumber(later[2] or lease_end[2] or nil)
 if next_moment and lease_end[2] then
   next_moment = math.min(next_moment, tonumber(lease_end[2]))
 end
 if has_expiries() then
-  local expires = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  if expires then next_moment = math.min(next_moment or math.huge, math.max(now, tonumber(expires))) end
+  local expires = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', '+inf', 'WITHSCORES',
+    'LIMIT', 0, 1)[2]
+  if expires then
+    next_moment = math.min(next_moment or math.huge, math.max(now, tonumber(expires)))
+  end
 end
 if is_cut then next_moment = now end
 

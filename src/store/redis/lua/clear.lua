@@ -1,12 +1,12 @@
--- Forgets tasks that nobody holds, whatever their state; in a lane that is empty then, the
--- idempotency keys as well. scheduled | delivered | dead | cancelled | expired -> (nothing)
+-- Removes tasks that are not leased, whatever their state; if the lane is empty then, its
+-- idempotency keys too. scheduled | delivered | dead | cancelled | expired -> (nothing)
 --
--- ARGV    2 at most so many (up to 1,000)
+-- ARGV    2 at most this many (up to 1,000)
 -- returns how many; 0: none is left
 -- uses: now, keys, schedule, lease, forget
 local most, total = tonumber(ARGV[2]), 0
 
--- Forgets what `found` names of a set.
+-- Removes tasks by the names that were found in a set.
 local function clear(key, found)
   local count = forget(found)
   if count > 0 then redis.call('ZREM', key, unpack(found, 1, count)) end
@@ -27,7 +27,7 @@ end
 for _, state in ipairs({ 'delivered', 'dead', 'cancelled', 'expired' }) do
   clear_first(ENDED[state])
 end
--- A lease that has run out holds nothing.
+-- An expired lease protects nothing.
 for _, range in ipairs({ { '-inf', now }, { '(' .. (now + FURTHEST_DEADLINE_MS), '+inf' } }) do
   if total < most then
     clear(LEASED, redis.call('ZRANGEBYSCORE', LEASED, range[1], range[2], 'LIMIT', 0, most - total))

@@ -1,5 +1,5 @@
--- Forgets those of the tasks that ended in a state, bodies and all.    delivered | dead | cancelled
--- | expired -> (nothing)
+-- Removes those of the tasks that ended in a state, with their content.
+-- delivered | dead | cancelled | expired -> (nothing)
 --
 -- ARGV    2 state; 3.. ids, up to 1,000
 -- returns {how many, 1 if some are left}

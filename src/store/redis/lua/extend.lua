@@ -1,5 +1,5 @@
--- Moves a lease's deadline; one that ran out and that nobody took is leased again.    leased ->
--- leased
+-- Sets a lease's deadline. An expired lease that was not superseded is leased again.
+-- leased -> leased
 --
 -- ARGV    2 id; 3 receipt; 4 lease ms from now
 -- returns 'done', 'unknown', or the state that makes it stale

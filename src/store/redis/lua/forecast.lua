@@ -1,7 +1,8 @@
--- Counts the tasks on some schedules by when they fall due; changes nothing.
+-- Counts the tasks on some schedules by due moment. Changes nothing.
 --
--- ARGV    2 from which moment on, in Unix ms (0: now); 3 step ms; 4 how many steps; 5.. destinations
--- returns {that moment, {due by then, due within the first step after it, ...}, called destinations of the lane}
+-- ARGV    2 the first moment, in Unix ms (0: now); 3 step ms; 4 number of steps; 5.. destinations
+-- returns {first moment, {due by then, due within the first step after it, ...}, called
+--         destinations of the lane}
 -- uses: now, keys
 local from, step, steps = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 if from == 0 then from = now end

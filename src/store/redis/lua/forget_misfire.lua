@@ -1,8 +1,8 @@
--- Forgets a pause that is over.
+-- Forgets a past pause of a topic.
 --
 -- KEYS    the registry, see lib/registry.lua
--- ARGV    1 now (not used); 2 topic; 3 the pause: "<from ms> <to ms> <what becomes of what fell due then>"
--- returns nothing. A text that cannot be read is left alone.
+-- ARGV    1 now (not used); 2 topic; 3 the pause: "<from ms> <to ms> <what becomes of the tasks>"
+-- returns nothing. A text that cannot be read stays as it is.
 -- uses: registry
 local text = redis.call('HGET', PAUSES, ARGV[2])
 local since, rest = string.match(text or '', '^([%d-]+)(.*)$')

@@ -1,11 +1,11 @@
--- Does each body stand somewhere, and once? And can what is known of it be read?
+-- Checks that each record can be read, and that its task stands in one place.
 --
 -- ARGV    2 'bodies'; 8.. all destinations that may have a schedule; the others in lib/check.lua
--- returns as lib/check.lua says
+-- returns see lib/check.lua
 -- uses: now, keys, entries, expiry, lease, ending, check
 local lanes, shard = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Ids are drawn no further ahead than this: a day's worth. The counter must not follow what lies
--- beyond.
+-- Ids are drawn no further ahead than this: a day's worth. The counter must not follow ids beyond
+-- it.
 local REACH = (math.floor(now / 1000) + 86400) * 1000000
 
 local function stands_on_some_schedule(id)
@@ -15,7 +15,7 @@ local function stands_on_some_schedule(id)
   return false
 end
 
--- There is nothing to deliver. Dead tasks are kept, and a later version may be able to read it.
+-- There is nothing to deliver. A dead task is kept, and a later version may be able to read it.
 local function end_unreadable(id, raw)
   local entry = raw and sound_entry(raw)
   if raw and not entry then set_aside(id, raw) end
@@ -52,8 +52,8 @@ local function judge_ended(id, entry, ended, ends, is_live)
   return changes
 end
 
--- Where a task on its way stands. `entry` is nil before its first claim. Answers whether the entry
--- is to be kept.
+-- Checks where a waiting or leased task stands. `entry` is nil before its first claim. Returns
+-- whether the entry is to be kept.
 local function judge_live(id, head, entry, lease, due)
   local home = head.home
   local is_held = lease and entry and entry.current ~= '*'
@@ -85,7 +85,7 @@ local function judge_live(id, head, entry, lease, due)
   return true
 end
 
--- What stands, or should stand, of a task among those that expire.
+-- The expiry that is listed, or should be listed, for a task.
 local function noted_expiry(id)
   return has_expiries() and tonumber(redis.call('ZSCORE', EXPIRIES, id) or nil) or nil
 end
@@ -95,7 +95,7 @@ local function right_expiry(id, head, is_over)
   return redis.call('ZSCORE', LEASED, id) and -head.expires or head.expires
 end
 
--- After whatever was repaired of the task.
+-- Runs after all repairs of the task.
 local function put_expiry_right(id, head)
   local right = right_expiry(id, head, #listed_ends(id) > 0)
   if right then
@@ -111,7 +111,7 @@ local function judge(id, record)
   local head, is_foreign = read_head(record)
   if is_foreign then return leave_alone('foreign-body', id) end
   if not head then
-    -- The body of a task that has ended is not called any more.
+    -- The content of a task that has ended is not delivered any more.
     if #ends == 0 and find('unreadable-body', id) then end_unreadable(id, raw) end
     return
   end
@@ -119,7 +119,7 @@ local function judge(id, record)
   local is_live = lease or due
   local entry, changes = raw and sound_entry(raw) or nil, false
   if raw and not entry then
-    -- Where the task stands tells what is to be known.
+    -- The place of the task tells what its entry must have said.
     entry = new_entry(head.home, 1)
     entry.mark = not is_live and ends[1] or '-'
     if find('unreadable-entry', id) then

@@ -1,10 +1,10 @@
--- Does the lane know when the first task of each destination falls due?
+-- Checks the earliest due moment of each destination of the lane.
 --
--- ARGV    2 'destinations'; 8.. names to be looked at; the others in lib/check.lua
--- returns as lib/check.lua says
+-- ARGV    2 'destinations'; 8.. names to check; the others in lib/check.lua
+-- returns see lib/check.lua
 -- uses: keys, schedule, check
 
--- What the lane knows of its destinations: when their first task falls due.
+-- Checks a destination's earliest due moment.
 local function judge_destination(name)
   local head = redis.call('ZRANGE', SCHEDULES .. name, 0, 0, 'WITHSCORES')
   local listed = redis.call('ZSCORE', DESTINATIONS, name)

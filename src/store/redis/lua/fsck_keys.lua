@@ -1,11 +1,11 @@
--- Does each key name a task that was added with it? Can be read what an idempotency key answered,
--- and is its window noted?
+-- Checks that each key names a task that was added with it, that the answer of each idempotency key
+-- can be read, and that the end of its window is listed.
 --
 -- ARGV    2 'keys' | 'used' | 'windows'; the others in lib/check.lua
--- returns as lib/check.lua says
+-- returns see lib/check.lua
 -- uses: keys, record, owner, idempotency, check
 
--- A key: does it name a task that was added with it?
+-- Checks that a key names a task that was added with it.
 local function judge_key(key, raw)
   local owner = read_owner(raw)
   local record = owner and redis.call('HGET', BODIES, owner)

@@ -1,7 +1,7 @@
--- Does the lane remember its topic's number of lanes? And which destinations does it know?
+-- Checks that the lane remembers its topic's number of lanes, and lists its destinations.
 --
 -- ARGV    2 'lane'; the others in lib/check.lua
--- returns as lib/check.lua says
+-- returns see lib/check.lua
 -- uses: keys, check
 local lanes = tonumber(ARGV[6])
 

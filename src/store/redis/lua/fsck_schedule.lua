@@ -1,10 +1,10 @@
--- Is each task on the schedule of its home?
+-- Checks that each task on a schedule belongs there.
 --
 -- ARGV    2 'schedule:<destination>'; the others in lib/check.lua
--- returns as lib/check.lua says
+-- returns see lib/check.lua
 -- uses: now, keys, check
 
--- A task on a schedule: is there something to deliver, and is this its home?
+-- Checks that a task on a schedule has content, and waits for this destination.
 local function judge_scheduled(destination, id, score)
   local record = redis.call('HGET', BODIES, id)
   if not record then

@@ -1,8 +1,8 @@
--- Has each task that some structure names a body?
+-- Checks that each task that a structure names has a record.
 --
 -- ARGV    2 'entries' | 'notes' | 'leased' | 'expiries' | a final state; the others in
 --         lib/check.lua
--- returns as lib/check.lua says
+-- returns see lib/check.lua
 -- uses: keys, check
 local hashes = { entries = ENTRIES, notes = NOTES }
 local sets = { leased = LEASED, expiries = EXPIRIES }

@@ -1,4 +1,4 @@
--- Reads one task; changes nothing.
+-- Reads one task. Changes nothing.
 --
 -- ARGV    2 id
 -- returns {} if there is none, else {now, record, '' or the ms at which an add last set it by its

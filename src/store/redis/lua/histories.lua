@@ -1,13 +1,16 @@
--- Looks for what each lane has to be forgotten; changes nothing.
+-- Finds what a purge would remove from each lane. Changes nothing.
 --
--- returns {now, then for each lane {how many were delivered, cancelled or expired; when the first of them ended, or ''; how many idempotency
---         keys have outlived their window}, or '' where there is nothing of all that}
+-- returns {now, then for each lane {how many were delivered, cancelled or expired; when the first
+--         of them ended, or ''; how many idempotency keys have outlived their window}, or '' if
+--         there is nothing}
 -- uses: now, lanes
 local answer = { now }
 for i = 1, #KEYS do
   local tag = string.sub(KEYS[i], tag_at)
   local ended = {
-    prefix .. 'DELAY_DELIVERED_TOPIC_TASK' .. tag, prefix .. 'DELAY_CANCELLED_TOPIC_TASK' .. tag, prefix .. 'DELAY_EXPIRED_TOPIC_TASK' .. tag,
+    prefix .. 'DELAY_DELIVERED_TOPIC_TASK' .. tag,
+    prefix .. 'DELAY_CANCELLED_TOPIC_TASK' .. tag,
+    prefix .. 'DELAY_EXPIRED_TOPIC_TASK' .. tag,
   }
   local windows = prefix .. 'DELAY_WINDOWS_TOPIC_TASK' .. tag
   if redis.call('EXISTS', windows, unpack(ended)) == 0 then

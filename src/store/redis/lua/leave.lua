@@ -1,5 +1,5 @@
 -- Closes an empty lane, and forgets what it still remembers: idempotency keys, its topic's number
--- of lanes, who is about to open it (see open.lua), and what was claimed up to when.
+-- of lanes, the token of an opening (see lib/open.lua), and the moments claimed up to.
 --
 -- returns whether it is empty
 -- uses: keys

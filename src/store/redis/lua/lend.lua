@@ -1,11 +1,11 @@
--- Leases waiting tasks, due or not, to a mover; those that are lent already, to this one.
---    scheduled | leased -> leased
+-- Leases waiting tasks, due or not, to a mover; also tasks that another mover has.
+-- scheduled | leased -> leased
 --
 -- ARGV    2 receipt; 3 lease ms; 4.. ids
--- returns for each: 1 if it is lent by the receipt now, else 0
+-- returns for each: 1 if this receipt holds it now, else 0
 --
--- One that is lent already is so with its pending cancel. The kind of its lease has what it waited
--- for, so that its lease alone can put it back.
+-- A task that a mover has keeps its pending cancel. The kind of its lease has the moment that it
+-- waited for, so the task can be put back without other data.
 -- uses: now, keys, entry, record, entries, expiry, schedule, lease, sweep
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 

@@ -1,13 +1,15 @@
--- Reads a page of ids of one state in (moment, id) order; changes nothing.
+-- Reads a page of ids of one state in (moment, id) order. Changes nothing.
 --
--- ARGV    2 state; 3 from ms; 4 to ms; 5 after ms ('' for the first page); 6 after id; 7 at most so many
--- returns {id, ms, ...} per schedule for scheduled (to be merged), else of the state's one set
+-- ARGV    2 state; 3 from ms; 4 to ms; 5 after ms ('' for the first page); 6 after id; 7 at most
+--         this many
+-- returns {id, ms, ...}: per schedule if scheduled (to be merged), otherwise of the state's one set
 --
--- Members of one score stand in order of their text, which for ids is the order of the numbers,
--- since all have as many digits as the clock gives them. So the place after (ms, id) is found by
--- halving.
+-- Redis orders members with the same score by their text. For ids that is their numerical order,
+-- because the clock gives all of them the same number of digits. So the place after (ms, id) is
+-- found by binary search.
 -- uses: keys
-local state, from, to, after_ms, after_id, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local state, from, to, after_ms, after_id = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local most = tonumber(ARGV[7])
 
 local function first_rank(key)
   if after_ms == '' or tonumber(after_ms) < tonumber(from) then

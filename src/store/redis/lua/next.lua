@@ -1,16 +1,17 @@
--- Looks for the next moment at which a claim of each lane has something to do; changes nothing.
+-- Finds the next moment at which a claim of each lane has something to do. Changes nothing.
 --
 -- ARGV    2 'workers' or 'consumers'
 -- returns {now, then for each lane that moment or ''}
 --
--- That is the earliest moment of what is called, or pulled; for workers also of what expires; and
--- the earliest lease's end. A deadline that is too far away counts as run out: the clock was set
--- back.
+-- It is the earliest due moment of the called, or pulled, tasks; for workers also the earliest
+-- expiry; and the earliest lease deadline. A deadline that is too far away counts as expired: the
+-- clock was set back.
 -- uses: now, lease, lanes
 local answer = { now }
 for i = 1, #KEYS do
   local tag = string.sub(KEYS[i], tag_at)
-  local leased, expiries = prefix .. 'DELAY_LEASED_TOPIC_TASK' .. tag, prefix .. 'DELAY_EXPIRIES_TOPIC_TASK' .. tag
+  local leased = prefix .. 'DELAY_LEASED_TOPIC_TASK' .. tag
+  local expiries = prefix .. 'DELAY_EXPIRIES_TOPIC_TASK' .. tag
   local moment
   if ARGV[2] == 'workers' then
     moment = score_at(KEYS[i], 0)
@@ -23,8 +24,9 @@ for i = 1, #KEYS do
     local last = score_at(leased, -1)
     if last and last > now + FURTHEST_DEADLINE_MS then moment = earlier(moment, now) end
     if ARGV[2] == 'workers' then
-      -- Below zero are those that are leased.
-      local expires = redis.call('ZRANGEBYSCORE', expiries, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+      -- Scores below zero are those of leased tasks.
+      local expires = redis.call('ZRANGEBYSCORE', expiries, '(0', '+inf', 'WITHSCORES',
+        'LIMIT', 0, 1)[2]
       moment = earlier(moment, tonumber(expires))
     end
   end

@@ -2,7 +2,7 @@
 --
 -- KEYS    the registry, see lib/registry.lua
 -- ARGV    2 topic
--- returns since when, or '' if there is no such topic. A text that cannot be read is written anew.
+-- returns since when, or '' if there is no such topic. A text that cannot be read is replaced.
 -- uses: now, registry
 if redis.call('HEXISTS', TOPICS, ARGV[2]) == 0 then return '' end
 local since, rest = string.match(redis.call('HGET', PAUSES, ARGV[2]) or '-', '^([%d-]+)(.*)$')

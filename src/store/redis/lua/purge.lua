@@ -1,7 +1,8 @@
--- Forgets tasks that ended long ago, bodies and all, and idempotency keys whose window is over.
--- delivered | dead | cancelled | expired -> (nothing)
+-- Removes tasks that ended long ago, with their content, and idempotency keys whose window has
+-- ended. delivered | dead | cancelled | expired -> (nothing)
 --
--- ARGV    2 state; 3 before this Unix ms; 4 at most so many tasks; 5 at most so many idempotency keys (both up to 1,000)
+-- ARGV    2 state; 3 before this Unix ms; 4 at most this many tasks; 5 at most this many
+--         idempotency keys (both up to 1,000)
 -- returns {how many tasks, 1 if there may be more of them, how many idempotency keys}
 -- uses: now, keys, forget
 local ended, most = ENDED[ARGV[2]], tonumber(ARGV[4])

@@ -1,4 +1,4 @@
--- Registers a topic unless it is there, and ends its departure if it is being deleted.
+-- Registers a topic unless it is registered, and ends a deletion that is in progress.
 --
 -- KEYS    the registry, see lib/registry.lua
 -- ARGV    1 now (not used); 2 topic; 3 the entry

@@ -1,5 +1,5 @@
--- Schedules dead tasks, one after another, as if they had been added for those moments. Raises the
--- revision: attempts and receipts are forgotten.    dead -> scheduled
+-- Schedules dead tasks, one after another, as if they had been added for those moments. Begins a
+-- new revision: attempts and receipts are forgotten.    dead -> scheduled
 --
 -- ARGV    2 ms from now to the first one's moment; 3 ms between two; 4.. ids
 -- returns how many of them were dead
@@ -12,7 +12,7 @@ for i = 4, #ARGV do
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
   local destination = entry and entry.destination or record and destination_of(record)
-  -- Without a body it stays dead.
+  -- Without a record it stays dead.
   if record and destination and redis.call('ZREM', ENDED.dead, id) == 1 then
     redis.call('HDEL', ENTRIES, id)
     local due = now + first + count * step

@@ -1,7 +1,8 @@
--- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the
--- revision: attempts and receipts are forgotten.    scheduled -> scheduled
+-- Sets a scheduled task's due moment, and its content if there is a new one. Begins a new revision:
+-- attempts and receipts are forgotten.    scheduled -> scheduled
 --
--- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with a new body: 4 destination; 5 content
+-- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with new content: 4 destination;
+--         5 content
 -- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}
 -- uses: now, keys, record, entries, expiry, schedule, lease, sweep
 local id, moment = ARGV[2], ARGV[3]

@@ -1,9 +1,10 @@
--- Ends a topic's pause, and remembers it if what fell due in it is not to be delivered late.
+-- Ends a topic's pause, and remembers it if tasks that fell due in it are not to be delivered late.
 --
 -- KEYS    the registry, see lib/registry.lua
--- ARGV    2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
+-- ARGV    2 topic; 3 what becomes of these tasks, or '' if they are delivered; 4 how many pauses
 --         are remembered
--- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be read nothing is remembered.
+-- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be
+--         read, nothing is remembered.
 -- uses: now, registry
 if redis.call('HEXISTS', TOPICS, ARGV[2]) == 0 then return -1 end
 local text = redis.call('HGET', PAUSES, ARGV[2])

@@ -1,11 +1,11 @@
--- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled |
--- leased    (the table stands in store/mod.rs)
+-- Ends leases, or extends them.    leased -> delivered | scheduled | dead | cancelled | leased
+-- (docs/STORE.md has the table)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
---         'keep', wait ms (retry) or lease ms (keep),
---         outcome
--- returns for each settle: 'done', 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to be called, or pulled, from then on: this one, or the
---         call for a dead one), 'unknown' (or unreadable), or the state that makes it stale
+--         'keep', wait ms (retry) or lease ms (keep), outcome
+-- returns for each settle: 'done'; 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to
+--         be called, or pulled, from then on: this one, or the dead-letter call); 'unknown' (or
+--         unreadable); or the state that makes it stale
 -- uses: now, keys, entry, entries, expiry, schedule, lease, ending, sweep
 local function settle_ended(id, entry, receipt, verb, outcome)
   if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
@@ -14,12 +14,16 @@ local function settle_ended(id, entry, receipt, verb, outcome)
     finish(id, entry, 'delivered')
     return 'done'
   end
-  local ended_by = { delivered = entry.mark == 'delivered', dead = entry.mark == 'dead' or entry.mark == 'cancelled',
-    retry = entry.mark == 'cancelled', release = entry.mark == 'cancelled' }
+  local ended_by = {
+    delivered = entry.mark == 'delivered',
+    dead = entry.mark == 'dead' or entry.mark == 'cancelled',
+    retry = entry.mark == 'cancelled',
+    release = entry.mark == 'cancelled',
+  }
   return entry.current == receipt and ended_by[verb] and 'done' or entry.mark
 end
 
--- Done, and a task of the destination waits for that moment now.
+-- The answer if a task of the destination waits for that moment now.
 local function done_and_due(destination, due)
   return (destination == '@pull' and 'pull ' or 'call ') .. string.format('%d', due)
 end
@@ -80,7 +84,8 @@ local function settle(id, receipt, verb, wait_ms, outcome)
     return settle_ended(id, entry, receipt, verb, outcome)
   end
   if verb == 'keep' then
-    return entry.current == receipt and keep_lease(id, entry, wait_ms, outcome) or live_state(deadline_of(id))
+    return entry.current == receipt and keep_lease(id, entry, wait_ms, outcome)
+      or live_state(deadline_of(id))
   end
   if entry.current == receipt or (verb == 'delivered' and knows(entry, receipt)) then
     return settle_held(id, entry, receipt, verb, wait_ms, outcome)
@@ -91,9 +96,9 @@ end
 
 local NOW = string.format('%d', now)
 
--- The usual case, all such settles of a call together: delivered (or moved) by the holder, whose
--- task has not ended. Each as settle_held would do it; answers which those were. Of several settles
--- of one task only the first may be among them, and the others see what it has done.
+-- The common case, for all such settles of a call together: the holder delivered (or moved) the
+-- task, which has not ended. Each is done as settle_held would do it; returns which they were. Of
+-- several settles of one task only the first may be among them, and the others see its effect.
 local function settle_delivered(answer)
   local ids = {}
   for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
@@ -118,7 +123,7 @@ local function settle_delivered(answer)
   end
   if #done == 0 then return end
   if redis.call('ZREM', LEASED, unpack(done)) < #done then
-    -- The leases of some had run out and were swept: those wait.
+    -- Some of the leases had expired and were swept: these tasks wait.
     local by_destination = {}
     for n, destination in ipairs(destinations) do
       by_destination[destination] = by_destination[destination] or {}
@@ -138,6 +143,7 @@ local answer = {}
 settle_delivered(answer)
 for i = 2, #ARGV, 5 do
   local n = (i + 3) / 5
-  answer[n] = answer[n] or settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4])
+  local wait_ms = tonumber(ARGV[i + 3])
+  answer[n] = answer[n] or settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], wait_ms, ARGV[i + 4])
 end
 return answer

@@ -1,5 +1,5 @@
--- Has a lane that holds tasks remember another number of lanes, or none, which closes it (see
--- open.lua).
+-- Sets the number of lanes that a lane with tasks remembers, or removes it, which closes the lane
+-- (see lib/open.lua).
 --
 -- ARGV    2 the number, or ''
 -- returns nothing

@@ -1,7 +1,8 @@
--- Reads tasks without their bodies; changes nothing.
+-- Reads tasks without their content. Changes nothing.
 --
 -- ARGV    2.. ids
--- returns {now, then for each id '' or {head of its record, entry or '', lease deadline or '', due ms or '', end ms or ''}}
+-- returns {now, then for each id '' or {head of its record, entry or '', lease deadline or '', due
+--         ms or '', end ms or ''}}
 -- uses: now, keys, record, where
 local answer = { now }
 for i = 2, #ARGV do

@@ -1,4 +1,4 @@
-//! A task's way to another store, and from one: lend, adopt.
+//! Migration of tasks from one store to another: lend and adopt.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -46,18 +46,18 @@ pub(crate) async fn lend(
     Ok(lent)
 }
 
-/// What became of adopted tasks.
+/// The result of an adoption.
 pub(crate) struct Adoption {
-    /// One for each task, in order.
+    /// One answer per task, in order.
     pub(crate) answers: Vec<Result<Adopted>>,
     /// See [`opening::Confirmed::contradicted`].
     pub(crate) contradicted: Vec<TopicEntry>,
 }
 
-/// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that
-/// of a call for a dead.
+/// Adopts tasks. The counter is raised first, so the ids of adopted tasks and of their dead-letter
+/// calls are never drawn.
 pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
-    // What stays so was refused again and again.
+    // The answer of tasks that are refused in every attempt.
     let answers = vec![Err(Error::StaleEntry); tasks.len()];
     let mut adoption = Adoption { answers, contradicted: Vec::new() };
     let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
@@ -66,7 +66,7 @@ pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
         return adoption;
     }
     ids::drop_blocks(session).await;
-    // An id that comes twice in one batch, for two topics, is the first one's.
+    // If two topics of one batch have the same id, the first one gets it.
     let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
     let is_first = |&place: &usize| {
         *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic
@@ -79,7 +79,7 @@ pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
     adoption
 }
 
-/// Keeps the tasks at these places, and writes their answers there.
+/// Adopts the tasks at these indexes, and writes their answers.
 async fn keep(
     session: &Session,
     tasks: &[Adoptee],
@@ -117,15 +117,15 @@ async fn keep(
     }
 }
 
-/// Tasks of a lane that are adopted by one call.
+/// Tasks of one lane that one call adopts.
 struct Call {
     lane: Lane,
     places: Vec<usize>,
-    /// What opens the lane.
+    /// The token that opens the lane.
     token: Option<String>,
 }
 
-/// Sends calls and notes what became of their tasks. Answers those that their lanes refused.
+/// Sends calls, and writes the answers of their tasks. Returns the calls that their lanes refused.
 async fn send(
     session: &Session,
     tasks: &[Adoptee],
@@ -151,7 +151,7 @@ async fn send(
     refused
 }
 
-/// Where the tasks of each lane stand among the others.
+/// The indexes of the tasks of each lane.
 fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
     let mut lanes: HashMap<Lane, Vec<usize>> = HashMap::new();
     for place in places {
@@ -175,7 +175,7 @@ fn command(
             Standing::Waiting { due } => (State::Scheduled, due),
             Standing::Ended { state, finished } => (state, finished),
         };
-        // Of another lane, nobody would look for it here.
+        // A key of another lane would not be found here.
         let key = task
             .options
             .key

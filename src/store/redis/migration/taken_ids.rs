@@ -1,13 +1,13 @@
 //! Whether another topic has the id of a task that is to be adopted.
 //!
-//! Lanes know their own ids alone, so the lanes of all topics are asked; but only for ids that may
-//! have been given twice. A store draws no id twice. So two tasks of one id come from two stores,
-//! and the id lies where both have drawn: this store since its first draw, each other between the
-//! ids of its tasks that were moved here. A store that is moved into a new one has drawn nearly all
-//! of its ids before that: nobody is asked for those (docs/adr/0016-store-ids.md).
+//! A lane knows only its own ids, so the lanes of all topics are asked, but only about ids that may
+//! have been drawn twice. A store draws no id twice. So two tasks with one id come from two stores,
+//! and the id lies where both have drawn: this store since its first draw, each other store between
+//! the ids of its tasks that were moved here. A store that is moved into a new one has drawn nearly
+//! all of its ids before that, so no lane is asked about those (docs/adr/0016-store-ids.md).
 //!
-//! Two imports at once, from two stores, may both find an id free, and keep it in two topics. No
-//! harm comes of that: lanes are apart, and the tasks have two `webhook-id`s.
+//! Two concurrent imports from two stores may both find an id free, and use it in two topics. That
+//! does no harm: lanes are separate, and the tasks have different `webhook-id`s.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,24 +15,22 @@ use deadpool_redis::redis::{Cmd, FromRedisValue};
 
 use crate::model::task::{Lane, StoreId, TaskId};
 use crate::store::redis::answer::corrupt;
-use crate::store::redis::identity;
 use crate::store::redis::registry::entry;
-use crate::store::redis::script;
 use crate::store::redis::session::Session;
+use crate::store::redis::{identity, script};
 use crate::store::{Adoptee, Result};
 
-/// Calls of one pipeline, and ids of one call.
+/// The most calls of one pipeline, and the most ids of one call.
 const CALLS: usize = 256;
 const IDS: usize = 1_000;
 
-/// The stores that ids of this one have come from, and between which ids.
+/// The stores that tasks came from, and the ranges of their ids.
 struct Spans {
     since: u64,
     imported: Vec<(Option<StoreId>, u64, u64)>,
 }
 
-/// The ids among those of `tasks` at `places` that another topic has, while their own topic has
-/// not.
+/// The ids of the tasks at `places` that another topic has and their own topic does not have.
 pub(crate) async fn taken(
     session: &Session,
     tasks: &[Adoptee],
@@ -82,7 +80,7 @@ fn present(session: &Session, lane: &Lane, ids: &[TaskId]) -> Cmd {
     call
 }
 
-/// Notes where the tasks come from. Answers what was known before.
+/// Notes where the tasks come from. Returns what was known before.
 async fn note<'a>(session: &Session, tasks: impl Iterator<Item = &'a Adoptee>) -> Result<Spans> {
     let mut spans: BTreeMap<Option<StoreId>, (u64, u64)> = BTreeMap::new();
     for task in tasks {
@@ -99,7 +97,7 @@ async fn note<'a>(session: &Session, tasks: impl Iterator<Item = &'a Adoptee>) -
 }
 
 impl Spans {
-    /// Of what cannot be read, the widest is assumed.
+    /// Reads the fields. If one cannot be read, the widest range is assumed.
     fn read(fields: &HashMap<String, String>) -> Self {
         let imported = fields.iter().filter_map(|(field, span)| {
             let origin = field.strip_prefix("from:")?.parse().ok();
@@ -115,7 +113,7 @@ impl Spans {
 
     fn may_hold_another(&self, task: &Adoptee) -> bool {
         let is_anothers = |&(origin, low, high): &(Option<StoreId>, u64, u64)| {
-            // Those whose store is not known may come from several.
+            // Tasks without a known origin may come from several stores.
             (origin.is_none() || origin != task.options.origin) && (low..=high).contains(&task.id.0)
         };
         task.id.0 >= self.since || self.imported.iter().any(is_anothers)

@@ -1,8 +1,8 @@
 //! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
 //!
 //! A failover may lose an entry while the tasks survive. So adds that open a lane write it again
-//! (`opening`), instances re-assert what they know, and [`recover`] looks for lanes that nobody
-//! registered, or that the registry contradicts (`reconcile`).
+//! (`opening`), instances re-assert the entries that they know, and `recover` searches for lanes
+//! that are not registered or that the registry contradicts.
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ use crate::store::redis::transport::node::{Node, Purpose};
 use crate::store::redis::transport::refusal::Refusal;
 use crate::store::{Error, Result, TopicEntry};
 
-/// Keys looked at by one SCAN call.
+/// The number of keys that one SCAN call examines.
 const SCAN_COUNT: usize = 500;
 
-/// An entry's value. Fields may be added; unknown ones of a newer version are left alone.
+/// The value of an entry. Fields may be added; unknown fields of a newer version are kept.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     shards: u16,
 }
 
-/// Registers a topic unless it is there, and reads the winner back. A deletion that is under way
-/// does not remove it after this.
+/// Registers a topic unless it is registered, and returns the entry that won. A concurrent deletion
+/// does not remove it afterwards.
 pub(crate) async fn assert(session: &Session, entry: &TopicEntry) -> Result<TopicEntry> {
     assert_all(session, &[entry])
         .await
@@ -36,7 +36,7 @@ pub(crate) async fn assert(session: &Session, entry: &TopicEntry) -> Result<Topi
         .unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
 }
 
-/// The same of many, in one pipeline. One answer each.
+/// As [`assert`], for many entries in one pipeline. One answer each.
 pub(crate) async fn assert_all(
     session: &Session,
     entries: &[&TopicEntry],
@@ -65,16 +65,15 @@ pub(crate) async fn entries(session: &Session) -> Result<Vec<TopicEntry>> {
     Ok(read_all(session, &entries))
 }
 
-/// One unreadable entry must not hide the others.
+/// The entries that can be read: an unreadable one must not hide the others.
 pub(crate) fn read_all(session: &Session, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
     entries.iter().filter_map(|(topic, value)| read_known(session, topic, value)).collect()
 }
 
-/// An entry; nothing if it cannot be read, which is said once.
+/// An entry. `None` if it cannot be read, which is logged once.
 pub(crate) fn read_known(session: &Session, topic: &str, value: &str) -> Option<TopicEntry> {
     let read = read_entry(topic, value);
-    read.inspect_err(|error| session.log_once.error(&format!("A topic is passed over: {error}")))
-        .ok()
+    read.inspect_err(|error| session.log_once.error(&format!("A topic is skipped: {error}"))).ok()
 }
 
 pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
@@ -87,7 +86,7 @@ pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
 }
 
-/// One step through the keys of a server that fit a pattern: where to go on, and what was found.
+/// One SCAN step over the keys of a server that match a pattern: where to continue, and the keys.
 pub(crate) async fn scan(
     node: &Node,
     cursor: u64,
@@ -103,9 +102,9 @@ pub(crate) async fn scan(
     Ok(((next != 0).then_some(next), keys))
 }
 
-/// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as
-/// many as it takes to have them all; but beside one that does, one that does not is no lane of
-/// ours: what stands there looks like bodies, and no more.
+/// The number of lanes of a topic: the number that its lanes with content remember. If none of them
+/// remembers one, the lowest number that covers all of them. If some do, a lane without a number is
+/// not a real lane: its key only looks like content.
 pub(crate) async fn shards_of(
     session: &Session,
     topic: &Topic,
@@ -123,15 +122,15 @@ pub(crate) async fn shards_of(
     Ok(shards.min(TopicEntry::MAX_SHARDS))
 }
 
-/// The topic's number of lanes, which each lane remembers from its first task.
+/// The number of lanes of the topic, which each lane remembers from its first task.
 pub(crate) async fn remembered_by(session: &Session, lane: &Lane) -> Result<Option<u16>> {
     let read = cmd("HGET").arg(session.keys.offsets(lane)).arg("#shards").take();
     let answer = Option::<u16>::from_redis_value(session.working.run_one(read).await?);
     Ok(answer.ok().flatten())
 }
 
-/// Writes a topic's entry in the place of `before`; fields that a newer version may have added
-/// stay.
+/// Replaces a topic's entry if it is still `before`. Keeps fields that a newer version may have
+/// added.
 pub(crate) async fn rewrite(
     session: &Session,
     entry: &TopicEntry,

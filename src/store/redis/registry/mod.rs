@@ -1,4 +1,4 @@
-//! The topics: their entries in the registry, and the lanes that follow them.
+//! Topics: their entries in the registry, and the lanes that follow them.
 
 pub(crate) mod entry;
 pub(crate) mod opening;

@@ -1,15 +1,15 @@
-//! Opening lanes to the tasks of a topic (`lua/open.lua`), with what the registry says of the
-//! topic.
+//! Opens lanes to the tasks of a topic (`lua/lib/open.lua`), by the number of lanes in the
+//! registry.
 //!
 //! ```text
-//! add ──▶ lane: closed, token ──▶ registry: still so many lanes?
+//! add ──▶ lane: closed, token ──▶ registry: still this number of lanes?
 //!     ──▶ add with the token ──▶ lane: open, and the tasks are stored
 //! ```
 //!
-//! The registry and the lanes may lie on several servers, so no script sees both. A topic's
-//! deletion goes the other way: it announces itself in the registry (`lua/depart.lua`), closes each
-//! lane (`lua/leave.lua`), and then removes the entry unless the topic was registered again
-//! meanwhile (`lua/unregister.lua`). So while a lane is open to a number of lanes, the registry
+//! The registry and the lanes may be on different servers, so no script sees both. The deletion of
+//! a topic goes the other way. It announces itself in the registry (`lua/depart.lua`) and closes
+//! each lane (`lua/leave.lua`). Then it removes the entry, unless the topic was registered again
+//! meanwhile (`lua/unregister.lua`). So while a lane is open with a number of lanes, the registry
 //! holds that number.
 
 use std::collections::{HashMap, HashSet};
@@ -21,20 +21,20 @@ use crate::store::redis::answer::corrupt;
 use crate::store::redis::session::Session;
 use crate::store::{Error, Result, TopicEntry};
 
-/// How often calls are sent again that lanes have refused.
+/// How often refused calls are sent again.
 pub(crate) const ATTEMPTS: usize = 3;
 
-/// Why a lane has stored nothing.
+/// Why a lane stored nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not open. With this token it will be, once the registry has confirmed the number of
+    /// The lane is closed. This token opens it, once the registry has confirmed the number of
     /// lanes.
     Closed(String),
-    /// It holds tasks of a topic with another number of lanes.
+    /// The lane holds tasks of a topic with another number of lanes.
     Stale,
 }
 
-/// The fields of what a script has answered, after `now`; or the lane's refusal.
+/// The fields of a script's answer, from `now` on; or the lane's refusal.
 pub(crate) fn read(
     reply: Value,
 ) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
@@ -56,7 +56,7 @@ pub(crate) fn read(
     }
 }
 
-/// The number of lanes as the scripts are told it.
+/// The number of lanes as an argument of the scripts.
 pub(crate) fn argument(shards: u16, token: Option<&str>) -> String {
     match token {
         None => shards.to_string(),

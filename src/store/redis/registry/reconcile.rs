@@ -1,10 +1,10 @@
-//! Bringing the registry and the lanes of a topic together again.
+//! Reconciles the registry with the lanes of a topic.
 //!
-//! While all is well, each open lane remembers the number of lanes that the registry holds
-//! (`opening`). A failover may lose what one of them was told last. Where all lanes with tasks
-//! remember the same number, the registry takes that. Where they differ, the registry's number
-//! holds, and each task that lies elsewhere is moved to the lane that its id leads to, as between
-//! two stores: leased in the old lane until the new one has it.
+//! Normally each open lane remembers the number of lanes that the registry holds (`opening`). A
+//! failover may lose the last write of one of them. If all lanes with tasks remember the same
+//! number, the registry gets that number. If they differ, the registry's number is right, and each
+//! misplaced task is moved to the lane that its id leads to. It is moved as between two stores:
+//! leased in the old lane until the new lane has it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,23 +15,20 @@ use super::entry;
 use super::opening::{self, Confirmed, Refusal};
 use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
 use crate::store::redis::answer::corrupt;
-use crate::store::redis::forget;
 use crate::store::redis::migration::{self, Adoption};
-use crate::store::redis::query;
-use crate::store::redis::script;
 use crate::store::redis::session::Session;
-use crate::store::redis::settle;
+use crate::store::redis::{forget, query, script, settle};
 use crate::store::{
     Adopted, Adoptee, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
 };
 
-/// How long tasks are leased on their way.
+/// How long tasks are leased while they are moved.
 const LEASE: Duration = Duration::from_secs(60);
-/// About how many tasks are looked at together.
+/// The approximate number of tasks that are examined together.
 const PAGE: usize = 100;
 
-/// A lane that holds tasks, and the number of lanes that it remembers. What remembers none is no
-/// lane of ours, but a stray key.
+/// A lane that holds tasks, and the number of lanes that it remembers. A lane that remembers none
+/// is a stray key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Remembers {
     shard: u16,
@@ -44,7 +41,7 @@ impl Remembers {
     }
 }
 
-/// Those of these lanes that hold tasks and remember a number.
+/// The lanes that hold tasks and remember a number, of these.
 async fn remembering(
     session: &Session,
     topic: &Topic,
@@ -81,7 +78,7 @@ pub(crate) async fn is_needed(
         .any(|lane| !lane.agrees(entry.shards)))
 }
 
-/// Does it for one topic, unless it is being done for some topic already. Answers its entry if its
+/// Reconciles one topic, unless some topic is being reconciled already. Returns its entry if its
 /// number of lanes has changed.
 pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option<TopicEntry>> {
     let Ok(_turn) = session.reconciling.try_lock() else { return Ok(None) };
@@ -97,7 +94,12 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
         let fields = serde_json::from_str(&text).unwrap_or_default();
         let right = TopicEntry { topic: topic.clone(), shards: first };
         if entry::rewrite(session, &right, text.as_bytes(), fields).await? {
-            tracing::warn!(%topic, "Topic {topic} is registered with {} lanes, and its tasks lie in {first}: it has {first} again", entry.shards);
+            tracing::warn!(
+                %topic,
+                "Topic {topic} is registered with {} lanes, but its tasks are in {first}: \
+                 the registry has {first} again",
+                entry.shards
+            );
             return Ok(Some(right));
         }
         return Ok(None);
@@ -105,8 +107,8 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
     let astray = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
     let astray: Vec<Lane> =
         astray.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
-    // First all, for they take one another's tasks. From then on, nobody adds more that do not
-    // belong there.
+    // All lanes are corrected first, because they take each other's tasks. From then on, no
+    // misplaced tasks can be added.
     for lane in &astray {
         let remembers =
             if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
@@ -115,12 +117,16 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
     }
     for lane in astray {
         let moved = empty(session, &entry, &lane).await?;
-        tracing::warn!(%lane, moved, "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved");
+        tracing::warn!(
+            %lane,
+            moved,
+            "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved"
+        );
     }
     Ok(None)
 }
 
-/// [`opening::confirm`], with the contradicted topics reconciled.
+/// As [`opening::confirm`], and reconciles the contradicted topics.
 pub(crate) async fn confirm<'a>(
     session: &Session,
     refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
@@ -130,7 +136,7 @@ pub(crate) async fn confirm<'a>(
     entries
 }
 
-/// Adopts tasks; the topics that lanes contradicted meanwhile are reconciled.
+/// Adopts tasks, and reconciles the topics that lanes contradicted meanwhile.
 pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
     let Adoption { mut answers, contradicted } = migration::adopt(session, tasks).await;
     for (entry, error) in failures(session, contradicted).await {
@@ -142,7 +148,7 @@ pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Vec<Result<Ad
     answers
 }
 
-/// Reconciles topics. Answers those for which that failed.
+/// Reconciles topics. Returns those for which that failed.
 async fn failures(
     session: &Session,
     contradicted: Vec<TopicEntry>,
@@ -157,7 +163,7 @@ async fn failures(
     failed.into_iter()
 }
 
-/// Moves the tasks of a lane whose ids lead elsewhere. Answers how many.
+/// Moves the misplaced tasks of a lane. Returns how many were moved.
 async fn empty(session: &Session, entry: &TopicEntry, lane: &Lane) -> Result<usize> {
     let (mut cursor, mut moved) = (0_u64, 0);
     loop {
@@ -177,7 +183,7 @@ async fn empty(session: &Session, entry: &TopicEntry, lane: &Lane) -> Result<usi
     }
 }
 
-/// Moves tasks out of a lane. What is leased to somebody stays until the next search.
+/// Moves tasks out of a lane. A leased task stays until the next search.
 async fn move_away(
     session: &Session,
     entry: &TopicEntry,
@@ -188,7 +194,7 @@ async fn move_away(
     migration::lend(session, lane, &ids, &receipt, LEASE).await?;
     let mut tasks = Vec::new();
     for id in ids {
-        // One that cannot be read stays where it is.
+        // A task that cannot be read stays where it is.
         if let Some(task) = query::get(session, lane, id).await.ok().flatten() {
             tasks.extend(adoptee(entry, task));
         }
@@ -220,7 +226,7 @@ async fn move_away(
     Ok(moved)
 }
 
-/// A task as it is to stand in its own lane; nothing if somebody else has it.
+/// A task as it is to be stored in its own lane. `None` if another holder has it.
 fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
     let standing = match (task.state, task.finished) {
         (State::Leased, _) => Standing::Waiting { due: task.lease?.returns_to()? },
@@ -251,7 +257,7 @@ fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
         outcome,
         options,
         key_set,
-        // What is refused goes on where it lies.
+        // A refused task continues where it is.
         lent: true,
         content,
     })

@@ -1,4 +1,4 @@
-//! The search for lanes that the registry lost or contradicts.
+//! Searches for lanes that the registry lost or contradicts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,8 +8,8 @@ use crate::store::redis::session::Session;
 use crate::store::redis::transport::node::Node;
 use crate::store::{Result, TopicEntry};
 
-/// Finds lanes that nobody registered and registers their topics, and lanes that the registry
-/// contradicts. Answers the entries that it wrote. A server that is away is passed over: the next
+/// Registers the topics of lanes that are not registered, and reconciles those that the registry
+/// contradicts. Returns the entries that it wrote. An unreachable server is skipped: the next
 /// search finds its lanes.
 pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
     let known: HashMap<Topic, TopicEntry> = entry::entries(session)
@@ -28,7 +28,10 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
         match known.get(&topic) {
             None => {
                 let shards = entry::shards_of(session, &topic, lanes.into_iter()).await?;
-                tracing::warn!(%topic, "Topic {topic} holds tasks but was not registered; it is again");
+                tracing::warn!(
+                    %topic,
+                    "Topic {topic} holds tasks but was not registered; it is registered again"
+                );
                 entries.push(entry::assert(session, &TopicEntry { topic, shards }).await?);
             }
             Some(entry) => {

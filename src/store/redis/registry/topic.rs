@@ -1,8 +1,8 @@
-//! What is asked of topics: policies and pauses, beside the registry's entries and in one slot with
-//! them, so that a script can look whether there is such a topic.
+//! Topics with their policies and pauses. These lie in one slot with the registry's entries, so
+//! that a script can check whether the topic exists.
 //!
-//! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read
-//! counts as a pause: what was to be held is not fired. Either is that topic's trouble alone.
+//! A policy that cannot be read counts as an empty one. A pause that cannot be read counts as a
+//! pause: what was to be held is not delivered. Either affects its own topic alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Reg
     Ok(entry.map(|entry| registered(session, entry, (policy.as_deref(), pauses.as_deref()))))
 }
 
-/// An entry, with what the policies and the pauses say of it.
+/// An entry, with its policy and pauses.
 fn registered(
     session: &Session,
     entry: TopicEntry,
@@ -95,7 +95,7 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// `None` for what no script of ours wrote.
+    /// Reads what the scripts write. `None` for any other text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let moment = |word: &str| word.parse().ok().map(UnixMillis);
@@ -162,7 +162,7 @@ pub(crate) async fn forget_misfire(
 }
 
 /// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
-/// again meanwhile: `opening` says why so.
+/// again meanwhile: see `opening`.
 pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<bool> {
     let count = |lane| cmd("HLEN").arg(session.keys.bodies(lane)).take();
     let lanes: Vec<Lane> = entry.lanes().collect();
@@ -173,7 +173,7 @@ pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<
     let registered = call(session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
     let lanes = match text(session.confirming.run_one(registered).await?)?.as_str() {
         "" => lanes,
-        // The caller's entry may be an old one.
+        // The caller's entry may be out of date.
         actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
     };
     let leave = |lane| session.lane_call(&script::LEAVE, lane);

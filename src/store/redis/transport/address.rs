@@ -1,4 +1,4 @@
-//! Where a server is, and how one logs in to it.
+//! The address of a server, and the login.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `host:port` as a redirection names it. Without a host the server means the one that
-    /// was asked.
+    /// Reads `host:port` from a redirection. Without a host, it is that of the server that was
+    /// asked.
     pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &asked.host } else { host };
@@ -44,7 +44,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// With a user and a password where there are any.
+    /// A login with a user and a password, if they are set.
     pub(crate) fn of(username: Option<&str>, password: Option<&str>) -> Self {
         let mut info = RedisConnectionInfo::default();
         if let Some(username) = username {
@@ -56,10 +56,10 @@ impl Login {
         Self(info)
     }
 
-    /// The client of one server. Nothing is connected yet.
+    /// The client of one server, not connected yet.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for an address that cannot be one.
+    /// [`Error::Misconfigured`] for an invalid address.
     pub(crate) fn client(&self, at: &Address) -> Result<Client> {
         let info =
             (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;

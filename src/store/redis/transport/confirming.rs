@@ -1,8 +1,7 @@
-//! What callers are told to be done, where replicas are waited for (`store.redis.wait_replicas`).
+//! Commands that are confirmed to callers once replicas have them (`store.redis.wait_replicas`).
 //!
-//! `WAIT` covers the writes of its own connection and blocks it. So these commands have a
-//! connection of their own, on which those that arrive while a wait is under way share the next
-//! one.
+//! `WAIT` covers the writes of its own connection, and blocks it. So these commands have their own
+//! connection, and those that arrive during one wait share the next one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::fault::silent;
 use super::link::{Answers, Link, Repeat};
 use crate::store::Result;
 
-/// The way to one server.
+/// The confirming connection to one server.
 #[derive(Debug)]
 pub(crate) struct Confirming {
     pub(crate) link: Link,
@@ -24,7 +23,7 @@ pub(crate) struct Confirming {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What one caller has to be done.
+/// The commands of one caller.
 #[derive(Debug)]
 struct Asked {
     commands: Vec<Cmd>,
@@ -42,7 +41,7 @@ impl Confirming {
         })
     }
 
-    /// Sends commands, which may be repeated, together with those of others.
+    /// Sends commands, which may be repeated, together with those of other callers.
     ///
     /// # Errors
     /// Those of [`Link::run`]. No caller waits longer than the timeout.
@@ -53,7 +52,7 @@ impl Confirming {
         let (answer, answered) = oneshot::channel();
         self.waiting().push(Asked { commands, answer });
         let confirming = self.clone();
-        // On its own: a caller that hangs up must not take along what others share with it.
+        // In a task of its own: a caller that disconnects must not cancel the commands of others.
         tokio::spawn(async move {
             let _turn = confirming.turn.lock().await;
             confirming.send().await;
@@ -64,10 +63,10 @@ impl Confirming {
         }
     }
 
-    /// Sends what waits; nothing, if it went along with another's.
+    /// Sends the waiting commands. Does nothing if they were sent with another caller's.
     async fn send(&self) {
         let mut asked = std::mem::take(&mut *self.waiting());
-        // These have been told that nothing is confirmed.
+        // The other callers have already been told that nothing is confirmed.
         asked.retain(|asked| !asked.answer.is_closed());
         if asked.is_empty() {
             return;
@@ -80,7 +79,7 @@ impl Confirming {
                 Ok(answers) => Ok(answers.drain(..commands.len()).collect()),
                 Err(error) => Err(error.clone()),
             };
-            // A caller that hung up needs no answer.
+            // A caller that has disconnected needs no answer.
             let _ = answer.send(theirs);
         }
     }

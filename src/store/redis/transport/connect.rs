@@ -9,7 +9,7 @@ use super::address::{Address, Login};
 use super::fault::{self, of_redis, silent};
 use crate::store::Result;
 
-/// One connection, no longer than `timeout` in the making, nor for any answer.
+/// A connection. `timeout` bounds connecting, and each answer later.
 ///
 /// # Errors
 /// [`Unavailable`](crate::store::Error::Unavailable), or

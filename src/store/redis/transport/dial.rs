@@ -1,9 +1,8 @@
-//! How a connection to a server is made: the server is found, connected to within a timeout, and
-//! looked at.
+//! Makes connections: finds the server, connects within a timeout, and inspects it.
 //!
-//! This is the manager of a deadpool pool. The stock one has no timeouts of its own, connects to
-//! whatever it was told to, and looks at nothing but PING; this one hands out only connections to a
-//! primary that is fit for use, and, under Sentinel, to the one that the sentinels name right then.
+//! This is the manager of a deadpool pool. The stock manager has no timeouts of its own, connects
+//! to a fixed address, and checks only PING. This one hands out only connections to a primary that
+//! is fit for use. Under Sentinel, it is the primary that the sentinels name at that time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,7 +22,8 @@ use super::sentinel::Sentinels;
 use super::server::{self, Mode, Server};
 use crate::store::{Error, Result};
 
-/// Connections a pool may have open; the links hold one each, the rest replaces broken ones.
+/// How many connections a pool may have open. The links hold one each; the rest replaces broken
+/// ones.
 const POOL_SIZE: usize = 8;
 
 /// Where connections lead.
@@ -49,12 +49,12 @@ impl fmt::Display for Target {
 pub(crate) struct Dialer {
     pub(crate) target: Target,
     pub(crate) login: Login,
-    /// What the server must be.
+    /// The required mode of the server.
     pub(crate) mode: Mode,
     pub(crate) timeout: Duration,
 }
 
-/// A connection, and what is at its other end.
+/// A connection, and its server.
 pub(crate) struct Dialed {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) server: Server,
@@ -71,7 +71,7 @@ impl fmt::Debug for Dialed {
 }
 
 impl Dialer {
-    /// The pool of this dialer's connections. Nothing is connected yet.
+    /// The pool of this dialer's connections. Connects nothing yet.
     pub(crate) fn pool(self) -> Pool<Self> {
         let brief = Duration::from_millis(250).min(self.timeout);
         let timeouts =
@@ -84,7 +84,7 @@ impl Dialer {
             .expect("a pool with timeouts has a runtime")
     }
 
-    /// Where a connection would lead now.
+    /// The address that a new connection would go to.
     pub(crate) async fn find(&self) -> Result<Address> {
         match &self.target {
             Target::Server(address) => Ok(address.clone()),
@@ -92,8 +92,7 @@ impl Dialer {
         }
     }
 
-    /// Whether a connection to `at` is known to lead to the wrong server by now: another is the
-    /// primary.
+    /// Whether another server is known to be the primary now, instead of the one at `at`.
     pub(crate) async fn leads_elsewhere(&self, at: &Address) -> bool {
         matches!(self.find().await, Ok(address) if address != *at)
     }
@@ -122,8 +121,8 @@ impl Manager for Dialer {
     }
 }
 
-/// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may
-/// have to connect first.
+/// Takes a connection out of a pool. The future is boxed: connecting is deep, and part of
+/// everything that may have to connect first.
 ///
 /// # Errors
 /// Those of [`connect`] and [`server::inspect`].

@@ -1,4 +1,4 @@
-//! What Redis' errors mean.
+//! The meaning of Redis' errors.
 
 use std::fmt::Display;
 
@@ -6,23 +6,23 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::store::Error;
 
-/// Whether the server does not know the script: it did nothing.
+/// Whether the server does not know the script. It did nothing.
 pub(crate) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
 }
 
-/// Whether the server is of no use to us any more: no writable primary, or not for us.
+/// Whether the server is no longer usable: not a writable primary, or it refuses us.
 pub(crate) fn is_no_primary(error: &RedisError) -> bool {
     matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
 }
 
-/// Whether the node says that its map of the cluster is not ours any more, or that a part of the
-/// cluster is away.
+/// Whether the node's map of the cluster differs from ours, or a part of the cluster is
+/// unreachable.
 pub(crate) fn is_of_the_map(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "CLUSTERDOWN"))
 }
 
-/// What a Redis error means to a caller of the store.
+/// The error that a caller of the store gets.
 pub(crate) fn of_redis(error: &RedisError) -> Error {
     let text = cause(error);
     match error.code() {
@@ -32,19 +32,20 @@ pub(crate) fn of_redis(error: &RedisError) -> Error {
         }
         code if code == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed => {
             Error::Misconfigured(format!(
-                "Redis refuses the login: {text}. Check user and password in store.redis.urls, and percent-encode their special \
+                "Redis refuses the login: {text}. Check user and password in store.redis.urls, \
+                 and percent-encode their special \
                  characters (@ as %40)"
             ))
         }
         _ if error.kind() == ErrorKind::InvalidClientConfig => Error::Misconfigured(text),
-        // The server has looked at the command and it can never work: a key of another type, an
+        // The server has rejected the command, which can never work: a key of another type, or an
         // error inside a script.
         Some("ERR" | "WRONGTYPE") => Error::Corrupt(text),
         _ => Error::Unavailable(text),
     }
 }
 
-/// The error of the server at `address`, which is named.
+/// The same error, with the server's address.
 pub(crate) fn at(address: impl Display, error: Error) -> Error {
     match error {
         Error::Unavailable(text) => Error::Unavailable(format!("{address}: {text}")),
@@ -58,7 +59,7 @@ pub(crate) fn cause(error: &RedisError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// What a server's silence means.
+/// The error for a silent server.
 pub(crate) fn silent() -> Error {
     Error::Unavailable("Redis does not answer in time".into())
 }
@@ -78,7 +79,7 @@ mod tests {
         );
     }
 
-    /// An unreachable server was "Connection refused", whichever of several it was.
+    /// The message was only "Connection refused", whichever of several servers refused.
     #[test]
     fn the_server_of_an_error_is_named() {
         let error = at("127.0.0.1:1", Error::Unavailable("Connection refused".into()));

@@ -1,14 +1,14 @@
-//! The way to one Redis server: a long-lived multiplexed connection out of a deadpool pool.
+//! The connection to one Redis server: long-lived and multiplexed, taken from a deadpool pool.
 //!
-//! A connection from the pool costs a round trip each time it is taken, so a [`Link`] keeps the one
-//! it has and shares it until an error shows that it is of no use any more: a broken or silent
-//! socket, or a server that is no writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new
-//! connection checks what it talks to before anyone uses it, and [`Link::look_after`] goes on
-//! checking: a primary may become a replica without breaking a single connection.
+//! Taking a connection from the pool costs a round trip, so a [`Link`] shares one until an error
+//! shows that it is unusable: a broken or silent socket, or a server that is not a writable primary
+//! (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks its server before it is used.
+//! [`Link::look_after`] checks it repeatedly, because a primary may become a replica without
+//! breaking a connection.
 //!
-//! Nobody waits longer than `timeout`. The circuit breaker counts what fails, over all links to the
-//! server. While it is not closed, callers are refused at once, and [`Link::look_after`] alone
-//! sends the probes that close it.
+//! No caller waits longer than `timeout`. The circuit breaker counts failures over all links to the
+//! server. While it is not closed, callers are refused at once, and only [`Link::look_after`] sends
+//! the probes that close it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,45 +27,45 @@ use crate::model::breaker::{SharedBreaker, State, Verdict};
 use crate::store::redis::script;
 use crate::store::{Durability, Error, Result, warning_of};
 
-/// The rest between two attempts to connect, and between two looks at an open breaker.
+/// The delay between two attempts to connect, and between two polls of an open breaker.
 const REST: Duration = Duration::from_millis(100);
-/// The time between two looks at a connection that is in order.
+/// The interval between two checks of a healthy connection.
 const ROUND: Duration = Duration::from_secs(1);
-/// Every so many rounds the look is at the server's settings, too.
+/// Every tenth check includes the server's settings.
 const ROUNDS_A_LOOK: u32 = 10;
 
-/// What a link is told.
+/// The settings of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
-    /// What it is for, in the log.
+    /// Its purpose, for the log.
     pub(crate) name: &'static str,
-    /// Where it leads, in the log.
+    /// Its server, for the log.
     pub(crate) server: Arc<str>,
     pub(crate) pool: Pool<Dialer>,
     pub(crate) timeout: Duration,
-    /// Shared by the links to one server.
+    /// The breaker, shared by the links to one server.
     pub(crate) gate: Arc<SharedBreaker>,
-    /// Told when this server may not be the right one any more.
+    /// Notified when this server may no longer be the right one.
     pub(crate) trouble: Arc<Notify>,
-    /// How many replicas must have what is sent before it counts as done.
+    /// How many replicas must have the writes before they count as done.
     pub(crate) replicas: usize,
 }
 
-/// One shared connection at a time.
+/// One shared connection to a server.
 #[derive(Debug)]
 pub(crate) struct Link {
     params: Params,
     live: RwLock<Option<Arc<Live>>>,
     connecting: Mutex<()>,
-    /// Attempts to connect that failed.
+    /// How many attempts to connect have failed.
     failures: AtomicU64,
     /// Why the last attempt failed, until one succeeds.
     failing: std::sync::Mutex<Option<Error>>,
-    /// As last seen; 255 before that.
+    /// The last known durability; 255 before the first.
     durability: AtomicU8,
 }
 
-/// A connection in use, and the server it leads to.
+/// A connection in use, and its server.
 pub(crate) struct Live(Option<Object<Dialer>>);
 
 impl Live {
@@ -73,12 +73,12 @@ impl Live {
         self.0.as_ref().expect("only the drop takes it")
     }
 
-    /// What it leads to.
+    /// The server.
     pub(crate) fn server(&self) -> &Server {
         &self.dialed().server
     }
 
-    /// Where that is.
+    /// The server's address.
     pub(crate) fn at(&self) -> &Address {
         &self.dialed().at
     }
@@ -86,8 +86,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // A link lets go of a connection only when it is of no use any more, so it must not go back
-        // to the pool.
+        // A link drops a connection only when it is unusable, so it must not return to the pool.
         if let Some(object) = self.0.take() {
             drop(Object::take(object));
         }
@@ -100,27 +99,26 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// Whether commands whose connection broke before the answers came are sent once more. What fell
-/// silent is never asked twice.
+/// Whether commands are sent again if their connection broke before the answers. After silence,
+/// commands are never sent again.
 #[derive(Clone, Copy)]
 pub(crate) enum Repeat<'a> {
-    /// No.
+    /// Never.
     Never,
-    /// On a new connection.
+    /// Once, on a new connection.
     Once,
-    /// On a new connection to a server that is still in the same run, and only if this still holds:
-    /// for commands that name something drawn from a server, which may be drawn again once that has
-    /// restarted.
+    /// Once, on a new connection to a server in the same run, if the condition still holds. For
+    /// commands with ids that the server could draw again after a restart.
     While(&'a (dyn Fn() -> bool + Sync)),
 }
 
-/// What became of each command.
+/// The result of each command.
 pub(crate) type Answers = Vec<std::result::Result<Value, Refusal>>;
 
-/// A connection that broke before the answers came.
+/// A connection that broke before the answers.
 struct Lost {
     error: Error,
-    /// It fell silent: to ask again would only double the wait.
+    /// The server was silent: sending again would only double the wait.
     silent: bool,
 }
 
@@ -136,7 +134,7 @@ impl Link {
         }
     }
 
-    /// The connection; made if there is none. Refused at once while the breaker is not closed.
+    /// The connection; connects if there is none. Fails at once while the breaker is not closed.
     ///
     /// # Errors
     /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be
@@ -148,7 +146,7 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        // Many may come here together. The first one's attempt is all of theirs: nobody waits for
+        // Many callers may arrive together. They share the first one's attempt, so none waits for
         // more than one timeout.
         let failures = self.failures.load(Ordering::SeqCst);
         let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await
@@ -161,17 +159,17 @@ impl Link {
         self.reconnect(turn).await
     }
 
-    /// Where the breaker stands that this link shares.
+    /// The state of the breaker of this server.
     pub(crate) fn breaker(&self) -> State {
         self.params.gate.state()
     }
 
-    /// Why everyone is refused just now; `None` while the breaker is closed.
+    /// Why callers are refused now; `None` while the breaker is closed.
     pub(crate) fn refusal(&self) -> Option<Error> {
         (self.breaker() != State::Closed).then(|| self.failure())
     }
 
-    /// Opens the breaker as failures do.
+    /// Opens the breaker, as failures do.
     #[cfg(test)]
     pub(crate) fn trip(&self) {
         while self.breaker() == State::Closed {
@@ -183,7 +181,7 @@ impl Link {
         }
     }
 
-    /// Why callers are refused.
+    /// The error of refused callers.
     fn failure(&self) -> Error {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         failing.unwrap_or_else(|| {
@@ -191,7 +189,7 @@ impl Link {
         })
     }
 
-    /// One attempt to connect, by whose turn it is, if the breaker has room for it.
+    /// One attempt to connect by the holder of the turn, if the breaker permits it.
     async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
@@ -202,7 +200,7 @@ impl Link {
         let attempt =
             match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
                 Err(_) => Err(silent()),
-                // Such as "max number of clients reached": a server may refuse us for a while.
+                // For example "max number of clients reached": a server may refuse us for a while.
                 Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
                 Ok(attempt) => attempt,
             };
@@ -223,7 +221,11 @@ impl Link {
         self.keeps(object.server.durability);
         let live = Arc::new(Live(Some(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-            tracing::info!(link = self.params.name, server = %self.params.server, "Redis answers again");
+            tracing::info!(
+                link = self.params.name,
+                server = %self.params.server,
+                "Redis answers again"
+            );
         }
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         live
@@ -238,22 +240,27 @@ impl Link {
             .is_none();
         self.failures.fetch_add(1, Ordering::SeqCst);
         self.params.trouble.notify_one();
-        // What keeps delayd from starting at all is said by whoever starts it.
+        // An error that prevents the start is reported by the caller of the start.
         let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
         if is_news && !ends_the_start {
-            tracing::warn!(link = self.params.name, server = %self.params.server, %error, "Redis is out of reach; trying on");
+            tracing::warn!(
+                link = self.params.name,
+                server = %self.params.server,
+                %error,
+                "Redis is unreachable; retrying"
+            );
         }
     }
 
-    /// Keeps the link in order for as long as it is polled: connects again while the server is
-    /// away, sends the probes of a breaker that is half open, notices a connection that died or led
-    /// astray while nobody used it, and follows what the server keeps.
+    /// Keeps the link healthy for as long as it is polled. It reconnects while the server is
+    /// unreachable and sends the probes of a half-open breaker. It notices an unused connection
+    /// that died or leads to another server, and changes of the server's durability.
     pub(crate) async fn look_after(&self) {
         for round in 0_u32.. {
             let rest = match (self.params.gate.state(), self.current()) {
                 (State::Open, _) => REST,
                 (_, None) => {
-                    // Its failure is remembered and logged by the attempt itself.
+                    // The attempt itself remembers and logs a failure.
                     let _ = self.reconnect(self.connecting.lock().await).await;
                     REST
                 }
@@ -269,7 +276,7 @@ impl Link {
     async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
         let dialer = self.params.pool.manager();
         let dialed = live.dialed();
-        // A failure has been noticed by the link.
+        // The link has noticed a failure.
         let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
         else {
             return;
@@ -279,24 +286,28 @@ impl Link {
             .next()
             .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
         if !info.as_deref().is_some_and(server::is_primary) {
-            tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
+            tracing::warn!(server = %dialed.at, "This Redis is no longer a primary; reconnecting");
             self.discard(live);
         } else if self.leads_elsewhere(dialer, &dialed.at).await {
-            tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
+            tracing::warn!(server = %dialed.at, "The sentinels name another primary; reconnecting");
             self.discard(live);
         } else if thoroughly {
             match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
                 Ok(server) => self.keeps(server.durability),
                 Err(error) => {
-                    tracing::warn!(server = %dialed.at, %error, "Redis is not what it was; connecting anew");
+                    tracing::warn!(
+                        server = %dialed.at,
+                        %error,
+                        "Redis is no longer fit for use; reconnecting"
+                    );
                     self.discard(live);
                 }
             }
         }
     }
 
-    /// Asks no longer than the timeout, nor once the breaker has opened: sentinels that are silent,
-    /// one after another, must not keep this link from being looked after.
+    /// Whether the connection leads to the wrong server. Takes at most the timeout, and stops if
+    /// the breaker opens: silent sentinels must not keep this link from being checked.
     async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
         let opens = async {
             while self.breaker() == State::Closed {
@@ -322,7 +333,7 @@ impl Link {
         }
     }
 
-    /// What the server keeps, as last seen; the least there is before one was seen.
+    /// The last known durability of the server; the lowest one before that.
     pub(crate) fn durability(&self) -> Durability {
         let seen = self.durability.load(Ordering::Relaxed);
         [Durability::AofAlways, Durability::AofEverysec]
@@ -336,8 +347,7 @@ impl Link {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets go of a connection that is of no use any more; whoever still waits on it gets its
-    /// error.
+    /// Drops an unusable connection. Callers that still wait on it get its error.
     fn discard(&self, dead: &Arc<Live>) {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
         if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
@@ -346,12 +356,11 @@ impl Link {
         self.params.trouble.notify_one();
     }
 
-    /// Sends commands in one pipeline and answers each on its own. Scripts that the server has
-    /// forgotten are loaded and repeated.
+    /// Sends commands in one pipeline, and answers each separately. Loads scripts that the server
+    /// has lost, and repeats their calls.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not
-    /// known.
+    /// [`Error::Unavailable`] within the timeout: the commands may or may not have been executed.
     pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
         // The connection may be a new one, to a server in another run.
@@ -405,8 +414,8 @@ impl Link {
         self.confirm(live, answers).await
     }
 
-    /// Waits until enough replicas have what was just done on this very connection (WAIT covers no
-    /// other); if they do not come to have it, nothing of it counts as done.
+    /// Waits until enough replicas have the writes of this connection; WAIT covers no other. If
+    /// they do not, none of the writes counts as done.
     async fn confirm(
         &self,
         live: &Arc<Live>,
@@ -416,7 +425,7 @@ impl Link {
         if replicas == 0 || answers.iter().all(std::result::Result::is_err) {
             return Ok(answers);
         }
-        // Shorter than the connection's own patience, which would take its end for silence.
+        // Shorter than the connection's own timeout, which would mistake the wait for silence.
         let patience = timeout / 2;
         let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
         let have = self.send(live, &[wait]).await?.into_iter().next();

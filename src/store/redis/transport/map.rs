@@ -10,18 +10,18 @@ use super::node::{self, Node};
 use super::slot::SLOTS;
 use crate::store::{Error, Result};
 
-/// Marks a slot that nobody has.
-const NOBODY: u16 = u16::MAX;
+/// Marks a slot without an owner.
+const UNOWNED: u16 = u16::MAX;
 
-/// The primaries, and in a cluster their slots. Never changed: another one takes its place.
+/// The primaries and, in a cluster, their slots. Immutable: a change makes another map.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     nodes: Vec<Arc<Node>>,
-    /// Each slot's place in `nodes`; `None` where one server has them all.
+    /// The index of each slot's owner in `nodes`; `None` if one server has all slots.
     owners: Option<Box<[u16]>>,
 }
 
-/// A range of slots and whose it is, as `CLUSTER SLOTS` tells.
+/// A range of slots and its owner, from `CLUSTER SLOTS`.
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
     first: u16,
@@ -30,14 +30,14 @@ struct Range {
 }
 
 impl Map {
-    /// One server that has everything.
+    /// A map of one server that has all slots.
     pub(crate) fn of_one(node: Node) -> Self {
         Self { nodes: vec![Arc::new(node)], owners: None }
     }
 
-    /// A cluster of which nothing is known yet.
+    /// The map of a cluster of which nothing is known yet.
     pub(crate) fn unknown() -> Self {
-        Self { nodes: Vec::new(), owners: Some(vec![NOBODY; SLOTS].into()) }
+        Self { nodes: Vec::new(), owners: Some(vec![UNOWNED; SLOTS].into()) }
     }
 
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
@@ -46,10 +46,10 @@ impl Map {
 
     /// Whether some slots have no owner.
     pub(crate) fn has_holes(&self) -> bool {
-        self.owners.as_ref().is_some_and(|owners| owners.contains(&NOBODY))
+        self.owners.as_ref().is_some_and(|owners| owners.contains(&UNOWNED))
     }
 
-    /// Who has the slot. Without a slot, anyone who is up.
+    /// The owner of a slot. Without a slot, any node that is up.
     pub(crate) fn owner(&self, slot: Option<u16>) -> Option<&Arc<Node>> {
         match (&self.owners, slot) {
             (Some(owners), Some(slot)) => self.nodes.get(usize::from(owners[usize::from(slot)])),
@@ -62,14 +62,14 @@ impl Map {
         self.nodes.iter().find(|node| node.address.as_ref() == Some(address))
     }
 
-    /// This map with a node more.
+    /// This map with another node.
     pub(crate) fn with(&self, node: Node) -> Self {
         let mut map = self.clone();
         map.nodes.push(Arc::new(node));
         map
     }
 
-    /// This map with one slot's new owner, who is one of its nodes.
+    /// This map with another owner of one slot, which must be one of its nodes.
     pub(crate) fn with_owner(&self, slot: u16, address: &Address) -> Self {
         let mut map = self.clone();
         let place = map.nodes.iter().position(|node| node.address.as_ref() == Some(address));
@@ -79,11 +79,10 @@ impl Map {
         map
     }
 
-    /// The map that the server at `asked` tells by `CLUSTER SLOTS`. Nodes that are known already
-    /// stay.
+    /// The map in the answer of the server at `asked` to `CLUSTER SLOTS`. Known nodes are kept.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an answer that is none.
+    /// [`Error::Corrupt`] for an answer that cannot be read.
     pub(crate) fn told(
         &self,
         slots: Value,
@@ -91,7 +90,7 @@ impl Map {
         params: &node::Params,
     ) -> Result<Self> {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
-        let mut owners = vec![NOBODY; SLOTS];
+        let mut owners = vec![UNOWNED; SLOTS];
         for range in read(slots, asked)? {
             let known = nodes.iter().position(|node| node.address.as_ref() == Some(&range.owner));
             let place = known.unwrap_or_else(|| {
@@ -106,7 +105,7 @@ impl Map {
         Ok(Self { nodes, owners: Some(owners.into()) })
     }
 
-    /// Whether the two say the same.
+    /// Whether the two maps are equal.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let numbers = |map: &Self| map.nodes.iter().map(|node| node.number).collect::<Vec<_>>();
         numbers(self) == numbers(other) && self.owners == other.owners

@@ -1,6 +1,6 @@
-//! The way of a command to its server: `servers` (which has the slot; redirections) → `node` (one
-//! primary) → `link` (its connection, breaker, repeats) → `dial` (find, connect, look) → `server`
-//! (is it fit for use?).
+//! Sends commands to the right server: `servers` (which node has the slot; redirections) → `node`
+//! (one primary) → `link` (its connection, breaker, repeats) → `dial` (find, connect, inspect) →
+//! `server` (is it fit for use?).
 
 pub(crate) mod address;
 pub(crate) mod confirming;

@@ -1,6 +1,6 @@
-//! One primary, and the links to it: adds go their own way, so that a large batch does not stand
-//! before a claim. Where replicas are waited for, so does what callers are told to be done: a wait
-//! blocks its connection.
+//! One primary and its links. Adds have their own link, so that a large batch does not delay a
+//! claim. With `wait_replicas`, so do commands that are confirmed to callers, because a wait blocks
+//! its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,38 +18,38 @@ use super::server::Mode;
 use crate::model::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
 
-/// What all nodes are told.
+/// The settings of all nodes.
 #[derive(Debug)]
 pub(crate) struct Params {
     pub(crate) login: Login,
     pub(crate) mode: Mode,
     pub(crate) timeout: Duration,
     pub(crate) breaker: breaker::Params,
-    /// How many replicas must have what a caller is told to be done.
+    /// How many replicas must have a write before a caller is told that it is done.
     pub(crate) wait_replicas: usize,
-    /// Told when a node is in trouble.
+    /// Notified when a node is in trouble.
     pub(crate) trouble: Arc<Notify>,
 }
 
-/// Which way.
+/// What a command is for, which determines its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// For tasks on their way in.
+    /// Adding tasks.
     Adding,
-    /// For everything else.
+    /// Everything else.
     Working,
-    /// For what a caller is told to be done: as `Working`, and then enough replicas have it.
+    /// As `Working`, and confirmed to a caller once enough replicas have it.
     Confirming,
 }
 
-/// One primary. Its links are looked after for as long as it lives.
+/// One primary. Its links are kept healthy for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// No other node of this process ever has it.
+    /// Unique among the nodes of this process.
     pub(crate) number: u64,
-    /// For the log.
+    /// The name for the log.
     pub(crate) name: Arc<str>,
-    /// Where it is, unless sentinels say.
+    /// The address, unless sentinels name it.
     pub(crate) address: Option<Address>,
     links: Arc<Links>,
     keeper: AbortHandle,
@@ -59,12 +59,12 @@ pub(crate) struct Node {
 struct Links {
     adding: Link,
     working: Link,
-    /// None where no replicas are waited for.
+    /// `None` without `wait_replicas`.
     confirming: Option<Arc<Confirming>>,
 }
 
 impl Node {
-    /// Begins to look for the server; must be called within a runtime.
+    /// A node that begins to connect at once. Must be called within a runtime.
     pub(crate) fn new(target: Target, params: &Params) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (name, address): (Arc<str>, _) = match &target {
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Sends commands by the link for their purpose: see [`Link::run`].
+    /// Sends commands over the link for their purpose: see [`Link::run`].
     ///
     /// # Errors
     /// Those of the link.
@@ -134,23 +134,23 @@ impl Node {
         }
     }
 
-    /// Whether all connections that there are lead to this run of the server.
+    /// Whether all current connections lead to this run of the server.
     pub(crate) fn is_in_run(&self, run_id: &str) -> bool {
         let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
         runs.iter().flatten().all(|live| *live.server().run_id == *run_id)
     }
 
-    /// Where its breaker stands.
+    /// The state of its breaker.
     pub(crate) fn breaker(&self) -> State {
         self.links.working.breaker()
     }
 
-    /// Whether it is connected for work.
+    /// Whether its working link is connected.
     pub(crate) fn is_up(&self) -> bool {
         self.links.working.current().is_some()
     }
 
-    /// What it keeps, if it was ever seen.
+    /// Its durability, if it was ever connected.
     pub(crate) fn durability(&self) -> Option<Durability> {
         let links = [&self.links.adding, &self.links.working];
         links

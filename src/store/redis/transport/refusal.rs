@@ -1,4 +1,4 @@
-//! Why a command was not carried out, as its sender needs to know: it may belong to another server.
+//! Why a command was not executed: it may belong to another server.
 
 use deadpool_redis::redis::RedisError;
 
@@ -6,21 +6,21 @@ use super::address::Address;
 use super::fault::of_redis;
 use crate::store::Error;
 
-/// Why a command was not carried out.
+/// Why a command was not executed.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// Its slot lies on that node now.
+    /// That node has its slot now.
     Moved(Address),
-    /// Its slot is on the way to that node, and its key is already there.
+    /// Its slot is moving to that node, and its key is already there.
     Ask(Address),
-    /// Its slot is on the way to another node, some of its keys here and some there.
+    /// Its slot is moving to another node, and its keys are on both.
     TryAgain,
     /// Anything else.
     Failed(Error),
 }
 
 impl Refusal {
-    /// What the error says of a command sent to the server at `asked`.
+    /// The meaning of an error for a command that was sent to the server at `asked`.
     pub(crate) fn of(error: &RedisError, asked: &Address) -> Self {
         let to = || error.redirect_node().and_then(|(address, _)| Address::read(address, asked));
         let refusal = match error.code() {
@@ -32,7 +32,7 @@ impl Refusal {
         refusal.unwrap_or_else(|| Self::Failed(of_redis(error)))
     }
 
-    /// What it means to a caller of the store, where it cannot be helped.
+    /// The error that a caller of the store gets if no other server can be tried.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(error) => error,

@@ -1,16 +1,16 @@
-//! Who is the primary: all sentinels are asked at once, and the one that has heard of the last
-//! election is believed.
+//! Finds the primary: asks all sentinels at once, and believes the one that knows the last
+//! election.
 //!
-//! Their word may differ. One that was cut off together with an old primary goes on naming that
-//! one, for seconds after it is back; who asked it alone would go on writing to a server that is
-//! about to forget it all. Each election has a number, the epoch, and the greatest one is what the
-//! sentinels themselves will come to agree on.
+//! Sentinels may disagree. One that was cut off together with an old primary still names that
+//! primary for some seconds after it returns. A store that asked only this one would write to a
+//! server that is about to lose all its writes. Each election has a number, the epoch; the
+//! sentinels will agree on the greatest one.
 //!
-//! None may take longer than a share of the timeout, so that silent sentinels leave time for the
-//! server itself. Connections are kept.
+//! Each sentinel gets a share of the timeout, so that silent sentinels leave time for the server
+//! itself. Connections are kept.
 //!
-//! The sentinels' word is not enough: whoever connects to the address still checks that the server
-//! calls itself a primary.
+//! The sentinels' answer is not sufficient: every new connection also checks that its server is a
+//! primary.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ use super::connect::connect;
 use super::fault::{of_redis, silent};
 use crate::store::{Error, Result};
 
-/// How much of the timeout a sentinel may take.
+/// A sentinel may take the timeout divided by this.
 const SHARE: u32 = 3;
 
 /// The sentinels of one primary. `Debug` shows no secrets.
@@ -48,19 +48,19 @@ impl std::fmt::Debug for Sentinel {
     }
 }
 
-/// What one sentinel said.
+/// The answer of one sentinel.
 enum Word {
     At {
         primary: Address,
-        /// Of the election that it became the primary by.
+        /// The epoch of the election that made it the primary.
         epoch: u64,
     },
-    /// It watches no primary of this name.
+    /// It watches no primary with this name.
     Unknown,
 }
 
 impl Sentinels {
-    /// Those at `addresses`, which watch the primary called `name`.
+    /// The sentinels at `addresses`, which watch the primary `name`.
     pub(crate) fn new(
         name: String,
         addresses: Vec<Address>,
@@ -71,7 +71,7 @@ impl Sentinels {
         Self { name, login, patience: timeout / SHARE, all: all.collect() }
     }
 
-    /// What the primary is called.
+    /// The name of the primary.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -79,7 +79,7 @@ impl Sentinels {
     /// The primary's address.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if no sentinel answers; [`Error::Misconfigured`] if those that do
+    /// [`Error::Unavailable`] if no sentinel answers; [`Error::Misconfigured`] if those that answer
     /// know no such primary, or refuse the login.
     pub(crate) async fn primary(&self) -> Result<Address> {
         let words = join_all(self.all.iter().map(|sentinel| self.ask(sentinel))).await;
@@ -112,7 +112,7 @@ impl Sentinels {
         }
     }
 
-    /// One sentinel's word, within its share of the time.
+    /// The answer of one sentinel, within its share of the timeout.
     async fn ask(&self, sentinel: &Sentinel) -> Result<Word> {
         let kept = sentinel.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let asked = tokio::time::timeout(self.patience, async {
@@ -139,7 +139,7 @@ impl Sentinels {
         asked: &Address,
     ) -> std::result::Result<Word, RedisError> {
         let mut questions = pipe();
-        // While a failover is being finished, the address is the successor's only here.
+        // While a failover is being finished, only this field has the successor's address.
         questions
             .add_command(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take());
         questions.add_command(cmd("SENTINEL").arg("MASTER").arg(&self.name).take());
@@ -154,8 +154,7 @@ impl Sentinels {
     }
 }
 
-/// The number of the election in what a sentinel says about a primary. A login may not be allowed
-/// to ask.
+/// The epoch in a sentinel's description of a primary. The login may not permit the question.
 fn epoch(about: Value) -> Option<u64> {
     HashMap::<String, String>::from_redis_value(about).ok()?.get("config-epoch")?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What a Redis server is, looked at once for each new connection.
+//! Inspects a Redis server once for each new connection.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use deadpool_redis::redis::{self, RedisError};
 use super::fault::of_redis;
 use crate::store::{Durability, Error, Result};
 
-/// The oldest version whose scripts can carry flags.
+/// The oldest version whose scripts can have flags.
 const OLDEST_MAJOR: u32 = 7;
 
-/// How a server must be run.
+/// The mode of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// By itself or under sentinels.
+    /// Alone or under Sentinel.
     Alone,
     /// As a node of a cluster.
     Cluster,
 }
 
-/// A server fit for use.
+/// A server that is fit for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
-    /// Another after each restart: whoever drew ids from the one before must not trust them.
+    /// Changes with each restart: ids that were drawn from an earlier run must not be used.
     pub(crate) run_id: Arc<str>,
     /// What it keeps through a crash.
     pub(crate) durability: Durability,
 }
 
-/// Asks the server what it is.
+/// Inspects the server.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] for one that is too old, would evict tasks, or is run in another mode;
-/// [`Error::Unavailable`] for a replica or one that is still loading.
+/// [`Error::Misconfigured`] if it is too old, would evict tasks, or is in another mode;
+/// [`Error::Unavailable`] if it is a replica, or still loading.
 pub(crate) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
     let info: String =
         redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;
-    // CONFIG may be forbidden on a managed server. What cannot be known is not promised.
+    // A managed server may forbid CONFIG. What is unknown is not promised.
     let appendfsync = config(connection, "appendfsync").await.unwrap_or_default();
     read(&info, &appendfsync, mode)
 }
@@ -59,7 +59,8 @@ fn field<'a>(info: &'a str, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Whether the server that answered `INFO replication` takes writes: it is no replica.
+/// Whether the server that gave this answer to `INFO replication` accepts writes: it is not a
+/// replica.
 pub(crate) fn is_primary(info: &str) -> bool {
     field(info, "role") == "master"
 }
@@ -114,7 +115,8 @@ mod tests {
 
     fn info(version: &str, policy: &str, aof: &str) -> String {
         format!(
-            "# Server\r\nredis_version:{version}\r\nrun_id:abc\r\nmaxmemory_policy:{policy}\r\nloading:0\r\naof_enabled:{aof}\r\nrole:master\r\n"
+            "# Server\r\nredis_version:{version}\r\nrun_id:abc\r\nmaxmemory_policy:{policy}\r\n\
+             loading:0\r\naof_enabled:{aof}\r\nrole:master\r\n"
         )
     }
 

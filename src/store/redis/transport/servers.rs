@@ -1,23 +1,25 @@
-//! The servers of a deployment: one, or the primaries of a cluster. Commands go to whoever has
-//! their slot.
+//! The servers of a deployment: one server, or the primaries of a cluster. A command goes to the
+//! node that has its slot.
 //!
 //! # A cluster
 //!
-//! Each primary has its own links, breaker and timeouts, so that one that is away holds up its own
-//! slots and no others. The map of slots is read from all primaries that answer, and the one with
-//! the greatest epoch counts. It is read again when a node is in trouble or says that a slot has
-//! moved, and now and then.
+//! Each primary has its own links, breaker and timeouts, so an unreachable one affects only its own
+//! slots. The map of slots is read from all primaries that answer, and the one with the greatest
+//! epoch counts. It is read again periodically, and when a node is in trouble or reports that a
+//! slot has moved.
 //!
-//! | a node answers | then |
+//! | a node answers | it did nothing, and then |
 //! |---|---|
-//! | `MOVED` | it did nothing: the slot's new owner is noted, and asked |
-//! | `ASK` | it did nothing: the other node is asked this once (`ASKING`) |
-//! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout, an add for a few hops alone: others wait behind it |
-//! | `CLUSTERDOWN`, or a slot has no owner | refused at once |
+//! | `MOVED` | the slot's new owner is noted, and asked |
+//! | `ASK` | the other node is asked this once (`ASKING`) |
+//! | `TRYAGAIN` | the slot is half moved: asked again within the timeout ¹ |
+//! | `CLUSTERDOWN`, or a slot has no owner | the command fails at once |
+//!
+//! ¹ An add is asked again only a few times, because others wait behind it.
 //!
 //! A lane's script names one key that never exists (the prefix of its schedules). So while its slot
-//! is on the way the script never runs over a half of the lane, but gets `TRYAGAIN` until the other
-//! half has arrived.
+//! moves, the script never runs over half of the lane: it gets `TRYAGAIN` until the other half has
+//! arrived.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -40,11 +42,11 @@ use crate::model::task::Lane;
 use crate::store::redis::keys::Keys;
 use crate::store::{Durability, Error, Result};
 
-/// The rest before a slot on its way is asked for again.
+/// The delay before a moving slot is asked for again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Redirections followed without a rest.
+/// How many redirections are followed without a delay.
 const QUICK_HOPS: u32 = 3;
-/// The time between two looks at the map while all is well, and the shortest one while it is not.
+/// The interval between two reads of the map: while all is well, and the shortest one otherwise.
 const LOOK: Duration = Duration::from_secs(10);
 const HASTE: Duration = Duration::from_millis(250);
 
@@ -53,22 +55,22 @@ const HASTE: Duration = Duration::from_millis(250);
 pub(crate) struct Servers {
     map: RwLock<Arc<Map>>,
     params: node::Params,
-    /// Who tells the map while no known node does; empty where there is no cluster.
+    /// Nodes that are asked for the map while no known node answers; empty without a cluster.
     seeds: Vec<Address>,
     /// Why nothing is sent any more.
     refused: OnceLock<Error>,
 }
 
-/// A command's next station.
+/// Where a command goes next.
 #[derive(Clone)]
 enum Stop {
-    /// Whoever has its slot.
+    /// The owner of its slot.
     Owner,
-    /// This node, which does not have the slot yet.
+    /// This node, which is about to get the slot.
     Asking(Address),
 }
 
-/// What goes to one node in one pipeline.
+/// The commands of one pipeline to one node.
 struct Group {
     node: Arc<Node>,
     asking: bool,
@@ -86,7 +88,7 @@ impl Servers {
         }
     }
 
-    /// A cluster, of which some addresses are known.
+    /// A cluster with some known addresses.
     pub(crate) fn cluster(seeds: Vec<Address>, params: node::Params) -> Self {
         Self { map: RwLock::new(Arc::new(Map::unknown())), params, seeds, refused: OnceLock::new() }
     }
@@ -94,7 +96,7 @@ impl Servers {
     /// Connects for the first time.
     ///
     /// # Errors
-    /// The first one that is [`Error::Misconfigured`], else any, of the map or of a node.
+    /// Of all errors, the first [`Error::Misconfigured`], otherwise any: of the map or of a node.
     pub(crate) async fn connect(&self) -> Result<()> {
         if self.is_cluster() {
             self.read_map().await?;
@@ -108,10 +110,10 @@ impl Servers {
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Sends nothing any more: each call is answered with this error.
+    /// Fails each further call with this error, and sends nothing.
     pub(crate) fn refuse(&self, error: &Error) {
         if self.refused.set(error.clone()).is_ok() {
-            tracing::error!("Nothing is done in this store any more: {error}");
+            tracing::error!("The store sends no more commands: {error}");
         }
     }
 
@@ -141,13 +143,13 @@ impl Servers {
         self.params.login.client(at)
     }
 
-    /// Which server has the lane now, by its number.
+    /// The number of the server that has the lane now.
     pub(crate) fn number_of(&self, lane: &Lane) -> u64 {
         let owner = || self.map().owner(Some(Keys::slot_of(lane))).map(|node| node.number);
         self.the_only().or_else(owner).unwrap_or(u64::MAX)
     }
 
-    /// The number of the only server that there is, unless there is a cluster.
+    /// The number of the only server; `None` in a cluster.
     pub(crate) fn the_only(&self) -> Option<u64> {
         if self.is_cluster() {
             return None;
@@ -155,27 +157,27 @@ impl Servers {
         self.map().nodes().first().map(|node| node.number)
     }
 
-    /// Why a server refuses all adds just now, if it does.
+    /// Why a server refuses all adds now, if it does.
     pub(crate) fn refuses_adds(&self, number: u64) -> Option<Error> {
         let map = self.map();
         let node = map.nodes().iter().find(|node| node.number == number)?;
         node.link(Purpose::Adding).refusal()
     }
 
-    /// The least that any of the servers keeps.
+    /// The lowest durability of the servers.
     pub(crate) fn durability(&self) -> Durability {
         let map = self.map();
         let kept = map.nodes().iter().filter_map(|node| node.durability());
         kept.max_by_key(|kept| *kept as u8).unwrap_or(Durability::Volatile)
     }
 
-    /// The worst of the breakers.
+    /// The worst state of the breakers.
     pub(crate) fn breaker(&self) -> State {
         let map = self.map();
         map.nodes().iter().map(|node| node.breaker()).max().unwrap_or(State::Closed)
     }
 
-    /// What there is, for people.
+    /// A description of the servers, for people.
     pub(crate) fn describe(&self) -> String {
         let map = self.map();
         let names: Vec<String> = map
@@ -191,7 +193,7 @@ impl Servers {
         format!("{} {primaries}: {}{holes}", names.len(), names.join(", "))
     }
 
-    /// Sends each command to whoever has its key, at the same time, and answers each on its own.
+    /// Sends all commands at once, each to the owner of its key, and answers each separately.
     pub(crate) async fn run(
         &self,
         purpose: Purpose,
@@ -241,7 +243,7 @@ impl Servers {
         answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 
-    /// Who is sent what. A command that nobody can take is answered.
+    /// Groups commands by node. A command that no node can take is answered.
     fn group(
         &self,
         open: &[(usize, Stop)],
@@ -257,7 +259,7 @@ impl Servers {
             };
             let Some(node) = node else {
                 self.params.trouble.notify_one();
-                answers[*i] = Some(Err(self.nobody(&map)));
+                answers[*i] = Some(Err(self.no_owner(&map)));
                 continue;
             };
             let same =
@@ -270,8 +272,8 @@ impl Servers {
         groups
     }
 
-    /// The error of a command that no server takes.
-    fn nobody(&self, map: &Map) -> Error {
+    /// The error of a command that no node can take.
+    fn no_owner(&self, map: &Map) -> Error {
         if map.nodes().is_empty() {
             let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
             return Error::Unavailable(format!(
@@ -307,7 +309,7 @@ impl Servers {
         }
     }
 
-    /// Follows the cluster's map for as long as it is polled. Where there is no cluster, nothing.
+    /// Follows the map of a cluster for as long as it is polled. Does nothing without a cluster.
     pub(crate) async fn look_after(&self) {
         if !self.is_cluster() {
             return;
@@ -316,11 +318,11 @@ impl Servers {
         loop {
             match self.read_map().await {
                 Ok(()) if failed => {
-                    tracing::info!("The cluster's map is read again: {}", self.describe());
+                    tracing::info!("The cluster's map is known again: {}", self.describe());
                     failed = false;
                 }
                 Err(error) if !failed => {
-                    tracing::warn!(%error, "No node of the cluster tells its map; trying on");
+                    tracing::warn!(%error, "No node of the cluster reports its map; retrying");
                     failed = true;
                 }
                 _ => {}
@@ -330,7 +332,7 @@ impl Servers {
             let is_well =
                 !failed && !map.has_holes() && map.nodes().iter().all(|node| node.is_up());
             let rest = if is_well { LOOK } else { HASTE };
-            // Told or not, it is time.
+            // Notified or timed out, the map is read.
             let _ = tokio::time::timeout(rest, self.params.trouble.notified()).await;
         }
     }
@@ -345,8 +347,8 @@ impl Servers {
         Ok(())
     }
 
-    /// The map with the greatest epoch of those that the nodes tell: one that was cut off from the
-    /// others tells an old one.
+    /// The map with the greatest epoch that the nodes report. A node that was cut off reports an
+    /// old one.
     async fn ask_for_map(&self) -> Result<(Address, Value)> {
         let map = self.map();
         let known = map.nodes().iter().filter_map(|node| {
@@ -364,7 +366,8 @@ impl Servers {
         for seed in &self.seeds {
             match self.ask_seed(seed).await {
                 Ok((_, asked, slots)) => return Ok((asked, slots)),
-                // What cannot work is worth more to people than what does not answer.
+                // For an operator, a setup that cannot work is more useful to know than a node that
+                // does not answer.
                 Err(error) if !matches!(last, Error::Misconfigured(_)) => last = error,
                 Err(_) => {}
             }
@@ -378,9 +381,12 @@ impl Servers {
         for command in map_commands() {
             let answer: std::result::Result<Value, _> = command.query_async(&mut connection).await;
             answers.push(answer.map_err(|error| match error.detail() {
-                Some(detail) if detail.contains("cluster support disabled") => Error::Misconfigured(format!(
-                    "the Redis at {seed} is no node of a cluster: set store.redis.topology to \"standalone\""
-                )),
+                Some(detail) if detail.contains("cluster support disabled") => {
+                    Error::Misconfigured(format!(
+                        "the Redis at {seed} is no node of a cluster: set store.redis.topology \
+                         to \"standalone\""
+                    ))
+                }
                 _ => of_redis(&error),
             })?);
         }
@@ -390,8 +396,8 @@ impl Servers {
 }
 
 impl Group {
-    /// What it means that nothing came back. Whom a slot is only on its way to speaks for that
-    /// slot, not for the server that has it.
+    /// The refusal for a node that did not answer. A node that is about to get a slot speaks only
+    /// for that slot, not for its owner.
     fn failed(&self, error: Error) -> Refusal {
         Refusal::Failed(match error {
             Error::Unavailable(text) if self.asking => Error::Moving(text),
@@ -427,7 +433,7 @@ fn map_commands() -> [Cmd; 2] {
     [redis::cmd("CLUSTER").arg("INFO").take(), redis::cmd("CLUSTER").arg("SLOTS").take()]
 }
 
-/// The epoch and the slots, if the node knows of any.
+/// The epoch and the slots, if the node knows any.
 fn newest(
     asked: Address,
     mut answers: impl Iterator<Item = Option<Value>>,
@@ -447,7 +453,7 @@ fn greatest(told: Vec<Option<(u64, Address, Value)>>) -> Option<(u64, Address, V
     told.into_iter().flatten().max_by_key(|(epoch, ..)| *epoch)
 }
 
-/// The way to the servers for one purpose.
+/// The route to the servers for one purpose.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) servers: Arc<Servers>,

@@ -1,14 +1,14 @@
-//! Which of a cluster's 16,384 slots a command belongs to.
+//! The slot of a command, of a cluster's 16,384 slots.
 //!
-//! The slot is the CRC16 (XMODEM) of the key, or of what stands between its first braces: the hash
-//! tag. A command that names several keys is one lane's, so its first key speaks for all.
+//! The slot is the CRC16 (XMODEM) of the key, or of its hash tag: the text between its first
+//! braces. A command with several keys is about one lane, so its first key determines the slot.
 
 use deadpool_redis::redis::{Arg, Cmd};
 
-/// How many there are.
+/// The number of slots.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The slot of a command's key; `None` for a command without one.
+/// The slot of a command's key; `None` for a command without a key.
 pub(crate) fn of_command(command: &Cmd) -> Option<u16> {
     let word = |n: usize| match command.args_iter().nth(n) {
         Some(Arg::Simple(word)) => Some(word),

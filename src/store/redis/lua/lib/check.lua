@@ -1,18 +1,18 @@
--- What the scripts of `fsck` share. Each looks over one page of one of a lane's structures, judges
--- what it finds there over all of them, and repairs it if told to.
+-- What the scripts of `fsck` share. Each checks one page of one of a lane's structures, comparing
+-- all structures, and repairs what it finds if told to.
 --
--- KEYS    17 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
--- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look;
---         6 lanes of the topic (0: not known); 7 the lane's shard;
+-- KEYS    17 bytes that a repair set aside: hash "<structure> <item> <now>" -> bytes
+-- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to check;
+--         6 lanes of the topic (0: unknown); 7 the lane's shard;
 --         8.. names of destinations, for some
--- All of them answer {next cursor, tasks looked at, highest id among bodies or '', {flaw, subject,
--- 1 if repaired, ...}, destinations that the lane knows by name, highest id among bodies that no
--- counter can have come to yet, or ''}.
+-- All of them return {next cursor, tasks checked, highest id among records or '', {flaw, subject,
+-- 1 if repaired, ...}, names of destinations that the lane knows, highest id among records that no
+-- counter can have reached yet, or ''}.
 --
--- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by
--- whatever names it, a wrong schedule by the walk over that schedule. A task waits on the schedule
--- of the destination that its body names: its home. Transitions: whatever leads back to the road;
--- see store/check.rs.
+-- Each flaw is reported by one structure: a task's own flaws by the walk over records, a missing
+-- record by the structure that names it, a wrong schedule by the walk over that schedule. A task
+-- waits on the schedule of the destination in its record: its home. For the repairs, see
+-- store/check.rs.
 -- uses: now, keys, entry, record, expiry, schedule
 local ASIDE = KEYS[17]
 local structure = ARGV[2]
@@ -25,7 +25,7 @@ local FINAL = { 'delivered', 'dead', 'cancelled', 'expired' }
 
 local findings = {}
 
--- Notes a flaw, and answers whether it is to be repaired.
+-- Notes a flaw, and returns whether it is to be repaired.
 local function find(flaw, subject)
   findings[#findings + 1] = flaw
   findings[#findings + 1] = subject
@@ -52,13 +52,13 @@ local function is_destination(name)
   return #name <= 128 and is_name ~= nil
 end
 
--- A score as a moment; nil if it is none.
+-- A score as a moment; nil if it is not a moment.
 local function as_moment(score)
   local ms = tonumber(score)
   return ms and ms >= 0 and ms < FAR and ms % 1 == 0 and ms or nil
 end
 
--- A record's head; or nil, and whether another version wrote it.
+-- The head of a record; or nil, and whether another version wrote the record.
 local function read_head(record)
   local due, _, destination, options = read_record(record)
   if not due or not as_moment(due) or not is_destination(destination) then
@@ -98,13 +98,13 @@ local function take_off(destination, id)
   correct_sound(destination)
 end
 
--- Puts a task on a schedule for exactly this moment, wherever it stood on it.
+-- Puts a task on a schedule for exactly this moment, even if it was there for another.
 local function put_on(destination, id, due)
   redis.call('ZADD', SCHEDULES .. destination, due, id)
   correct(destination)
 end
 
--- The states in whose lists the task stands.
+-- The states in whose lists the task is.
 local function listed_ends(id)
   local ends = {}
   for _, state in ipairs(FINAL) do
@@ -148,7 +148,7 @@ local function walk_zset(key, judge_member, on_removal)
   end
 end
 
--- Names that may be anything.
+-- Walks over names that may be any text.
 local function walk_names(verb, key, judge_name)
   local found = scan(verb, key)
   for i = 1, #found, 2 do judge_name(found[i], found[i + 1]) end

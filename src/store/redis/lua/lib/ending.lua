@@ -1,4 +1,4 @@
--- The ends of tasks. A task has been taken off its lease or schedule before.
+-- The ends of tasks. The caller has taken the task off its lease or schedule before.
 -- uses: now, keys, record, entries, expiry, schedule
 local UNREADABLE = 'record cannot be read'
 
@@ -10,9 +10,9 @@ local function finish(id, entry, state)
   keep(id, entry)
 end
 
--- Ends a task as dead. If it asks for a call then, that is a new task, whose id the same store drew
--- with the task's own: it is made once, however often the task dies. Answers whether it was made
--- now.
+-- Ends a task as dead. If it asks for a dead-letter call, that is a new task, whose id was drawn
+-- together with the task's own: the call is made once, however often the task dies. Returns whether
+-- it was made now.
 local function die(id, entry)
   finish(id, entry, 'dead')
   local record = redis.call('HGET', BODIES, id) or ''
@@ -21,7 +21,7 @@ local function die(id, entry)
   if not call or type(call.sn) ~= 'string' then return false end
   local call_id = string.format('%.0f', call.task_id)
   local topic = string.match(BODIES, '{(.*):%d+}$')
-  -- cjson does not write numbers of 16 digits.
+  -- cjson cannot write numbers of 16 digits.
   local content = '{"sn":' .. cjson.encode(call.sn) .. ',"url":' .. cjson.encode(call.url)
     .. ',"task_id":' .. id .. ',"topic":' .. cjson.encode(topic) .. ',"attempts":' .. entry.attempts
     .. ',"outcome":' .. cjson.encode(entry.outcome)
@@ -32,7 +32,7 @@ local function die(id, entry)
   return true
 end
 
--- Ends a task of which too much cannot be read. What is stored of it stays.
+-- Ends a task that cannot be read. What is stored of it stays.
 local function bury(id, entry)
   entry.outcome = UNREADABLE
   finish(id, entry, 'dead')

@@ -1,14 +1,14 @@
--- The codec of an entry: how far a task has come, from its first claim or its end. No other file
+-- The codec of an entry: the progress of a task, from its first claim or its end. No other file
 -- splits or joins this text.
 --
 --   "<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>"
 --
 --   attempts     claims of this revision
---   expiries     leases in a row that ran out
---   mark         - (live), ! (cancel pending), or the final state
---   lease        who holds the task: w (a worker), c (a consumer), r (a receiver that acknowledges
---                later), m<ms> (a mover; the moment that the task waits for if it comes back), or -
---                (nobody). Kept when the lease is swept
+--   expiries     leases in a row that expired
+--   mark         - (waiting or leased), ! (cancel pending), or the final state
+--   lease        the holder: w (a worker), c (a consumer), r (a receiver that acknowledges later),
+--                m<ms> (a mover; the moment that the task waits for if it returns), or - (none).
+--                Kept when the lease is swept
 --   current      the receipt of the last claim, or * if there is none
 --   past         earlier receipts of this revision, newest first, separated by commas, or *
 --   destination  where it waits between attempts
@@ -23,8 +23,8 @@ local function fresh_entry(destination)
   }
 end
 
--- nil for a text that no script wrote. A script that moves several tasks goes on then: an error
--- would end it half way.
+-- nil for a text that no script wrote. A script about several tasks then continues: an error would
+-- end it half way.
 local function read_entry(raw)
   local attempts, expiries, mark, lease, current, past, destination, outcome =
     string.match(raw, '^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
@@ -42,8 +42,8 @@ local function write_entry(entry)
   }, ' ')
 end
 
--- What an entry becomes when its holder has delivered the task, its mark before, and its
--- destination; nil if the receipt is not the current one, or as read_entry.
+-- The new entry when its holder has delivered the task, its previous mark, and its destination; nil
+-- if the receipt is not the current one, or as read_entry.
 local function deliver(raw, receipt, outcome)
   local attempts, mark, current, destination =
     string.match(raw, '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
@@ -52,7 +52,7 @@ local function deliver(raw, receipt, outcome)
     mark, destination
 end
 
--- Makes the current receipt a past one, and keeps the newest `most` of those.
+-- Makes the current receipt a past one, and keeps the newest `most` of these.
 local function retire_receipt(entry, most)
   local kept = {}
   for receipt in string.gmatch(entry.current .. ',' .. entry.past, '[^,*]+') do
@@ -78,7 +78,7 @@ local function mover_lease(due)
   return 'm' .. string.format('%.0f', due)
 end
 
--- What a task that a mover holds waits for if it comes back; nil if no mover holds it.
+-- The moment that a mover's task waits for if it returns; nil if no mover has it.
 local function returns_to(entry)
   return tonumber(string.match(entry.lease, '^m(%d+)$'))
 end

@@ -1,5 +1,5 @@
--- When tasks of a lane expire. In most lanes none does: that is asked once a call, and nothing is
--- done for a single task then.
+-- When tasks of a lane expire. Most lanes have no such tasks: that is checked once per call, and
+-- then no task costs anything.
 -- uses: keys
 local FARTHEST = 9007199254740991
 
@@ -10,7 +10,7 @@ local function has_expiries()
   return some_expire
 end
 
--- Notes when a task that waits for `due` expires: `after` ms later, or never.
+-- Lists when a task that waits for `due` expires: `after` ms later, or never.
 local function set_expiry(id, due, after)
   if after then
     redis.call('ZADD', EXPIRIES, math.min(due + after + 1, FARTHEST), id)
@@ -20,7 +20,7 @@ local function set_expiry(id, due, after)
   end
 end
 
--- Notes that a task waits (1) or is leased (-1): only what waits expires.
+-- Lists that a task waits (1) or is leased (-1): only waiting tasks expire.
 local function turn_expiry(id, sign)
   local expires = has_expiries() and redis.call('ZSCORE', EXPIRIES, id)
   if expires then redis.call('ZADD', EXPIRIES, sign * math.abs(tonumber(expires)), id) end

@@ -1,11 +1,11 @@
--- Deletes all that is stored of tasks. A key has to be read from its task's record, so a call reads
--- at most 4 MiB of records; where no task has a key, it reads none.
+-- Deletes all that is stored of tasks. A task's key has to be read from its record, so a call reads
+-- at most 4 MiB of records; if no task has a key, it reads none.
 -- uses: keys, record, owner, expiry
 local MAX_BYTES = 4194304
 
 local bytes_read = 0
 
--- Takes its key from a task, unless the key names another one.
+-- Releases the key of a task, unless the key names another task.
 local function release_key(id)
   local record = redis.call('HGET', BODIES, id)
   local key = record and key_of(record)
@@ -14,8 +14,8 @@ local function release_key(id)
   bytes_read = bytes_read + (record and #record or 0)
 end
 
--- Forgets the first of these tasks (up to 1,000): bodies, keys and notes, but not the sets that
--- name them. Answers how many.
+-- Removes the first of these tasks (up to 1,000): records, keys and notes, but not the sets that
+-- name them. Returns how many.
 local function forget(ids)
   local count = #ids
   if count == 0 then return 0 end

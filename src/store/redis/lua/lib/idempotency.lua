@@ -1,9 +1,9 @@
--- The codec of the first add under an idempotency key. No other file splits or joins this text.
+-- The codec of the first add with an idempotency key. No other file splits or joins this text.
 --
 --   "<id of the task> <fingerprint> <end of the window ms> <due ms first answered>
 --    <id drawn by that add>"
 
--- The five as text; nil if there is no add.
+-- The five fields as text; nil if there is no add.
 local function read_used(raw)
   return string.match(raw or '', '^(%d+) (%x+) (%d+) (%d+) (%d+)$')
 end

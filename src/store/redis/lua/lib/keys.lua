@@ -1,5 +1,5 @@
--- The keys of a lane, all of one hash tag {topic:shard}. add.lua is given the first four, each
--- other lane script all of them; store/redis/keys.rs names them in this order.
+-- The keys of a lane, all with one hash tag {topic:shard}. add.lua gets the first four, each other
+-- lane script all of them; store/redis/keys.rs names them in this order.
 --
 -- KEYS
 --   1 bodies        hash id -> record, see record.lua
@@ -12,7 +12,7 @@
 --   7 lock          string: the claimer's token
 --   8..11           zset id -> end ms, of delivered, dead, cancelled, expired
 --   12 expiries     zset id -> the first ms at which it is not worth delivering, negative while the
---                   task is leased; only of tasks that wait or are leased and have expires_after
+--                   task is leased; only of waiting or leased tasks with expires_after
 --   13 owners       hash key -> owner, see owner.lua
 --   14 used         hash idempotency key -> its first add, see idempotency.lua
 --   15 windows      zset idempotency key -> end of its window ms

@@ -1,7 +1,7 @@
--- A look into many lanes at once.
+-- Reads of many lanes at once.
 --
--- KEYS  the set of destinations of each lane. A lane's other keys are named after it and have its
---       hash tag; in a cluster, a call is given one lane.
+-- KEYS  the set of destinations of each lane. The lane's other keys are derived from its name, and
+--       have its hash tag; in a cluster, a call gets one lane.
 local tag_at = string.find(KEYS[1], '-{', 1, true)
 
 local prefix = string.sub(KEYS[1], 1, tag_at - 1 - #'DELAY_TOPIC_DESTINATIONS')
@@ -11,7 +11,7 @@ local function score_at(key, rank)
   return tonumber(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2])
 end
 
--- The earliest of two moments, where there may be none.
+-- The earlier of two moments, each of which may be nil.
 local function earlier(a, b)
   return a and b and math.min(a, b) or a or b
 end

@@ -1,7 +1,7 @@
 -- How long leases last.
 -- uses: now, keys
 
--- A deadline further away than any lease is void: the clock was set back.
+-- A deadline further away than any lease counts as expired: the clock was set back.
 local FURTHEST_DEADLINE_MS = 46800000
 
 local function lease_lasts(deadline)

@@ -1,14 +1,14 @@
--- Stores nothing unless the lane is open to tasks of a topic with so many lanes. These are
--- statements, not a function, because building one costs more than all of this: a script says where
--- they stand by a line `-- include: open`.
+-- Stores nothing unless the lane is open to tasks of a topic with this number of lanes. These are
+-- statements, not a function, because building one costs more than all of this: a script includes
+-- them by a line `-- include: open`.
 --
 -- ARGV[2]  the topic's number of lanes: "<n>", or "<n> <token>" after the registry has confirmed it
--- returns  {'closed', token}: ask the registry, and then come back with the token;
+-- returns  {'closed', token}: ask the registry, then send the call again with the token;
 --          or {'stale', n}: the lane holds tasks of a topic with n lanes
 --
 -- "#shards" in the offsets says that the lane is open, and to which number. "#opening" is the token
--- of those who are about to open it. A topic's deletion removes both before it removes the topic
--- (leave.lua), so a number that was confirmed before then opens nothing.
+-- for opening it. The deletion of a topic removes both before it removes the topic (leave.lua), so
+-- a number that was confirmed before then opens nothing.
 -- uses: keys
 local shards = redis.call('HGET', OFFSETS, '#shards')
 if shards ~= ARGV[2] then

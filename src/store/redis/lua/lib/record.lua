@@ -1,4 +1,4 @@
--- The codec of a record: a task as it was added. No other file splits or joins this text, but for
+-- The codec of a record: a task as it was added. No other file splits or joins this text, except
 -- add.lua, which writes it.
 --
 --   "1 <due_ms> <created_ms> <destination> <options>\n<content>"
@@ -13,13 +13,13 @@ local function write_record(due, created, destination, options, content)
   return '1 ' .. due .. ' ' .. created .. ' ' .. tail, tail
 end
 
--- The due moment, created moment, destination and options, all as text, and where the content
--- begins; nil if another version wrote the record.
+-- The due moment, created moment, destination and options, all as text, and the position of the
+-- content; nil if another version wrote the record.
 local function read_record(record)
   return string.match(record, '^1 (%d+) (%d+) (%S+) ([^\n]*)\n()')
 end
 
--- The destination alone; nil as read_record.
+-- Only the destination; nil as read_record.
 local function destination_of(record)
   return (string.match(record, '^1 %d+ %d+ (%S+) '))
 end
@@ -49,15 +49,15 @@ local function is_of_another_version(record)
   return string.match(record, '^%d+ ') ~= nil and string.sub(record, 1, 2) ~= '1 '
 end
 
--- What the options say; nil if nothing, or if they cannot be read.
+-- The options as a table; nil if there are none, or if they cannot be read.
 local function read_options(options)
   if not options or options == '-' then return nil end
   local is_json, asked = pcall(cjson.decode, options)
   return is_json and type(asked) == 'table' and asked or nil
 end
 
--- The store that accepted the task first, by its options; nil: this one. It always comes first in
--- them.
+-- The store that accepted the task first, by its options; nil: this one. It is always the first
+-- option.
 local function origin_of(options)
   return options and string.match(options, '^{"origin":"(%x+)"')
 end
@@ -69,14 +69,14 @@ local function with_origin(options, origin)
   return options == '-' and field .. '}' or field .. ',' .. string.sub(options, 2)
 end
 
--- How long after its due moment a task expires, in ms, by its options; nil: never.
+-- How many ms after its due moment a task expires, by its options; nil: never.
 local function expires_after(options)
   local asked = read_options(options)
   local span = asked and asked.expires_after
   return type(span) == 'string' and tonumber(string.match(span, '^(%d+)ms$')) or nil
 end
 
--- The call that the options ask for if the task dies; nil if none, or if its id was not drawn.
+-- The dead-letter call that the options ask for; nil if none, or if its id was not drawn.
 local function call_of(options)
   local asked = read_options(options)
   local call = asked and asked.on_dead

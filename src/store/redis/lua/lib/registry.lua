@@ -1,11 +1,11 @@
--- The topic registry, and its revision: a number that grows with each change. Instances read the
--- number each second, and the registry only if it is another one.
+-- The topic registry, and its revision: a number that grows with each change. Instances poll the
+-- number every second, and read the registry only if it has changed.
 --
 -- KEYS
 --   1 topics     hash topic -> entry
 --   2 policies   hash topic -> JSON
---   3 pauses     hash topic -> "<since ms, or - > <from ms> <to ms> <what becomes of what fell due
---                then> ...", newest last
+--   3 pauses     hash topic -> "<since ms, or - > <from ms> <to ms> <what becomes of the tasks>
+--                ...", newest last
 --   4 departures hash topic -> token of its deletion
 --   5 revision   string, a number
 local TOPICS = KEYS[1]
@@ -14,8 +14,8 @@ local PAUSES = KEYS[3]
 local DEPARTURES = KEYS[4]
 local REVISION = KEYS[5]
 
--- The registry has changed. The number is taken from the clock, so that one that a failover has
--- lost is not given again to another state.
+-- Notes a change of the registry. The number is taken from the clock, so a number that a failover
+-- lost is not given to another state.
 local function changed()
   local time = redis.call('TIME')
   local last = tonumber(redis.call('GET', REVISION) or 0) or 0

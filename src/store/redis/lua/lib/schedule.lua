@@ -1,8 +1,9 @@
--- The schedules of a lane: what waits for which destination until when.
+-- The schedules of a lane: which tasks wait for which destination until when.
 -- uses: keys
 
--- Corrects what the lane knows of a destination after something left its schedule. One for which
--- nothing waits is forgotten: callers may name any number of hosts. Answers whether it is known.
+-- Corrects the earliest due moment of a destination after a task left its schedule. A destination
+-- without waiting tasks is forgotten, because callers may name any number of hosts. Returns whether
+-- it is still known.
 local function correct(destination)
   if destination == '@pull' then return true end
   local head = redis.call('ZRANGE', SCHEDULES .. destination, 0, 0, 'WITHSCORES')
@@ -27,7 +28,7 @@ local function unschedule(id, destination)
   correct(destination)
 end
 
--- Takes a live task off its lease or its schedule.
+-- Takes a waiting or leased task off its schedule or lease.
 local function lift(id, destination)
   if redis.call('ZREM', LEASED, id) == 0 then
     unschedule(id, destination)

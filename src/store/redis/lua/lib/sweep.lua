@@ -1,12 +1,11 @@
--- The end of leases that have run out, and of tasks that come back from a mover.
+-- The end of expired leases, and the return of tasks from a mover.
 -- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending
 local MAX_EXPIRIES = 16
 
 local LEASE_RAN_OUT = 'lease ran out'
 
--- Puts a task that was lent to another store back as it waited before; the lease has been taken
--- off. Answers what it waits for, or false: it was not lent, or a cancel is pending, which ends it
--- as it ends any other.
+-- Puts a lent task back as it waited before; the caller has removed the lease. Returns what it
+-- waits for, or false if it was not lent, or if a pending cancel ends it as any other.
 local function give_back(id, entry)
   local due = returns_to(entry)
   if not due or entry.mark == '!' then return false end
@@ -18,8 +17,8 @@ local function give_back(id, entry)
   return due
 end
 
--- Ends one lease that has run out: the task waits again, unless a cancel is pending or it is a
--- crash loop. A task whose entry cannot be read begins anew, if its record says where.
+-- Ends one expired lease: the task waits again, unless a cancel is pending or it is in a crash
+-- loop. A task whose entry cannot be read gets a fresh one, if its record has the destination.
 local function sweep_one(id, deadline)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -44,8 +43,8 @@ local function sweep_one(id, deadline)
   end
 end
 
--- The end that a cancel waits for, if the lease has run out. For scripts that act by hand: to them,
--- such a lease is none. Answers whether the task is cancelled now.
+-- Cancels the task if its lease has expired while a cancel was pending. For cancel and reschedule:
+-- to them, an expired lease does not exist. Returns whether the task is cancelled now.
 local function fulfil_pending_cancel(id, deadline)
   local entry = deadline and not lease_lasts(deadline) and entry_of(id)
   if not entry or entry.mark ~= '!' then return false end

@@ -1,8 +1,8 @@
--- Where a task stands, for scripts that read. Changes nothing.
+-- The place of a task, for scripts that read. Changes nothing.
 -- uses: keys, entry, record
 
--- The task's entry or '', lease deadline or '', due ms or '', end ms or ''. Nothing is left out
--- where the record cannot be read.
+-- The task's entry or '', lease deadline or '', due ms or '', end ms or ''. All are returned even
+-- if the record cannot be read.
 local function where(id, record)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)

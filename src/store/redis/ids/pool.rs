@@ -1,9 +1,8 @@
-//! The ids in hand: blocks that were drawn, and which of their ids are given away.
+//! Blocks of allocated ids, and which of their ids are used.
 //!
-//! Pure, but for the age of blocks. A task that has to lie in a certain lane takes an id that leads
-//! there; what was passed over for that is used for others. Of each lane that was ever wished for
-//! it is known from where on its ids may be free. So however many wishes there are, no id is looked
-//! at more than once for a lane.
+//! Pure, except that blocks age. A task that has to lie in a certain lane takes an id that leads
+//! there; the ids that it skips are used for others. For each lane that was ever requested, the
+//! first possibly free id is remembered, so no id is examined more than once for a lane.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::model::task::TaskId;
 
-/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the
-/// next one twice as long; one of which less than half was used, half as long.
+/// How many ids are drawn at once, unless more are needed. The size doubles if a block is used up
+/// while it is fresh, and halves if less than half of it was used.
 const BLOCK: u64 = 1_000;
 const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
@@ -22,13 +21,12 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// What a task asks of its ids.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    /// The number of its topic's lanes.
+pub(crate) struct IdRequest {
+    /// The number of lanes of its topic.
     pub(crate) shards: u16,
-    /// The lane that its id has to lead to.
+    /// The lane that its id has to lead to, if any.
     pub(crate) shard: Option<u16>,
-    /// Whether it needs a second one that leads to the same lane: for the call that is made if it
-    /// dies.
+    /// Whether it needs a second id that leads to the same lane, for its dead-letter call.
     pub(crate) has_call: bool,
 }
 
@@ -39,12 +37,12 @@ pub(crate) struct Drawn {
     pub(crate) call: Option<TaskId>,
 }
 
-/// The ids in hand.
+/// The allocated ids.
 #[derive(Debug, Default)]
-pub(crate) struct Hand {
-    /// In the order in which they were drawn, so that ids grow from each to the next.
+pub(crate) struct IdPool {
+    /// In the order of their draws, so that ids grow from block to block.
     blocks: Vec<Block>,
-    /// From where on ids may be left that lead to a lane.
+    /// Where the search for a free id of a lane begins.
     next: BTreeMap<Way, u64>,
     /// How many ids the next draw brings, if no block is fresh and no more are needed.
     usual: u64,
@@ -52,9 +50,10 @@ pub(crate) struct Hand {
     took: Duration,
     /// Whether a block is being drawn ahead.
     pub(crate) is_ahead: bool,
-    /// How often the hand was emptied: what was drawn ahead before that is not used.
+    /// How often all blocks were dropped. A block that was drawn ahead before the last time is not
+    /// used.
     pub(crate) emptied: u64,
-    /// How many ids were looked at.
+    /// How many ids were examined.
     #[cfg(test)]
     looks: u64,
 }
@@ -63,21 +62,21 @@ pub(crate) struct Hand {
 #[derive(Debug)]
 struct Block {
     ids: Range<u64>,
-    /// Whether each is given away.
+    /// Whether each id is used.
     given: Vec<bool>,
-    /// How many of them are.
+    /// How many ids are used.
     used: u64,
     drawn: Instant,
 }
 
-/// Which ids lead to a lane: those that leave it when they are divided by the number of lanes.
+/// The ids that lead to a lane: their remainder by the number of lanes is the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     shards: u64,
     shard: u64,
 }
 
-impl Wish {
+impl IdRequest {
     /// The ids that it may have.
     fn way(&self) -> Way {
         self.shard.map_or(Way::ANY, |shard| Way {
@@ -86,17 +85,17 @@ impl Wish {
         })
     }
 
-    /// How many ids it takes.
+    /// How many ids it needs.
     fn count(&self) -> u64 {
         1 + u64::from(self.has_call)
     }
 }
 
 impl Way {
-    /// Every id leads to the only lane there is.
+    /// Every id leads to the only lane.
     const ANY: Self = Self { shards: 1, shard: 0 };
 
-    /// Where the id leads, if there are so many lanes.
+    /// The lane that the id leads to, with this number of lanes.
     fn of(id: u64, shards: u16) -> Self {
         let shards = u64::from(shards.max(1));
         Self { shards, shard: id % shards }
@@ -109,8 +108,8 @@ impl Way {
     }
 }
 
-impl Hand {
-    /// Lets go of what is stale; of everything, if ids are drawn from another run from now on.
+impl IdPool {
+    /// Drops stale blocks, or all blocks if ids are drawn from another run from now on.
     pub(crate) fn keep_fresh(&mut self, is_same_run: bool) {
         let before = self.blocks.len();
         if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
@@ -123,14 +122,14 @@ impl Hand {
         }
     }
 
-    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left
-    /// for it, its own before its call's.
-    pub(crate) fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
-        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
-            let own = self.take(wish.way())?;
-            // If there is none for the call, its own is lost.
-            let call = if wish.has_call {
-                Some(TaskId(self.take(Way::of(own, wish.shards))?))
+    /// Takes ids for as many requests as possible. Each in turn gets the lowest free id, its own
+    /// before the one for its call.
+    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
+        drawn.extend(requests[drawn.len()..].iter().map_while(|request| {
+            let own = self.take(request.way())?;
+            // If there is no id for the call, its own id is wasted.
+            let call = if request.has_call {
+                Some(TaskId(self.take(Way::of(own, request.shards))?))
             } else {
                 None
             };
@@ -158,41 +157,43 @@ impl Hand {
         None
     }
 
-    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished
-    /// for, and enough to go on for a while. Those whose ids also lead to another's lane may take
-    /// some away from it; then there is another draw.
-    pub(crate) fn size_for(&self, wishes: &[Wish]) -> u64 {
+    /// How many ids to draw for the requests that remain: enough for each lane that they name, and
+    /// more for a while. If ids lead to the lanes of two requests, they may not suffice; then there
+    /// is another draw.
+    pub(crate) fn size_for(&self, requests: &[IdRequest]) -> u64 {
         let usual = match self.blocks.last() {
-            // Its ids are used up, or those of the lanes that are wished for.
-            Some(last) if !wishes.is_empty() || last.is_used_up_early() => 2 * last.size(),
+            // Its ids are used up, or those of the requested lanes.
+            Some(last) if !requests.is_empty() || last.is_used_up_early() => 2 * last.size(),
             Some(last) => last.size(),
             None => self.usual,
         };
         let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
         let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
-        wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
+        requests
+            .iter()
+            .for_each(|request| *counts.entry(request.way()).or_default() += request.count());
         let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
-        // Where any lane will do, a call still needs an id of the same, which is all lanes further
-        // on.
-        let shards = wishes.iter().map(|wish| u64::from(wish.shards)).max().unwrap_or(0);
+        // If any lane will do, the id of the call still has to lead to the same lane, which is one
+        // number of lanes further on.
+        let shards = requests.iter().map(|request| u64::from(request.shards)).max().unwrap_or(0);
         let of_all = counts.values().sum::<u64>() + 2 * shards;
         usual.max(of_a_lane).max(of_all)
     }
 
-    /// None is in hand any more, nor is what is drawn ahead just now.
+    /// Drops all ids, and those being drawn ahead.
     pub(crate) fn empty(&mut self) {
         *self = Self { emptied: self.emptied + 1, ..Self::default() };
     }
 
-    /// A block that was drawn between two moments.
+    /// Adds a block that was drawn between two moments.
     pub(crate) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
         self.took = drawn - began;
-        // One that was drawn ahead may come after a later one.
+        // A block that was drawn ahead may arrive after a later one.
         let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
         self.blocks.insert(place, Block::new(ids, drawn));
     }
 
-    /// Whether the last block will be stale, or used up at its pace so far, before two draws are
+    /// Whether the last block will be stale or used up, at its pace so far, before two draws are
     /// done.
     pub(crate) fn is_soon_over(&self) -> bool {
         let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
@@ -205,15 +206,14 @@ impl Block {
         Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn }
     }
 
-    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do
-    /// not show a pace yet.
+    /// How long the block lasts at its pace so far. The first adds show no pace yet.
     fn lasts_for(&self) -> Duration {
         let age = self.drawn.elapsed();
         let left = (self.size() - self.used) as f64 / self.used.max(1) as f64;
         FRESH.saturating_sub(age).min(age.max(FRESH / 16).mul_f64(left))
     }
 
-    /// Whether its ids will not last until it is stale.
+    /// Whether its ids will be used up before it is stale.
     fn is_used_up_early(&self) -> bool {
         self.drawn.elapsed() + self.lasts_for() < FRESH
     }
@@ -232,34 +232,34 @@ mod tests {
 
     use super::*;
 
-    fn hand(ids: Range<u64>) -> Hand {
-        Hand { blocks: vec![Block::new(ids, Instant::now())], ..Hand::default() }
+    fn pool(ids: Range<u64>) -> IdPool {
+        IdPool { blocks: vec![Block::new(ids, Instant::now())], ..IdPool::default() }
     }
 
-    fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
-        Wish { shards: 4, shard: shard.into(), has_call }
+    fn request(shard: impl Into<Option<u16>>, has_call: bool) -> IdRequest {
+        IdRequest { shards: 4, shard: shard.into(), has_call }
     }
 
     fn drawn(own: u64, call: impl Into<Option<u64>>) -> Drawn {
         Drawn { own: TaskId(own), call: call.into().map(TaskId) }
     }
 
-    impl Hand {
-        fn take_all(&mut self, wishes: &[Wish]) -> Vec<Drawn> {
+    impl IdPool {
+        fn take_all(&mut self, requests: &[IdRequest]) -> Vec<Drawn> {
             let mut drawn = Vec::new();
-            self.take_for(wishes, &mut drawn);
+            self.take_for(requests, &mut drawn);
             drawn
         }
 
-        /// As [`Ids::draw`] does, from a counter that stands at `last`.
-        fn draw(&mut self, wishes: &[Wish], last: &mut u64) -> Vec<Drawn> {
+        /// As `ids::draw` does, from a counter that stands at `last`.
+        fn draw(&mut self, requests: &[IdRequest], last: &mut u64) -> Vec<Drawn> {
             let mut drawn = Vec::new();
             loop {
-                self.take_for(wishes, &mut drawn);
-                if drawn.len() == wishes.len() {
+                self.take_for(requests, &mut drawn);
+                if drawn.len() == requests.len() {
                     return drawn;
                 }
-                let size = self.size_for(&wishes[drawn.len()..]);
+                let size = self.size_for(&requests[drawn.len()..]);
                 self.blocks.push(Block::new(*last + 1..*last + 1 + size, Instant::now()));
                 *last += size;
             }
@@ -268,72 +268,84 @@ mod tests {
 
     #[test]
     fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
-        let wishes =
-            [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
-        let mut hand = hand(8..20);
+        let requests = [
+            request(3, false),
+            request(None, false),
+            request(None, true),
+            request(0, true),
+            request(None, false),
+        ];
+        let mut pool = pool(8..20);
         let expected =
             [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
-        assert_eq!(hand.take_all(&wishes), expected);
+        assert_eq!(pool.take_all(&requests), expected);
         assert_eq!(
-            hand.take_all(&[wish(None, false); 9]),
+            pool.take_all(&[request(None, false); 9]),
             [14, 15, 17, 18, 19].map(|own| drawn(own, None))
         );
     }
 
     #[test]
     fn what_is_left_of_a_block_goes_before_the_next_one() {
-        let mut hand = hand(8..12);
-        assert_eq!(hand.take_all(&[wish(1, true)]), []);
-        hand.blocks.push(Block::new(20..32, Instant::now()));
-        let wishes =
-            [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
+        let mut pool = pool(8..12);
+        assert_eq!(pool.take_all(&[request(1, true)]), []);
+        pool.blocks.push(Block::new(20..32, Instant::now()));
+        let requests = [
+            request(1, true),
+            request(2, false),
+            request(2, false),
+            request(None, true),
+            request(None, false),
+        ];
         let expected =
             [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
-        assert_eq!(hand.take_all(&wishes), expected);
+        assert_eq!(pool.take_all(&requests), expected);
     }
 
     #[test]
     fn a_draw_is_as_large_as_the_lanes_need() {
-        let check = |wishes: &[Wish], size: u64| {
-            assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}")
+        let check = |requests: &[IdRequest], size: u64| {
+            assert_eq!(IdPool::default().size_for(requests), size, "{requests:?}")
         };
-        check(&[wish(None, true)], BLOCK);
-        check(&[wish(None, false); 2_000], 2_008);
-        check(&[wish(None, true); 2_000], 4_008);
-        check(&[wish(2, false); 2_000], 8_000);
-        check(&[[wish(2, true); 2_000], [wish(3, false); 2_000]].concat(), 16_000);
-        let many = Wish { shards: 1_024, shard: None, has_call: true };
+        check(&[request(None, true)], BLOCK);
+        check(&[request(None, false); 2_000], 2_008);
+        check(&[request(None, true); 2_000], 4_008);
+        check(&[request(2, false); 2_000], 8_000);
+        check(&[[request(2, true); 2_000], [request(3, false); 2_000]].concat(), 16_000);
+        let many = IdRequest { shards: 1_024, shard: None, has_call: true };
         check(&[many], 2_050);
-        assert_eq!(Hand::default().draw(&[many], &mut 6).len(), 1);
+        assert_eq!(IdPool::default().draw(&[many], &mut 6).len(), 1);
     }
 
-    /// It was drawn with a thousand ids again each second, and then over and over while all waited.
+    /// The size fell back to a thousand ids every second, and ids were then drawn repeatedly while
+    /// all requests waited.
     #[tokio::test(start_paused = true)]
     async fn a_block_is_as_long_as_a_second_needs() {
-        let (mut hand, mut sizes) = (Hand::default(), Vec::new());
-        // How many ids are taken of each block, and how long it is used.
+        let (mut pool, mut sizes) = (IdPool::default(), Vec::new());
+        // How many ids of each block are used, and how long it takes.
         for (used, ms) in
             [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)]
         {
-            hand.keep_fresh(true);
-            let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
+            pool.keep_fresh(true);
+            let (size, first) = (pool.size_for(&[]), sizes.iter().sum::<u64>() + 1);
             sizes.push(size);
-            hand.put(first..first + size, Instant::now(), Instant::now());
-            hand.take_all(&vec![wish(None, false); used]);
+            pool.put(first..first + size, Instant::now(), Instant::now());
+            pool.take_all(&vec![request(None, false); used]);
             tokio::time::advance(Duration::from_millis(ms)).await;
         }
         assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
     }
 
-    /// The ids of one lane are a small part of a block, and used up while most of it is left.
+    /// The ids of one lane are a small part of a block, and used up while most of the block is
+    /// left.
     #[tokio::test(start_paused = true)]
     async fn a_block_whose_lane_is_used_up_makes_the_next_one_longer() {
-        let (mut hand, mut last) = (Hand::default(), 0);
+        let (mut pool, mut last) = (IdPool::default(), 0);
         let mut draws = 0;
         for _ in 0..500 {
-            hand.keep_fresh(true);
+            pool.keep_fresh(true);
             let before = last;
-            hand.draw(&[Wish { shards: 256, shard: Some(7), has_call: false }], &mut last);
+            pool.draw(&[IdRequest { shards: 256, shard: Some(7), has_call: false }], &mut last);
             draws += u32::from(last > before);
             tokio::time::advance(Duration::from_millis(2)).await;
         }
@@ -343,19 +355,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_next_block_is_drawn_before_this_one_is_over() {
         let check = async |took_ms: u64, used: usize, after_ms: u64, is_soon_over: bool| {
-            let mut hand = Hand { took: Duration::from_millis(took_ms), ..hand(1..1_001) };
+            let mut pool = IdPool { took: Duration::from_millis(took_ms), ..pool(1..1_001) };
             tokio::time::advance(Duration::from_millis(after_ms)).await;
-            hand.take_all(&vec![wish(None, false); used]);
-            assert_eq!(hand.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
-            hand.is_ahead = true;
-            assert!(!hand.is_soon_over(), "two at a time");
+            pool.take_all(&vec![request(None, false); used]);
+            assert_eq!(pool.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
+            pool.is_ahead = true;
+            assert!(!pool.is_soon_over(), "two at a time");
         };
-        // Near: only at the end.
+        // Redis is near: only at the end.
         check(1, 10, 990, false).await;
         check(1, 10, 999, true).await;
         check(1, 512, 0, false).await;
         check(1, 999, 500, true).await;
-        // Far away: by the age, or by the pace.
+        // Redis is far away: by age or by pace.
         check(250, 10, 499, false).await;
         check(250, 10, 500, true).await;
         check(250, 400, 200, true).await;
@@ -365,29 +377,29 @@ mod tests {
 
     #[test]
     fn a_block_that_comes_late_is_put_before_the_later_ones() {
-        let mut hand = hand(8..10);
-        hand.put(20..22, Instant::now(), Instant::now());
-        hand.put(12..14, Instant::now(), Instant::now());
+        let mut pool = pool(8..10);
+        pool.put(20..22, Instant::now(), Instant::now());
+        pool.put(12..14, Instant::now(), Instant::now());
         assert_eq!(
-            hand.take_all(&[wish(None, false); 6]),
+            pool.take_all(&[request(None, false); 6]),
             [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None))
         );
     }
 
-    /// Once, each looked through all that had been left for the two others' lanes.
+    /// Each request examined all ids that had been left for the two other lanes.
     #[test]
     fn an_adder_of_a_third_of_the_lanes_looks_at_few_ids_and_draws_them_once() {
-        let wishes: Vec<Wish> = (0..10_000)
-            .map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false })
+        let requests: Vec<IdRequest> = (0..10_000)
+            .map(|n| IdRequest { shards: 30, shard: Some(3 * (n % 10)), has_call: false })
             .collect();
         for batch in [10_000, 500, 1] {
-            let (mut hand, mut last) = (Hand::default(), 0);
-            let mut given: Vec<TaskId> = wishes
+            let (mut pool, mut last) = (IdPool::default(), 0);
+            let mut given: Vec<TaskId> = requests
                 .chunks(batch)
-                .flat_map(|wishes| hand.draw(wishes, &mut last))
+                .flat_map(|requests| pool.draw(requests, &mut last))
                 .map(|drawn| drawn.own)
                 .collect();
-            assert!(hand.looks < 11_000, "{batch} at once: {} looked at", hand.looks);
+            assert!(pool.looks < 11_000, "{batch} at once: {} looked at", pool.looks);
             assert!(last < 50_000, "{batch} at once: {last} drawn");
             given.sort_unstable();
             given.dedup();
@@ -395,19 +407,22 @@ mod tests {
         }
     }
 
-    /// The same by looking through all that is left.
-    fn take_plainly(left: &mut BTreeSet<u64>, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+    /// The same, by examining all ids that are left.
+    fn take_plainly(left: &mut BTreeSet<u64>, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
         let mut lowest = |shards: u16, shard: Option<u16>| {
             let leads =
                 |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
             let id = left.iter().copied().find(leads)?;
             left.remove(&id).then_some(id)
         };
-        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
-            let own = lowest(wish.shards, wish.shard)?;
-            let shard = (own % u64::from(wish.shards)) as u16;
-            let call =
-                if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
+        drawn.extend(requests[drawn.len()..].iter().map_while(|request| {
+            let own = lowest(request.shards, request.shard)?;
+            let shard = (own % u64::from(request.shards)) as u16;
+            let call = if request.has_call {
+                Some(TaskId(lowest(request.shards, Some(shard))?))
+            } else {
+                None
+            };
             Some(Drawn { own: TaskId(own), call })
         }));
     }
@@ -418,28 +433,27 @@ mod tests {
             calls in vec(vec((0..5_usize, any::<Option<u16>>(), any::<bool>()), 0..12), 0..12),
             sizes in vec(1..80_u64, 200),
         ) {
-            let (mut hand, mut left) = (Hand::default(), BTreeSet::new());
+            let (mut pool, mut left) = (IdPool::default(), BTreeSet::new());
             let (mut last, mut sizes) = (6, sizes.into_iter());
             for call in calls {
-                let wish = |(n, shard, has_call): (usize, Option<u16>, bool)| {
+                let request = |(n, shard, has_call): (usize, Option<u16>, bool)| {
                     let shards = [1, 2, 3, 4, 16][n];
-                    Wish { shards, shard: shard.map(|shard| shard % shards), has_call }
+                    IdRequest { shards, shard: shard.map(|shard| shard % shards), has_call }
                 };
-                let wishes: Vec<Wish> = call.into_iter().map(wish).collect();
+                let requests: Vec<IdRequest> = call.into_iter().map(request).collect();
                 let (mut drawn, mut expected) = (Vec::new(), Vec::new());
                 loop {
-                    hand.take_for(&wishes, &mut drawn);
-                    take_plainly(&mut left, &wishes, &mut expected);
+                    pool.take_for(&requests, &mut drawn);
+                    take_plainly(&mut left, &requests, &mut expected);
                     prop_assert_eq!(&drawn, &expected);
-                    if drawn.len() == wishes.len() {
+                    if drawn.len() == requests.len() {
                         break;
                     }
-                    // Where other instances draw as well, a block does not begin where the one
-                    // before it ends.
+                    // With other instances, a block does not begin where the previous one ends.
                     let first = last + 1 + last % 3;
                     last = first + sizes.next().unwrap_or(80);
                     left.extend(first..=last);
-                    hand.blocks.push(Block::new(first..last + 1, Instant::now()));
+                    pool.blocks.push(Block::new(first..last + 1, Instant::now()));
                 }
             }
         }

@@ -1,20 +1,20 @@
-//! Keys: which task of a lane owns one, and what an idempotency key answered.
+//! Keys: which task of a lane owns a key, and the answer of an idempotency key.
 
 use rusqlite::{OptionalExtension, Row};
 
-use super::ledger::Ledger;
 use super::rows::is_unreadable;
 use super::sql;
 use super::sql::idempotency::answer;
 use super::sql::task_key::owner;
 use super::values::rows;
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, TaskId};
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 
-impl Ledger<'_> {
-    /// What an add has to be answered whose idempotency key was used within its window; `None`: it
-    /// was not, or it has none.
+impl WriteTx<'_> {
+    /// The answer to an add whose idempotency key was used within its window. `None` if it was not,
+    /// or if the add has none.
     pub(super) fn answered(
         &mut self,
         lane: i64,
@@ -39,7 +39,8 @@ impl Ledger<'_> {
             }
             Err(failure) if is_unreadable(&failure) => {
                 tracing::error!(
-                    "What an idempotency key answered cannot be read; it counts as unused: {failure}"
+                    "The answer of an idempotency key cannot be read; the key counts as unused: \
+                        {failure}"
                 );
                 Ok(None)
             }
@@ -47,9 +48,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Where a task stands, for a verb by hand: a cancel that waited for the end of its lease
-    /// is fulfilled by that. `None`: there is
-    /// no such task, or it cannot be read.
+    /// The state of a task, as a call of an operator finds it: with a pending cancel and an expired
+    /// lease, the task is cancelled. `None` if there is no such task, or if it cannot be read.
     fn state_by_now(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<Option<State>> {
         match self.load(lane, id) {
             Ok(Some(record)) => match record.fulfilled(self.now) {
@@ -65,9 +65,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Remembers what an add's idempotency key answered, if it has one. Two whose window is over go
-    /// for each that comes: they cannot pile up between the rounds
-    /// that purge.
+    /// Remembers the answer of an add's idempotency key, if it has one. Each new key removes two
+    /// whose window has ended, so they cannot accumulate between purges.
     pub(super) fn remember_answer(
         &self,
         lane: i64,
@@ -89,7 +88,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Forgets idempotency keys whose window is over, the earliest first.
+    /// Removes idempotency keys whose window has ended, the earliest first.
     pub(super) fn forget_answers(&self, lane: i64, limit: usize) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::idempotency::DELETE_OVER)?.execute((
             lane,
@@ -99,7 +98,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Forgets all idempotency keys of a lane.
+    /// Removes all idempotency keys of a lane.
     pub(super) fn forget_all_answers(&self, lane: i64) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::idempotency::DELETE_OF_LANE)?.execute([lane])?;
         Ok(())
@@ -117,7 +116,7 @@ impl Ledger<'_> {
             .optional()
     }
 
-    /// The key goes to this task, whichever task had it; an add has set it then.
+    /// Gives the key to this task, whichever task had it. An add has set it at that moment.
     pub(super) fn give_key(
         &self,
         lane: i64,
@@ -129,7 +128,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// The task is forgotten; its key goes with it, unless another has it.
+    /// Removes the key of a removed task, unless another task has it.
     pub(super) fn drop_key(&self, lane: i64, key: &str, id: TaskId) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::task_key::DELETE_OF_TASK)?.execute((lane, key, id))?;
         Ok(())

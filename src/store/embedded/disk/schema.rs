@@ -1,13 +1,13 @@
-//! The file: its connections, their settings, its schema's version, and the lock that keeps a
-//! second process out.
+//! The file: its connections and their settings, the version of its schema, and the lock that keeps
+//! a second process out.
 //!
-//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer;
-//! the writer does without for what a power cut may undo. The automatic
-//! checkpoint is off: it would run inside the writer's commits and halve its throughput (see
-//! `checkpoint`). So is the one that SQLite makes when the last connection closes: after a failed
-//! fsync it would copy what may not be on disk, and throw away the log that still has it.
+//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer.
+//! The writer skips the fsync for work that a power cut may undo. The automatic checkpoint is off:
+//! it would run inside the writer's commits and halve its throughput (see `checkpoint`). SQLite's
+//! checkpoint at the last close is off too: after a failed fsync it would copy data that may not be
+//! on disk, and delete the log that still has it.
 //!
-//! A file that is not ours is refused before anything of it is changed.
+//! A file of another program is refused before anything in it is changed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
 use super::fault::{explain, translate};
 use super::format;
-use super::sql::{self, only};
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 
-/// Statements kept prepared per connection; more than there are in this module.
+/// How many prepared statements a connection keeps; more than this module has.
 const STATEMENTS: usize = 128;
 
-/// Refuses a folder in the place of the file: SQLite calls it a disk that failed.
-pub(super) fn ensure_no_folder(path: &Path) -> Result<()> {
+/// Refuses a folder in the place of the file, which SQLite would report as a failed disk.
+pub(crate) fn ensure_no_folder(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
@@ -40,15 +40,16 @@ pub(super) fn ensure_no_folder(path: &Path) -> Result<()> {
 }
 
 /// The error of a file in the place of the folder.
-pub(super) fn no_folder(path: &Path) -> Error {
+pub(crate) fn no_folder(path: &Path) -> Error {
     Error::Misconfigured(format!(
         "{}: expected a folder, got a file; name a file in another folder in store.embedded.path",
         path.display()
     ))
 }
 
-/// Takes the lock file beside `path`, creating the folder if need be. Held as long as the file is.
-pub(super) fn lock(path: &Path) -> Result<File> {
+/// Takes the lock file beside `path`, creating the folder if necessary. It is held as long as the
+/// file.
+pub(crate) fn lock(path: &Path) -> Result<File> {
     ensure_no_folder(path)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         if folder.is_file() {
@@ -87,8 +88,8 @@ pub(super) fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// Opens the writer's connection and brings the schema up to this version.
-pub(super) fn open(path: &Path) -> Result<Connection> {
+/// Opens the writer's connection, and updates the schema to this version.
+pub(crate) fn open(path: &Path) -> Result<Connection> {
     let explain = |failure: rusqlite::Error| explain(path, &failure);
     ensure_ours(path)?;
     let mut db = Connection::open(path).map_err(explain)?;
@@ -98,28 +99,28 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
     format::write_first(&db, path)?;
     format::check(&db, path)?;
     rewrite_log(&db, path)?;
-    // The first thing that an add asks for.
+    // The first thing that an add reads.
     db.query_row(sql::meta::LAST_ID, [], only::<i64>).map_err(explain)?;
     Ok(db)
 }
 
-/// Opens one more connection, for the checkpoints.
-pub(super) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
+/// Opens a connection for checkpoints.
+pub(crate) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     set_up(&db, 2_048)?;
     Ok(db)
 }
 
-/// Opens one more connection that can only read.
-pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+/// Opens a connection that can only read.
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let db = look_into(path)?;
     set_up(&db, 8_192)?;
     Ok(db)
 }
 
-/// Opens a file of this version to read it. Changes nothing, and may run beside a delayd that has
+/// Opens a file of this version for reading. Changes nothing, and may run beside a delayd that has
 /// it.
-pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
+pub(crate) fn open_to_look(path: &Path) -> Result<Connection> {
     let explain = |error: rusqlite::Error| {
         Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()))
     };
@@ -149,10 +150,10 @@ fn look_into(path: &Path) -> rusqlite::Result<Connection> {
     )
 }
 
-/// Opens the file as one that nobody changes: without a lock and without its log, and no file is
-/// created beside it. What changes only at a start (the schema and its version) can be read so
-/// beside a running delayd as well.
-pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
+/// Opens the file as immutable: without a lock and without its log, and without creating a file
+/// beside it. What changes only at a start (the schema and its version) can be read in this way
+/// beside a running delayd too.
+pub(crate) fn look_at_rest(path: &Path) -> Result<Connection> {
     let name = std::path::absolute(path).ok().and_then(|path| url::Url::from_file_path(path).ok());
     let mut name = name
         .ok_or_else(|| Error::Misconfigured(format!("{} is no path of a file", path.display())))?;
@@ -166,8 +167,8 @@ pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
 fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // Else a statement that compares a parameter with what an index is for is prepared anew each
-    // time the parameter is bound.
+    // Otherwise a statement that compares a parameter with the condition of an index is prepared
+    // anew each time the parameter is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
     sync(db, true)?;
@@ -176,13 +177,13 @@ fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.pragma_update(None, "cache_size", -cache_kib)
 }
 
-/// Whether commits wait for an fsync from now on. One that does not is still whole or not there
-/// after a power cut, and never there without those before it.
-pub(super) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
+/// Sets whether commits wait for an fsync. After a power cut, a commit without one is either
+/// complete or missing, and never there without those before it.
+pub(crate) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
     db.pragma_update(None, "synchronous", if is_on { "full" } else { "normal" })
 }
 
-/// Refuses a database of another program. A file without tables is nobody's yet.
+/// Refuses a database of another program. A file without tables belongs to none yet.
 fn ensure_ours(path: &Path) -> Result<()> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(());
@@ -190,8 +191,8 @@ fn ensure_ours(path: &Path) -> Result<()> {
     ensure_is_ours(&look_into(path).map_err(|failure| explain(path, &failure))?, path)
 }
 
-/// Refuses a database of another program that has been opened.
-pub(super) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
+/// Refuses an open database of another program.
+pub(crate) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
     let count = |of: &str| {
         let select = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {of}");
         db.query_row(&select, [], |row| row.get::<_, i64>(0))
@@ -207,22 +208,22 @@ pub(super) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies what the process before left in the log, and starts it over.
+/// Copies what the previous process left in the log, and restarts the log.
 ///
 /// If that process ended by a failed fsync, parts of the log may be in the system's cache and not
-/// on disk, and no fsync writes them any more. What is committed behind such a hole would be lost
-/// with the machine.
+/// on disk, and no later fsync writes them. A commit behind such a hole would be lost with the
+/// machine.
 fn rewrite_log(db: &Connection, path: &Path) -> Result<()> {
     match db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
         Ok(()) => Ok(()),
-        // It stays in the log, which is read as well. The writer says that the disk is full.
+        // It stays in the log, which is read too. The writer logs that the disk is full.
         Err(failure) if matches!(translate(&failure), Error::Full(_)) => Ok(()),
         Err(failure) => Err(explain(path, &failure)),
     }
 }
 
-/// The schema's version: the number of migrations.
-pub(super) fn version() -> i64 {
+/// The version of the schema: the number of migrations.
+pub(crate) fn version() -> i64 {
     i64::try_from(MIGRATIONS.dirs().count()).unwrap_or(i64::MAX)
 }
 
@@ -240,8 +241,8 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     })
 }
 
-/// The error of a file whose schema is newer than this program's.
-pub(super) fn too_new(path: &Path) -> Error {
+/// The error of a file whose schema is newer than this program.
+pub(crate) fn too_new(path: &Path) -> Error {
     let path = path.display();
     Error::Misconfigured(format!(
         "{path} was written by a newer version of delayd: use that version, or another file"
@@ -252,7 +253,8 @@ pub(super) fn too_new(path: &Path) -> Error {
 mod tests {
     use super::*;
 
-    /// It was "the disk failed …: disk I/O error", and a lock file was left beside the folder.
+    /// The message was "the disk failed …: disk I/O error", and a lock file remained beside the
+    /// folder.
     #[test]
     fn a_folder_is_no_file_and_a_file_no_folder() {
         let folder = tempfile::tempdir().unwrap();
@@ -280,14 +282,19 @@ mod tests {
         assert!(refusal.contains("newer version") && refusal.contains("delayd.db"), "{refusal}");
     }
 
-    /// A claim's look for what comes next was, for it compared a parameter with what the index of
-    /// called destinations is for: that was most of what the writer did.
+    /// A claim's lookup of the next moment was prepared anew each time, because it compared a
+    /// parameter with the condition of the index of called destinations. That was most of the
+    /// writer's work.
     #[test]
     fn no_statement_is_prepared_anew_for_another_value() {
         let folder = tempfile::tempdir().unwrap();
         let db = open(&folder.path().join("delayd.db")).unwrap();
-        let mut statement =
-            db.prepare("SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? AND earliest > ?").unwrap();
+        let mut statement = db
+            .prepare(
+                "SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? \
+                AND earliest > ?",
+            )
+            .unwrap();
         for called in [0, 1, 0, 1] {
             statement.query_row((1, called, 0), |row| row.get::<_, Option<i64>>(0)).unwrap();
         }

@@ -1,27 +1,26 @@
-//! The store's own id: a row of `meta`, drawn by the migration that made it.
+//! The store's id: a row of `meta`, written by the migration.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::fault;
-use super::schema;
-use super::sql::{self, only};
+use super::{fault, schema};
 use crate::model::task::StoreId;
+use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
 
-pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
+pub(crate) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
     let number: i64 = db.query_row(sql::meta::STORE_ID, [], only)?;
     Ok(StoreId(number.cast_unsigned()))
 }
 
-/// Gives the store in `path` another id, which nothing else may have open. Answers the one before
-/// and the new one.
+/// Gives the store in `path` another id. No process may have it open. Returns the previous id and
+/// the new one.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
-/// SQLite says.
-pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
+/// SQLite.
+pub(crate) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     schema::ensure_no_folder(path)?;
     if !path.is_file() {
         return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
@@ -37,7 +36,7 @@ pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     let (before, id) = (read(&db).map_err(explain)?, StoreId::random());
     let number = id.0.cast_signed();
     db.execute(sql::meta::SET_STORE_ID, [number]).map_err(explain)?;
-    // The file alone is whole then: who copies it next need not think of its log.
+    // Then the file is complete without its log, and can be copied alone.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
     Ok((before, id))
 }

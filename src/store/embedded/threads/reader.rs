@@ -1,10 +1,10 @@
-//! The threads that read: each query sees one committed state, and never waits for the writer.
+//! The threads that read. Each query sees one committed state, and never waits for the writer.
 //!
 //! # Invariants
 //!
-//! - Nobody waits for a disk that hangs: as soon as a query has got nowhere for a moment
-//!   ([`Pace::is_silent`]), its caller is told so, and so are those who stand behind it where no
-//!   other thread is left. What takes long but gets on is waited for.
+//! - No caller waits for a silent disk. When a query has made no progress for a moment
+//!   ([`Watchdog::is_silent`]), its caller is refused, and so are those behind it if no other
+//!   thread is left. A query that takes long but makes progress is waited for.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,66 +14,70 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::fault::{Health, PanicGuard};
 use super::queue::{self, Queue};
-use super::writes::Pace;
+use super::write_queue::Watchdog;
+use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::{Error, Result};
 
-/// How often it is looked whether a query that is waited for gets on.
+/// How often a caller checks whether its query makes progress.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// After so many of SQLite's steps, each of which reads a few pages at the most, a query has got
-/// on. Few enough for a disk that turns, and enough to cost nothing.
+/// A query has made progress after this many of SQLite's steps, each of which reads a few pages at
+/// most. Few enough for a rotating disk, and enough to cost nothing.
 const STEPS: i32 = 100;
 
-/// Something to be read. It answers its caller itself.
-type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Pace>) + Send>;
+/// A query, which answers its caller itself.
+type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Watchdog>) + Send>;
 
 /// The queue to some readers.
-pub(super) struct Reads {
+pub(crate) struct Reads {
     queue: Queue<Query>,
-    threads: Vec<Arc<Pace>>,
+    threads: Vec<Arc<Watchdog>>,
 }
 
 /// A reader's end of the queue.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     queries: Arc<Mutex<mpsc::Receiver<Query>>>,
-    pace: Arc<Pace>,
+    watchdog: Arc<Watchdog>,
 }
 
 impl Reads {
-    /// With the ends of so many readers.
-    pub(super) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
+    /// The queue, and this number of readers' ends.
+    pub(crate) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
         let (queue, queries) = Queue::new();
         let queries = Arc::new(Mutex::new(queries));
-        let readers: [Reader; READERS] =
-            std::array::from_fn(|_| Reader { queries: Arc::clone(&queries), pace: Arc::default() });
-        let threads = readers.iter().map(|reader| Arc::clone(&reader.pace)).collect();
+        let readers: [Reader; READERS] = std::array::from_fn(|_| Reader {
+            queries: Arc::clone(&queries),
+            watchdog: Arc::default(),
+        });
+        let threads = readers.iter().map(|reader| Arc::clone(&reader.watchdog)).collect();
         (Self { queue, threads }, readers)
     }
 
     /// Runs `read` on one committed state.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(OnceLock::new());
         let reader = Arc::clone(&taken);
-        let query = move |db: &mut Connection, health: &Health, pace: &Arc<Pace>| {
+        let query = move |db: &mut Connection, health: &Health, watchdog: &Arc<Watchdog>| {
             if reply.is_closed() {
                 return;
             }
-            let _ = reader.set(Arc::clone(pace));
+            let _ = reader.set(Arc::clone(watchdog));
             let result = health
                 .check()
                 .and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
-            // A caller who went away needs no answer.
+            // A caller that has disconnected needs no answer.
             let _ = reply.send(result);
         };
         let is_silent = || match taken.get() {
-            Some(pace) => pace.is_silent(),
-            None => !self.threads.is_empty() && self.threads.iter().all(|pace| pace.is_silent()),
+            Some(watchdog) => watchdog.is_silent(),
+            None => {
+                !self.threads.is_empty() && self.threads.iter().all(|watchdog| watchdog.is_silent())
+            }
         };
         let silent = || Error::Unavailable("the disk is silent: a read gets nowhere".into());
         if is_silent() {
@@ -89,8 +93,8 @@ impl Reads {
         }
     }
 
-    /// Lets the threads end once they have done what is queued.
-    pub(super) fn close(&self) {
+    /// Lets the threads end once they have done the queued reads.
+    pub(crate) fn close(&self) {
         self.queue.close();
     }
 }
@@ -112,24 +116,23 @@ fn snapshot<T>(
 }
 
 /// A thread: works until the queue is closed and empty.
-pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
+pub(crate) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
-    let pace = Arc::clone(&reader.pace);
+    let watchdog = Arc::clone(&reader.watchdog);
     let gets_on = move || {
-        pace.step();
+        watchdog.step();
         false
     };
     if let Err(failure) = db.progress_handler(STEPS, Some(gets_on)) {
-        // Long queries would count as silent, and the others are as good.
+        // Long queries would count as silent; other queries are not affected.
         tracing::warn!("Cannot follow how queries get on: {failure}");
     }
     loop {
-        // The lock is held while waiting and let go before working; the next thread then waits in
-        // its stead.
+        // The lock is held while waiting and released before working; then the next thread waits.
         let query = reader.queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(query) = query else { return };
-        reader.pace.step();
-        query(&mut db, health, &reader.pace);
-        reader.pace.rest();
+        reader.watchdog.step();
+        query(&mut db, health, &reader.watchdog);
+        reader.watchdog.rest();
     }
 }

@@ -1,83 +1,74 @@
-//! What people do to tasks: `cancel`, `reschedule`, `replay`.
+//! `cancel`, `reschedule` and `replay`.
 
-use super::ledger::Ledger;
 use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
 use super::settle::apply;
 use super::sql;
 use super::sql::task::replayed;
+use super::write_tx::WriteTx;
 use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
 use rusqlite::OptionalExtension;
 
-pub(super) fn cancel(
-    ledger: &mut Ledger<'_>,
-    lane: &Lane,
-    id: TaskId,
-) -> rusqlite::Result<Cancelled> {
-    let now = ledger.now;
-    Ok(apply(ledger, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
+pub(super) fn cancel(tx: &mut WriteTx<'_>, lane: &Lane, id: TaskId) -> rusqlite::Result<Cancelled> {
+    let now = tx.now;
+    Ok(apply(tx, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
 }
 
 pub(super) fn reschedule(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
     moment: Moment,
     content: Option<&NewContent>,
 ) -> rusqlite::Result<Rescheduled> {
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(Rescheduled::Unknown) };
-    let Some(record) = ledger.load(number, id)? else { return Ok(Rescheduled::Unknown) };
-    if let Some(cancelled) = record.fulfilled(ledger.now) {
-        ledger.replace(id, &record, &cancelled)?;
+    let Some(number) = tx.find_lane(lane)? else { return Ok(Rescheduled::Unknown) };
+    let Some(record) = tx.load(number, id)? else { return Ok(Rescheduled::Unknown) };
+    if let Some(cancelled) = record.fulfilled(tx.now) {
+        tx.replace(id, &record, &cancelled)?;
         return Ok(Rescheduled::Refused { state: State::Cancelled });
     }
-    let state = record.state(ledger.now);
+    let state = record.state(tx.now);
     let Record::Pending(before) = record else { return Ok(Rescheduled::Refused { state }) };
     if state == State::Leased {
         return Ok(Rescheduled::Refused { state });
     }
-    let due = moment.due(ledger.now);
+    let due = moment.due(tx.now);
     let destination = match content {
-        Some(new) => ledger.destination(number, &new.destination)?,
+        Some(new) => tx.destination(number, &new.destination)?,
         None => before.destination,
     };
     let expires = match before.expires {
-        Some(_) => expiry(due, &ledger.options(id)?),
+        Some(_) => expiry(due, &tx.options(id)?),
         None => None,
     };
-    ledger.restart(
-        id,
-        &before,
-        &Pending { expires, ..Pending::fresh(number, destination, due) },
-    )?;
-    ledger.db.prepare_cached(sql::task::RESCHEDULE)?.execute((
+    tx.restart(id, &before, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+    tx.db.prepare_cached(sql::task::RESCHEDULE)?.execute((
         due,
         destination,
         content.map(|new| &new.content),
         id,
     ))?;
-    ledger.release_destination(before.destination)?;
-    ledger.hint(lane, destination, due)?;
+    tx.release_destination(before.destination)?;
+    tx.hint(lane, destination, due)?;
     Ok(Rescheduled::Done { due })
 }
 
 pub(super) fn replay(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
     spread: Spread,
 ) -> rusqlite::Result<usize> {
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(0) };
+    let Some(number) = tx.find_lane(lane)? else { return Ok(0) };
     let mut count = 0;
-    let mut due = ledger.now + spread.first;
+    let mut due = tx.now + spread.first;
     for id in ids {
-        let Some(dead) =
-            ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead)
+        let Some(dead) = tx.load(number, *id)?.filter(|record| record.state(tx.now) == State::Dead)
         else {
             continue;
         };
-        let body = ledger
+        let body = tx
             .db
             .prepare_cached(replayed::SQL)?
             .query_row((due, id), |row| {
@@ -85,20 +76,19 @@ pub(super) fn replay(
                 Ok((row.get(replayed::destination)?, expiry(due, &options)))
             })
             .optional()?;
-        // Without a body it stays dead.
+        // Without content it stays dead.
         let Some((destination, expires)) = body else { continue };
-        ledger.forget_place(*id, &dead)?;
-        ledger
-            .join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
-        ledger.hint(lane, destination, due)?;
+        tx.forget_place(*id, &dead)?;
+        tx.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+        tx.hint(lane, destination, due)?;
         due = due + spread.step;
         count += 1;
     }
     Ok(count)
 }
 
-impl Ledger<'_> {
-    /// The options of a task; none, if it has no body.
+impl WriteTx<'_> {
+    /// The options of a task; none if the task has no row.
     pub(super) fn options(&self, id: TaskId) -> rusqlite::Result<Options> {
         let read = |row: &rusqlite::Row<'_>| read_options(row, 0, id);
         let found = self.db.prepare_cached(sql::task::OPTIONS)?.query_row([id], read).optional()?;

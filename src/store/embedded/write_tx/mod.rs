@@ -1,8 +1,9 @@
-//! What a write works with: the open transaction, its moment, and the numbers behind the names.
+//! What a write works with: the open transaction, its now, and the numbers of lanes and
+//! destinations.
 //!
-//! Lanes and destinations are stored once and meant by number. [`Names`] remembers the numbers and
-//! each destination's earliest due moment from batch to batch; the latter are written back once per
-//! transaction rather than once per task.
+//! Names of lanes and destinations are stored once, and other tables have their numbers.
+//! [`IdCache`] keeps the numbers, and each destination's earliest due moment, between batches. The
+//! latter are written once per transaction, not once per task.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -10,41 +11,44 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use self::count_deltas::CountDeltas;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
-use super::tally::Tally;
 use super::values::read_name;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, TaskId, Topic};
 use crate::store::{Hint, TopicEntry};
 
-/// What the writer remembers between transactions. Dropped when one fails.
+pub(crate) mod count_deltas;
+pub(crate) mod counts;
+
+/// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct IdCache {
     lanes: HashMap<Lane, i64>,
-    /// The topics' numbers of lanes, as registered.
+    /// The topics' registered numbers of lanes.
     shards: HashMap<Topic, u16>,
     destinations: HashMap<(i64, Destination), i64>,
     schedules: HashMap<i64, Schedule>,
-    /// Schedules whose earliest moment differs from what is stored.
+    /// Schedules whose earliest moment differs from the table.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
-    /// Up to here ids may be drawn without a word to the table.
+    /// Ids up to this one may be drawn without a write.
     reserved: Option<TaskId>,
-    /// Destinations whose names cannot be read; each is said once.
+    /// Destinations whose names cannot be read; each is logged once.
     nameless: HashSet<i64>,
 }
 
-/// How many ids are reserved at once: a page less in nearly every transaction. Those that are left
-/// when the process ends are never drawn.
+/// How many ids are reserved at once, which saves a page in nearly every transaction. Ids that
+/// remain when the process ends are never drawn.
 const RESERVED: u64 = 4_096;
 
-/// Destinations with this number and above are forgotten with their last task: hosts, of which
-/// callers may name any number. Services have numbers below and stay, so that their tasks need no
-/// entry in the index that finds a destination's last task (`task_by_host`).
+/// Destinations from this number on are removed with their last task: they are hosts, and callers
+/// may name any number. Services have lower numbers and stay, so their tasks need no entry in the
+/// index that finds a destination's last task (`task_by_host`).
 const LEAVING: i64 = 1 << 40;
 
-/// How many services stay; any further ones are numbered as hosts are.
+/// How many services stay; further ones are numbered like hosts.
 const MOST_STAYING: i64 = 65_536;
 
 /// A destination's earliest due moment.
@@ -53,31 +57,31 @@ struct Schedule {
     called: bool,
     earliest: Option<UnixMillis>,
     changed: bool,
-    /// The first task left: the moment must be looked up.
+    /// The first task left, so the moment must be looked up.
     stale: bool,
 }
 
 /// An open transaction.
-pub(super) struct Ledger<'a> {
-    pub(super) db: &'a Connection,
+pub(crate) struct WriteTx<'a> {
+    pub(crate) db: &'a Connection,
     /// The store's now, the same for all work of the transaction.
-    pub(super) now: UnixMillis,
-    names: &'a mut Names,
-    /// What runs for each task.
+    pub(crate) now: UnixMillis,
+    names: &'a mut IdCache,
+    /// Prepared statements that run for each task.
     in_hand: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
-    /// By lane, and by whether consumers are meant.
+    /// By lane, and by whether they are for consumers.
     hints: HashMap<(Lane, bool), UnixMillis>,
-    /// More ids are to be reserved.
+    /// Whether more ids are to be reserved.
     reserves: bool,
-    pub(super) tally: Tally,
-    /// The bytes of the calls for the dead that were stored.
-    pub(super) called: usize,
-    /// A write found the disk full: what can wait is left for later.
-    pub(super) is_without_room: bool,
+    pub(crate) deltas: CountDeltas,
+    /// The bytes of the dead-letter calls that were stored.
+    pub(crate) called: usize,
+    /// Whether a write found the disk full: then work that can wait is left for later.
+    pub(crate) is_without_room: bool,
 }
 
-impl<'a> Ledger<'a> {
-    pub(super) fn new(db: &'a Connection, names: &'a mut Names, now: UnixMillis) -> Self {
+impl<'a> WriteTx<'a> {
+    pub(crate) fn new(db: &'a Connection, names: &'a mut IdCache, now: UnixMillis) -> Self {
         Self {
             db,
             now,
@@ -85,15 +89,15 @@ impl<'a> Ledger<'a> {
             in_hand: RefCell::default(),
             hints: HashMap::new(),
             reserves: false,
-            tally: Tally::default(),
+            deltas: CountDeltas::default(),
             called: 0,
             is_without_room: false,
         }
     }
 
-    /// Runs a statement that is kept in hand until the transaction ends: to find one among the
-    /// connection's, by its text, and to put it back costs a fifth of what a row does.
-    pub(super) fn with<T>(
+    /// Runs a statement that is kept until the transaction ends. Finding one in the connection's
+    /// cache, by its text, and returning it costs a fifth of the work on a row.
+    pub(crate) fn with<T>(
         &self,
         statement: &'static str,
         run: impl FnOnce(&mut CachedStatement<'a>) -> rusqlite::Result<T>,
@@ -107,15 +111,16 @@ impl<'a> Ledger<'a> {
         done
     }
 
-    /// Out of the list while it runs: whatever runs may ask for others, or for the same.
+    /// The statement is out of the list while it runs, because its work may ask for others, or for
+    /// the same one.
     fn take_in_hand(&self, statement: &'static str) -> Option<CachedStatement<'a>> {
         let mut in_hand = self.in_hand.borrow_mut();
         let at = in_hand.iter().position(|(text, _)| std::ptr::eq(*text, statement))?;
         Some(in_hand.swap_remove(at).1)
     }
 
-    /// Writes what was held back. Answers the hints to be given once the transaction is committed.
-    pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
+    /// Writes what is cached. Returns the hints to be sent after the commit.
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_held_back()?;
         Ok(self
             .hints
@@ -124,7 +129,7 @@ impl<'a> Ledger<'a> {
             .collect())
     }
 
-    /// The table holds the last id that may have been drawn.
+    /// The table has the last id that may have been drawn.
     fn write_last_id(&mut self) -> rusqlite::Result<()> {
         if std::mem::take(&mut self.reserves)
             && let Some(last) = self.names.last_id
@@ -135,11 +140,11 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Writes what was held back, and remembers nothing: the tables are about to be read and
-    /// written past this ledger.
-    pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
+    /// Writes what is cached, and drops the cache, because the tables are about to be read and
+    /// written directly.
+    pub(crate) fn forget_names(&mut self) -> rusqlite::Result<()> {
         self.write_held_back()?;
-        *self.names = Names::default();
+        *self.names = IdCache::default();
         Ok(())
     }
 
@@ -149,9 +154,9 @@ impl<'a> Ledger<'a> {
         self.write_last_id()
     }
 
-    /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's
+    /// Draws the next id, or the next one of a shard: increasing, and never below the clock's
     /// second.
-    pub(super) fn draw_id(
+    pub(crate) fn draw_id(
         &mut self,
         topic: &TopicEntry,
         shard: Option<u16>,
@@ -160,7 +165,7 @@ impl<'a> Ledger<'a> {
         let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
         let next = last.0.max(seconds * TaskId::PER_SECOND) + 1;
         let shards = u64::from(topic.shards.max(1));
-        // Up to the next id that leaves this rest.
+        // The distance to the next id with this remainder.
         let further = shard.map_or(0, |shard| (u64::from(shard) + shards - next % shards) % shards);
         let id = TaskId(next + further);
         self.names.last_id = Some(id);
@@ -169,7 +174,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Draws no id up to this one any more.
-    pub(super) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
+    pub(crate) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
         let last = self.last_id()?.max(id);
         self.names.last_id = Some(last);
         self.reserves |= Some(last) > self.names.reserved;
@@ -183,12 +188,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or
-    /// its consumers, after the commit. The worker has heard of the destination's earliest moment;
-    /// one after that is no news to it. So it hears by this of whatever is put there, but for what
-    /// a claim sweeps (of a lease's end it knows from its own claims and looks) and a check
-    /// repairs.
-    pub(super) fn hint(
+    /// Notes that a task was put on the destination's schedule. After the commit, a hint tells the
+    /// lane's worker, or its consumers, its due moment. There is none for a called task behind the
+    /// destination's earliest moment, which the worker knows. So the worker learns of every task
+    /// that is put on a schedule, except by a sweep (it knows the ends of leases from its own
+    /// claims and polls) or by a check's repair.
+    pub(crate) fn hint(
         &mut self,
         lane: &Lane,
         destination: i64,
@@ -204,7 +209,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The number of a lane that has held tasks.
-    pub(super) fn find_lane(&mut self, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+    pub(crate) fn find_lane(&mut self, lane: &Lane) -> rusqlite::Result<Option<i64>> {
         if let Some(number) = self.names.lanes.get(lane) {
             return Ok(Some(*number));
         }
@@ -215,8 +220,8 @@ impl<'a> Ledger<'a> {
         Ok(found)
     }
 
-    /// The lane's number; a new lane gets one, and its topic's entry is made sure of.
-    pub(super) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
+    /// The lane's number. A new lane gets one, and its topic is registered if necessary.
+    pub(crate) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_lane(lane)? {
             return Ok(number);
         }
@@ -227,12 +232,12 @@ impl<'a> Ledger<'a> {
         Ok(number)
     }
 
-    /// Whether a topic is registered with another number of lanes than its entry says.
-    pub(super) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
+    /// Whether a topic is registered with another number of lanes than its entry has.
+    pub(crate) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
         if let Some(shards) = self.names.shards.get(&entry.topic) {
             return Ok(*shards != entry.shards);
         }
-        // A number that cannot be read is no other number.
+        // A number that cannot be read is not another number.
         let registered: Option<u16> = self
             .db
             .prepare_cached(sql::topic::SHARDS)?
@@ -245,16 +250,16 @@ impl<'a> Ledger<'a> {
         Ok(registered.is_some_and(|shards| shards != entry.shards))
     }
 
-    /// Registers a topic unless it is there.
-    pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
+    /// Registers a topic unless it is registered.
+    pub(crate) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
         self.db
             .prepare_cached(sql::topic::INSERT)?
             .execute((entry.topic.as_str(), entry.shards))?;
         Ok(())
     }
 
-    /// The number of a destination that the lane has had tasks for.
-    pub(super) fn find_destination(
+    /// The number of a destination for which the lane has had tasks.
+    pub(crate) fn find_destination(
         &mut self,
         lane: i64,
         name: &Destination,
@@ -272,8 +277,8 @@ impl<'a> Ledger<'a> {
         Ok(found.map(|number| *vacant.insert(number)))
     }
 
-    /// The destination's number; a new one gets one.
-    pub(super) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
+    /// The destination's number; a new destination gets one.
+    pub(crate) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_destination(lane, name)? {
             return Ok(number);
         }
@@ -301,9 +306,9 @@ impl<'a> Ledger<'a> {
         next(LEAVING, i64::MAX)
     }
 
-    /// A task of the destination has been forgotten or has gone to another destination. Forgets one
-    /// that stays no longer than its tasks, if that was its last.
-    pub(super) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
+    /// Called when a task of the destination was removed, or got another destination. Removes a
+    /// host's destination with its last task.
+    pub(crate) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
         if number < LEAVING {
             return Ok(());
         }
@@ -321,9 +326,9 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say
-    /// who gets them.
-    pub(super) fn readable(
+    /// A destination's name. If it cannot be read, its tasks wait, because their receiver is
+    /// unknown.
+    pub(crate) fn readable(
         &mut self,
         number: i64,
         name: rusqlite::Result<Destination>,
@@ -338,8 +343,8 @@ impl<'a> Ledger<'a> {
         name.ok()
     }
 
-    /// A task was put on the destination's schedule.
-    pub(super) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+    /// Called when a task was put on the destination's schedule.
+    pub(crate) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due < earliest) {
             schedule.earliest = Some(due);
@@ -348,8 +353,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A task left the destination's schedule.
-    pub(super) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+    /// Called when a task left the destination's schedule.
+    pub(crate) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let schedule = self.schedule(destination)?;
         if schedule.earliest.is_none_or(|earliest| due <= earliest) {
             schedule.stale = true;
@@ -358,9 +363,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Stores the earliest moments that changed. Whoever reads them from the tables does this
-    /// first.
-    pub(super) fn write_earliest(&mut self) -> rusqlite::Result<()> {
+    /// Writes the earliest moments that changed. Must run before they are read from the tables.
+    pub(crate) fn write_earliest(&mut self) -> rusqlite::Result<()> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
             if schedule.stale {
@@ -399,8 +403,8 @@ impl<'a> Ledger<'a> {
                         Ok(Schedule { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
-                // A damaged file may have a lease whose body, and with it the destination, is gone.
-                // It holds up no claim.
+                // In a damaged file, a lease may lack its task, and so its destination. It blocks
+                // no claim.
                 let unknown =
                     Schedule { called: true, earliest: None, changed: false, stale: false };
                 Ok(vacant.insert(schedule.unwrap_or(unknown)))
@@ -410,7 +414,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// The number of a lane that has held tasks.
-pub(super) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached(sql::lane::ID)?.query_row((lane.topic.as_str(), lane.shard), only).optional()
 }
 
@@ -421,19 +425,19 @@ mod tests {
     const ONE: &str = "SELECT 1 + ?";
     const OTHER: &str = "SELECT 10 + ?";
 
-    fn add(ledger: &Ledger<'_>, statement: &'static str, number: i64) -> rusqlite::Result<i64> {
-        ledger.with(statement, |select| select.query_row([number], |row| row.get(0)))
+    fn add(tx: &WriteTx<'_>, statement: &'static str, number: i64) -> rusqlite::Result<i64> {
+        tx.with(statement, |select| select.query_row([number], |row| row.get(0)))
     }
 
-    /// It used to panic, and with it the only thread that writes.
+    /// It panicked, and that ended the only thread that writes.
     #[test]
     fn a_statement_may_run_within_another_and_within_itself() {
         let db = Connection::open_in_memory().unwrap();
-        let mut names = Names::default();
-        let ledger = Ledger::new(&db, &mut names, UnixMillis(0));
+        let mut names = IdCache::default();
+        let tx = WriteTx::new(&db, &mut names, UnixMillis(0));
         for inner in [OTHER, ONE] {
-            let sum = ledger.with(ONE, |outer| {
-                let number = add(&ledger, inner, 5)?;
+            let sum = tx.with(ONE, |outer| {
+                let number = add(&tx, inner, 5)?;
                 outer.query_row([number], |row| row.get::<_, i64>(0))
             });
             assert_eq!(sum.unwrap(), if inner == ONE { 7 } else { 16 });
@@ -443,15 +447,15 @@ mod tests {
     #[test]
     fn a_statement_stays_in_hand_whether_or_not_it_succeeds() {
         let db = Connection::open_in_memory().unwrap();
-        let mut names = Names::default();
-        let ledger = Ledger::new(&db, &mut names, UnixMillis(0));
-        let in_hand = || ledger.in_hand.borrow().iter().map(|(text, _)| *text).collect::<Vec<_>>();
-        add(&ledger, ONE, 1).unwrap();
-        add(&ledger, OTHER, 1).unwrap();
-        let failed = ledger.with(ONE, |select| select.query_row([1], |row| row.get::<_, i64>(7)));
+        let mut names = IdCache::default();
+        let tx = WriteTx::new(&db, &mut names, UnixMillis(0));
+        let in_hand = || tx.in_hand.borrow().iter().map(|(text, _)| *text).collect::<Vec<_>>();
+        add(&tx, ONE, 1).unwrap();
+        add(&tx, OTHER, 1).unwrap();
+        let failed = tx.with(ONE, |select| select.query_row([1], |row| row.get::<_, i64>(7)));
         failed.unwrap_err();
         assert_eq!(in_hand(), [OTHER, ONE]);
-        assert_eq!(add(&ledger, ONE, 1).unwrap(), 2);
+        assert_eq!(add(&tx, ONE, 1).unwrap(), 2);
         assert_eq!(in_hand(), [OTHER, ONE]);
     }
 }

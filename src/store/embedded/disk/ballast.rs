@@ -1,7 +1,7 @@
-//! A file of no content beside the database, given up when the disk is full: what is on its way out
-//! then has room.
+//! A file without content beside the database. It is deleted when the disk is full, so that claims
+//! and settles have room.
 //!
-//! Its blocks are really allocated. A file with holes would give nothing back.
+//! Its blocks are really allocated: a sparse file would give nothing back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,22 +12,22 @@ use rand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// What is written at a time where blocks cannot be allocated without writing.
+/// The size of one write if blocks cannot be allocated without writing.
 const CHUNK: usize = 64 << 10;
 
-/// The bytes of a block in a file's metadata, whatever the file system's own blocks are.
+/// The size of a block in a file's metadata, whatever the file system's own blocks are.
 const BLOCK: u64 = 512;
 
 #[derive(Debug)]
-pub(super) struct Ballast {
+pub(crate) struct Ballast {
     path: PathBuf,
     bytes: u64,
     held: bool,
 }
 
 impl Ballast {
-    /// The ballast of a database, as the process before left it.
-    pub(super) fn beside(database: &Path, bytes: u64) -> Self {
+    /// The ballast of a database, as the previous process left it.
+    pub(crate) fn beside(database: &Path, bytes: u64) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-ballast");
         let path = PathBuf::from(path);
@@ -36,16 +36,16 @@ impl Ballast {
         Self { path, bytes, held }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Allocates the file. Where that fails, nothing of it is left behind.
-    pub(super) fn take(&mut self) -> io::Result<()> {
+    /// Allocates the file. If that fails, nothing of it remains.
+    pub(crate) fn take(&mut self) -> io::Result<()> {
         let taken = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -59,8 +59,8 @@ impl Ballast {
         taken
     }
 
-    /// Gives its room to whoever writes next. Answers whether there was something to give.
-    pub(super) fn release(&mut self) -> bool {
+    /// Deletes the file. Returns whether that freed anything.
+    pub(crate) fn release(&mut self) -> bool {
         let was_held = std::mem::take(&mut self.held);
         self.remove();
         was_held
@@ -78,13 +78,13 @@ impl Ballast {
 
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Not every file system can.
+        // Some file systems cannot.
         Err(Errno::OPNOTSUPP) => fill(file, bytes),
         allocated => Ok(allocated?),
     }
 }
 
-/// Random bytes, for a file system that compresses would store nothing of zeros.
+/// Writes random bytes, because a file system that compresses would store nothing of zeros.
 fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -1,8 +1,8 @@
-//! What SQLite's failures mean, and the one failure that ends the process.
+//! The meaning of SQLite's failures, and the failure that ends the process.
 //!
-//! After an I/O error, a failed fsync among them, nobody can say what is on disk: nothing is
+//! After an I/O error, including a failed fsync, the content of the disk is unknown. Nothing is
 //! retried, every later call fails, and the application is told to stop. A fresh start reads what
-//! the disk really holds.
+//! is really on disk.
 
 use std::path::Path;
 
@@ -14,22 +14,22 @@ use crate::store::{Error, Result};
 
 /// Whether the store may still be used. Shared by all of its threads.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
     fatal: watch::Sender<bool>,
 }
 
 impl Health {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { fatal: watch::Sender::new(false) }
     }
 
-    /// Turns true when the store can no longer be trusted.
-    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+    /// Becomes true when the store can no longer be trusted.
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.fatal.subscribe()
     }
 
-    /// An error once the store can no longer be trusted.
-    pub(super) fn check(&self) -> Result<()> {
+    /// Fails once the store can no longer be trusted.
+    pub(crate) fn check(&self) -> Result<()> {
         if *self.fatal.borrow() {
             return Err(Error::Unavailable(
                 "an I/O error ended the work on the file; restart the process".into(),
@@ -38,15 +38,15 @@ impl Health {
         Ok(())
     }
 
-    /// Ends the work on the file.
-    pub(super) fn condemn(&self, why: &str) {
+    /// Stops all work on the file.
+    pub(crate) fn condemn(&self, why: &str) {
         if !self.fatal.send_replace(true) {
-            tracing::error!("The embedded store cannot go on: {why}");
+            tracing::error!("The embedded store has stopped: {why}");
         }
     }
 
-    /// Translates a failure, and ends the work if it is one that leaves the disk's content unknown.
-    pub(super) fn judge(&self, failure: &rusqlite::Error) -> Error {
+    /// Translates a failure. Stops all work if the failure leaves the disk's content unknown.
+    pub(crate) fn judge(&self, failure: &rusqlite::Error) -> Error {
         let error = translate(failure);
         if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
             && !matches!(error, Error::Full(_))
@@ -57,8 +57,9 @@ impl Health {
     }
 }
 
-/// Ends the work on the file if the thread that holds it panics: its queue would fill up unseen.
-pub(super) struct PanicGuard<'a>(pub(super) &'a Health);
+/// Stops all work if the thread that holds the guard panics: otherwise its queue would fill up
+/// unnoticed.
+pub(crate) struct PanicGuard<'a>(pub(crate) &'a Health);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
@@ -68,9 +69,9 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// What a failure means when the program starts. Only what no restart mends is a matter of the
+/// The meaning of a failure at the start. Only a failure that no restart can fix is an error of the
 /// configuration.
-pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
+pub(crate) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     let path = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         return Error::Misconfigured(format!(
@@ -80,7 +81,8 @@ pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     match translate(failure) {
         Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
         Error::Corrupt(reason) => Error::Corrupt(format!(
-            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and start with a new one"
+            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and \
+                start with a new one"
         )),
         _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
             Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
@@ -89,9 +91,9 @@ pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     }
 }
 
-/// What a failure means to a caller of the store. To be asked on the thread that met it, before
-/// this calls the system again.
-pub(super) fn translate(failure: &rusqlite::Error) -> Error {
+/// The meaning of a failure for a caller of the store. Must be called on the thread that met it,
+/// before its next system call.
+pub(crate) fn translate(failure: &rusqlite::Error) -> Error {
     match failure.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
         // The log's index (`-shm`) could not grow. It holds nothing that has to be on disk.
@@ -99,12 +101,12 @@ pub(super) fn translate(failure: &rusqlite::Error) -> Error {
         Some(_) if is_over_quota(failure) => {
             Error::Full(format!("the disk quota is used up: {failure}"))
         }
-        // Constraints are broken by rows that no version of this program stores.
+        // Only rows that no version of this program stores violate constraints.
         Some(
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation,
         ) => Error::Corrupt(failure.to_string()),
         Some(_) => Error::Unavailable(failure.to_string()),
-        // No failure of SQLite, but a value that no version of this program stores.
+        // Not a failure of SQLite, but a value that no version of this program stores.
         None => Error::Corrupt(failure.to_string()),
     }
 }
@@ -113,10 +115,10 @@ fn is_index_without_room(failure: &rusqlite::Error) -> bool {
     failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// A write was refused for the user's quota. SQLite knows a full disk by ENOSPC alone, and calls
-/// this an I/O error; what the system said is still there, for nothing but another failure takes
-/// its place. (It is what `sqlite3_system_errno` reads as well.) A write that is refused leaves
-/// nothing unknown, unlike an fsync that says the same.
+/// Whether a write was refused because of the user's quota. SQLite recognizes a full disk only by
+/// ENOSPC, and calls this an I/O error. The system's own error is still readable, because only
+/// another failure replaces it (`sqlite3_system_errno` reads it too). A refused write leaves
+/// nothing unknown, unlike an fsync that fails with the same error.
 fn is_over_quota(failure: &rusqlite::Error) -> bool {
     failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE)
         && Errno::from_io_error(&std::io::Error::last_os_error()) == Some(Errno::DQUOT)

@@ -1,24 +1,24 @@
-//! How many tasks of a lane stand where: kept in the lane's row, so that to know it costs one look
-//! however many there are.
+//! The counts of a lane's tasks by state, kept in the lane's row, so that one lookup returns them
+//! whatever their number.
 //!
-//! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes
-//! the difference with what it moved. So the numbers are committed with the rows they count, or not
-//! at all; `check` counts the rows.
+//! Every function that moves a row of `schedule`, `progress` or `history` counts it here, and each
+//! transaction writes the difference. So the counts are committed together with the rows; `check`
+//! counts the rows again.
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::ledger::{Ledger, lane_number};
-use super::sql::lane::{counts, history};
-use super::sql::{self, only};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State};
+use crate::store::embedded::sql::lane::{counts, history};
+use crate::store::embedded::sql::{self, only};
+use crate::store::embedded::write_tx::{WriteTx, lane_number};
 use crate::store::{Counts, Histories, History};
 
-impl Ledger<'_> {
-    /// Stores how the counts changed. Whoever reads them from the tables does this first.
-    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
+impl WriteTx<'_> {
+    /// Writes the changes of the counts. Must run before the counts are read from the tables.
+    pub(crate) fn write_counts(&mut self) -> rusqlite::Result<()> {
         for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in
-            std::mem::take(&mut self.tally.0)
+            std::mem::take(&mut self.deltas.0)
         {
             self.db
                 .prepare_cached(sql::lane::COUNT)?
@@ -28,14 +28,15 @@ impl Ledger<'_> {
     }
 
     /// How many tasks of the lane wait or are leased.
-    pub(super) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
+    pub(crate) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
         let stored: i64 = self.db.prepare_cached(sql::lane::PENDING)?.query_row([lane], only)?;
-        let changed = *self.tally.of(lane, State::Scheduled) + *self.tally.of(lane, State::Leased);
+        let changed =
+            *self.deltas.of(lane, State::Scheduled) + *self.deltas.of(lane, State::Leased);
         Ok(u64::try_from(stored + changed).unwrap_or(0))
     }
 }
 
-pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
+pub(crate) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     let Some(number) = lane_number(db, lane)? else { return Ok(Counts::default()) };
     let found = db
         .prepare_cached(counts::SQL)?
@@ -56,8 +57,8 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     Ok(found.unwrap_or_default())
 }
 
-/// One look a lane.
-pub(super) fn histories(
+/// One lookup per lane.
+pub(crate) fn histories(
     db: &Connection,
     lanes: &[Lane],
     now: UnixMillis,

@@ -5,23 +5,23 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::fault::explain;
-use super::sql::{self, only};
+use crate::store::embedded::sql::{self, only};
 use crate::store::format::ensure_known;
 use crate::store::{FORMAT, Result};
 
-pub(super) fn read(db: &Connection, path: &Path) -> Result<u32> {
+pub(crate) fn read(db: &Connection, path: &Path) -> Result<u32> {
     let stored: i64 =
         db.query_row(sql::meta::FORMAT, [], only).map_err(|failure| explain(path, &failure))?;
     Ok(u32::try_from(stored).unwrap_or(u32::MAX))
 }
 
-/// Refuses a file of a format that this program does not know.
-pub(super) fn check(db: &Connection, path: &Path) -> Result<()> {
+/// Refuses a file whose format this program does not know.
+pub(crate) fn check(db: &Connection, path: &Path) -> Result<()> {
     ensure_known(read(db, path)?, &path.display().to_string())
 }
 
 /// Gives a new file the newest format.
-pub(super) fn write_first(db: &Connection, path: &Path) -> Result<()> {
+pub(crate) fn write_first(db: &Connection, path: &Path) -> Result<()> {
     db.execute(sql::meta::SET_FIRST_FORMAT, [FORMAT])
         .map(drop)
         .map_err(|failure| explain(path, &failure))

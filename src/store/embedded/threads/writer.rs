@@ -1,49 +1,49 @@
-//! The one thread that writes: group commit.
+//! The only thread that writes: group commit.
 //!
-//! It drains its queue into one transaction and answers everyone in it after COMMIT. There is no
-//! artificial wait: while one batch is on its way to disk the next one gathers, so batches grow by
-//! themselves as the disk slows.
+//! It drains its queue into one transaction, and answers all callers after COMMIT. There is no
+//! artificial delay: the next batch gathers while one is being written, so batches grow when the
+//! disk slows down.
 //!
 //! # Invariants
 //!
-//! - Nobody is answered before the fsync of the transaction that holds his work, but for a worker's
-//!   claims ([`Job::may_be_undone`]): they come first, in a transaction of their own without one.
-//! - A transaction is committed whole or rolled back whole. After the first error nothing more of
-//!   it runs: SQLite may have rolled back by itself (a full disk does that), and what followed
-//!   would run outside the transaction.
-//! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the
-//!   others of its batch are carried out again without it. Only what concerns the whole file (a
-//!   full disk, an I/O error) fails them all. Where none of them can be blamed (what the ledger
-//!   held back cannot be written), halves of the batch are carried out by themselves.
-//! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all
-//!   others go on. A full disk in the middle of a batch rolls all of it back; what needs no room is
-//!   then carried out again, without the rest.
-//! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
+//! - No caller is answered before the fsync of the transaction with its work. The exception are a
+//!   worker's claims ([`Job::may_be_undone`]), which come first, in a transaction of their own
+//!   without fsync.
+//! - A transaction is committed or rolled back as a whole. After the first error nothing more of it
+//!   runs: SQLite may have rolled back by itself (a full disk does that), and further work would
+//!   run outside the transaction.
+//! - A job that fails alone, for example on a row that it cannot read, gets its error, and the rest
+//!   of the batch is carried out again without it. Only a failure of the whole file (a full disk,
+//!   an I/O error) fails all jobs. If no job is at fault (what the transaction caches cannot be
+//!   written), halves of the batch are carried out separately.
+//! - While the disk is short of room, jobs that need room ([`Job::room`]) are refused, and all
+//!   others continue. A full disk in the middle of a batch rolls all of it back; jobs that need no
+//!   room are then carried out again, without the rest.
+//! - The cache of the [`WriteTx`] is dropped when a transaction fails.
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, mpsc};
 
-use super::checkpoint;
-use super::fault::{Health, PanicGuard};
-use super::ledger::{Ledger, Names};
-use super::schema;
-use super::space::Space;
-use super::writes::{Job, Pace};
+use super::write_queue::{Job, Watchdog};
 use crate::model::clock::Clock;
+use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::space::Space;
+use crate::store::embedded::disk::{checkpoint, schema};
+use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
 
-/// The most tasks that one transaction touches before it commits (the last job may exceed it).
+/// The most tasks that one transaction touches before it commits; the last job may exceed it.
 const MAX_WEIGHT: usize = 4_096;
 
-/// The most bytes of new tasks in one transaction (the last job may exceed it). They are in memory
-/// and in the log at once, and on a disk that is nearly full they must not take all that is left.
+/// The most bytes of new tasks in one transaction; the last job may exceed it. They are in memory
+/// and in the log at the same time, and must not fill a disk that is nearly full.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a transaction was rolled back.
 struct Failed {
-    /// The job in whose work it happened; `None`: beginning, or committing.
+    /// The job that failed; `None` if beginning or committing failed.
     job: Option<usize>,
     error: Error,
 }
@@ -54,32 +54,32 @@ fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
     }
 }
 
-/// The thread's belongings.
-pub(super) struct Writer {
-    pub(super) db: Connection,
-    pub(super) names: Names,
-    pub(super) clock: Clock,
-    pub(super) health: Arc<Health>,
-    pub(super) pace: Arc<Pace>,
-    pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
-    pub(super) hints: broadcast::Sender<Hint>,
-    pub(super) keeper: checkpoint::Keeper,
-    pub(super) space: Space,
+/// The state of the thread.
+pub(crate) struct Writer {
+    pub(crate) db: Connection,
+    pub(crate) names: IdCache,
+    pub(crate) clock: Clock,
+    pub(crate) health: Arc<Health>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) jobs: mpsc::Receiver<Box<dyn Job>>,
+    pub(crate) hints: broadcast::Sender<Hint>,
+    pub(crate) keeper: checkpoint::Keeper,
+    pub(crate) space: Space,
 }
 
 impl Writer {
     /// Works until the queue is closed and empty.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let health = Arc::clone(&self.health);
         let _guard = PanicGuard(&health);
         while let Some(first) = self.jobs.blocking_recv() {
-            self.pace.step();
+            self.watchdog.step();
             let batch = self.gather(first);
             let (undoable, batch) = batch.into_iter().partition(|job| job.may_be_undone());
             self.carry_out_unsynced(undoable);
             let batch = self.turn_away(batch);
             self.carry_out(batch);
-            self.pace.rest();
+            self.watchdog.rest();
         }
     }
 
@@ -114,8 +114,8 @@ impl Writer {
         admitted
     }
 
-    /// The same without an fsync: the next one brings this to disk as well, or nothing of what
-    /// comes after it.
+    /// As `carry_out`, without an fsync: the next fsync writes this to disk, or nothing that comes
+    /// after it.
     fn carry_out_unsynced(&mut self, batch: Vec<Box<dyn Job>>) {
         if batch.is_empty() {
             return;
@@ -130,8 +130,7 @@ impl Writer {
         }
     }
 
-    /// Commits the batch and answers everyone in it; those who fail by themselves are answered
-    /// first.
+    /// Commits the batch and answers its callers. Jobs that fail alone are answered first.
     fn carry_out(&mut self, mut batch: Vec<Box<dyn Job>>) {
         while !batch.is_empty() {
             match self.commit(&mut batch) {
@@ -146,7 +145,7 @@ impl Writer {
                     let was_spent = self.space.is_spent();
                     let has_gained = self.make_room();
                     let adds: Vec<_> = batch.extract_if(.., |job| job.room().is_some()).collect();
-                    // The first time, the calls for the dead had asked for room as well.
+                    // The first time, the dead-letter calls had needed room too.
                     if adds.is_empty() && !has_gained && was_spent {
                         return answer_all(batch, &Err(error));
                     }
@@ -154,7 +153,7 @@ impl Writer {
                 }
                 Err(Failed { job: Some(job), error: error @ Error::Corrupt(_) }) => {
                     tracing::error!(
-                        "A write failed; the others of its batch go on without it: {error}"
+                        "A write failed; the rest of its batch continues without it: {error}"
                     );
                     batch.remove(job).answer(Err(error));
                 }
@@ -174,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// A write found the disk full. Answers whether there is more room now.
+    /// Called when a write found the disk full. Returns whether there is more room now.
     fn make_room(&mut self) -> bool {
         let has_gained = self.space.ran_out();
         // What was rolled back may have let the log grow.
@@ -188,47 +187,47 @@ impl Writer {
     fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> std::result::Result<(), Failed> {
         self.health.check().map_err(|error| Failed { job: None, error })?;
         let mut job = None;
-        self.pace.step();
+        self.watchdog.step();
         let transacted = self.transact(batch, &mut job);
-        self.pace.step();
+        self.watchdog.step();
         match transacted {
             Ok(hints) => {
                 for hint in hints {
-                    // Nobody may be listening.
+                    // There may be no listeners.
                     let _ = self.hints.send(hint);
                 }
                 Ok(())
             }
             Err(failure) => {
-                self.names = Names::default();
+                self.names = IdCache::default();
                 self.ensure_rolled_back();
                 Err(Failed { job, error: self.health.judge(&failure) })
             }
         }
     }
 
-    /// `at` is left at the number of the job that failed, if one did.
+    /// If a job fails, `at` is its number afterwards.
     fn transact(
         &mut self,
         batch: &mut [Box<dyn Job>],
         at: &mut Option<usize>,
     ) -> rusqlite::Result<Vec<Hint>> {
-        // Dropped on an early return, the transaction rolls back, unless SQLite has done so
+        // On an early return, the dropped transaction rolls back, unless SQLite has done so
         // already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
-        ledger.is_without_room = self.space.is_spent();
+        let mut tx = WriteTx::new(&transaction, &mut self.names, self.clock.now());
+        tx.is_without_room = self.space.is_spent();
         for (number, job) in batch.iter_mut().enumerate() {
             *at = Some(number);
-            job.work(&mut ledger)?;
+            job.work(&mut tx)?;
         }
         *at = None;
-        let hints = ledger.finish()?;
+        let hints = tx.finish()?;
         transaction.commit()?;
         Ok(hints)
     }
 
-    /// A transaction that cannot even be rolled back would swallow the next batch.
+    /// A transaction that cannot be rolled back would contain the next batch.
     fn ensure_rolled_back(&self) {
         if !self.db.is_autocommit()
             && let Err(error) = self.db.execute_batch("ROLLBACK")

@@ -1,33 +1,32 @@
-//! The call for a dead task: a new task of its lane, stored in the step in which it dies.
+//! The dead-letter call: a new task of the dead task's lane, stored in the step in which the task
+//! dies.
 //!
-//! Its id was drawn with the dead task's own, so that dying needs no counter, and dying again
-//! (after a replay) finds it there.
+//! Its id was drawn together with the dead task's own. So dying needs no counter, and a task that
+//! dies again after a replay finds the call.
 //!
-//! It is on the way out as its task was: a disk that is short of room does not stop it, for it
-//! lives on the reserve that settles and claims live on. A claim copies no more than
-//! [`MAX_CLAIM_BYTES`] of bodies so ([`Ledger::called`]). But a body is large where a settle is
-//! small: once a write has found no room at all, tasks die without it, or they would hold up what
-//! dies and ends beside them. The call is then *owed*, which takes a few bytes, and stored by the
-//! lane's next claim or purge when there is room.
+//! A disk that is short of room does not stop it: it may use the reserve, as settles and claims do.
+//! One claim copies at most [`MAX_CLAIM_BYTES`] of content into such calls ([`WriteTx::called`]).
+//! But content is large, and a settle is small: once a write has found no room at all, tasks die
+//! without the call, or they would block other settles. The call is then *owed*, which takes a few
+//! bytes. The lane's next claim or purge stores it when there is room.
 
 use rusqlite::OptionalExtension;
 use serde::Serialize;
 
 use super::add::options_text;
-use super::ledger::Ledger;
 use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::dead as dead_task;
 use super::sql::{self, only};
-use super::values::read_name;
-use super::values::rows;
+use super::values::{read_name, rows};
+use super::write_tx::WriteTx;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
 use crate::store::MAX_CLAIM_BYTES;
 
-/// The most owed calls that are stored at a time.
+/// The most owed calls that are stored at once.
 const OWED: usize = 64;
 
-/// What the call says.
+/// The content of the call.
 #[derive(Serialize)]
 struct Obituary<'a> {
     sn: &'a Destination,
@@ -39,25 +38,28 @@ struct Obituary<'a> {
     content: &'a str,
 }
 
-/// A call that is to be made.
+/// A call to be stored.
 struct Call {
     id: TaskId,
     lane: Lane,
     destination: Destination,
-    /// Its origin is its dead task's: that store drew its id.
+    /// With the origin of the dead task: that store drew the call's id.
     options: Options,
     body: String,
 }
 
-impl Ledger<'_> {
-    /// The task has just died: stores the call that it asked for, if it did.
+impl WriteTx<'_> {
+    /// Stores the call of a task that has just died, if it asked for one.
     pub(super) fn call_for(&mut self, id: TaskId, dead: &Ended) -> rusqlite::Result<()> {
         let call = match self.read_call(id, dead) {
             Ok(Some(call)) => call,
             Ok(None) => return Ok(()),
-            // It dies all the same.
+            // The task dies all the same.
             Err(failure) if is_unreadable(&failure) => {
-                tracing::error!(task.id = %id, "Task {id} died, and whom to tell of it cannot be read: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "Task {id} died, and its dead-letter call cannot be read: {failure}"
+                );
                 return Ok(());
             }
             Err(failure) => return Err(failure),
@@ -88,8 +90,8 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Stores calls that a full disk had no room for. What is not dead any more will die again, or
-    /// not.
+    /// Stores calls that a full disk had no room for. A task that is no longer dead needs no call:
+    /// it may die again.
     pub(super) fn make_owed_calls(&mut self, lane: i64) -> rusqlite::Result<()> {
         if self.is_without_room {
             return Ok(());

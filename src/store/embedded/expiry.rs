@@ -1,41 +1,41 @@
-//! What a claim ends instead of handing it out: tasks that are not worth delivering any more, and
+//! Ends tasks that a claim must not hand out: those that are not worth delivering any more, and
 //! those that fell due in a pause.
 //!
-//! A claim ends [`MAX_ENDED`] at the most, so that it stays short however much fell due. What is
-//! left over is not handed out either, and the outlook says that there is more to do at once.
+//! A claim ends at most [`MAX_ENDED`] tasks, so that it stays short. The rest is not handed out
+//! either, and the outlook says that there is more to do at once.
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::ledger::Ledger;
 use super::record::{Pending, Record};
 use super::rows::{is_unreadable, read_waiting};
 use super::sql::expiry::over;
 use super::sql::schedule::due_within;
 use super::sql::{self, only};
 use super::values::rows;
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::TaskId;
 use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
 
-/// What one claim may still end.
+/// How many tasks one claim may still end.
 #[derive(Debug)]
 pub(super) struct Budget {
     tasks: usize,
-    /// Bytes of calls for the dead that the transaction had written before, and may have written in
-    /// the end.
+    /// Bytes of dead-letter calls: what the transaction had written before, and the most that it
+    /// may write.
     calls: usize,
-    /// There was more to end.
+    /// Whether there were more tasks to end.
     pub(super) is_exceeded: bool,
 }
 
 impl Budget {
-    pub(super) fn new(ledger: &Ledger<'_>) -> Self {
-        Self { tasks: MAX_ENDED, calls: ledger.called + MAX_CLAIM_BYTES, is_exceeded: false }
+    pub(super) fn new(tx: &WriteTx<'_>) -> Self {
+        Self { tasks: MAX_ENDED, calls: tx.called + MAX_CLAIM_BYTES, is_exceeded: false }
     }
 
-    /// Takes one more task off it, if there is one.
-    fn spend(&mut self, ledger: &Ledger<'_>) -> bool {
-        let has_some = self.tasks > 0 && self.has_calls(ledger);
+    /// Takes one task off the budget, if there is one.
+    fn spend(&mut self, tx: &WriteTx<'_>) -> bool {
+        let has_some = self.tasks > 0 && self.has_calls(tx);
         if has_some {
             self.tasks -= 1;
         } else {
@@ -44,79 +44,78 @@ impl Budget {
         has_some
     }
 
-    /// Whether more may die.
-    pub(super) fn has_calls(&self, ledger: &Ledger<'_>) -> bool {
-        ledger.called < self.calls
+    /// Whether more tasks may die.
+    pub(super) fn has_calls(&self, tx: &WriteTx<'_>) -> bool {
+        tx.called < self.calls
     }
 }
 
-/// Ends what waits in a lane and is not worth delivering any more, the earliest first.
-pub(super) fn expire(
-    ledger: &mut Ledger<'_>,
-    lane: i64,
-    budget: &mut Budget,
-) -> rusqlite::Result<()> {
-    let expired: Vec<(UnixMillis, TaskId)> = ledger
+/// Ends waiting tasks of a lane that are not worth delivering any more, the earliest first.
+pub(super) fn expire(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+    let expired: Vec<(UnixMillis, TaskId)> = tx
         .db
         .prepare_cached(over::SQL)?
-        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| {
+        .query_map((lane, tx.now, rows(budget.tasks + 1)), |row| {
             Ok((row.get(over::moment)?, row.get(over::id)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
     for (moment, id) in expired {
-        if !budget.spend(ledger) {
+        if !budget.spend(tx) {
             break;
         }
-        let record = match ledger.load(lane, id) {
+        let record = match tx.load(lane, id) {
             Ok(record) => record,
             Err(failure) if is_unreadable(&failure) => {
-                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; it does not expire: {failure}");
+                tracing::error!(
+                    task.id = %id,
+                    "The state of task {id} cannot be read; it does not expire: {failure}"
+                );
                 None
             }
             Err(failure) => return Err(failure),
         };
         match record {
             Some(Record::Pending(before)) if !before.leased && before.expires == Some(moment) => {
-                let after = before.expired(ledger.now);
-                ledger.replace(id, &Record::Pending(before), &after)?;
+                let after = before.expired(tx.now);
+                tx.replace(id, &Record::Pending(before), &after)?;
             }
-            // The row says what is not so.
-            _ => ledger.forget_expiry(lane, moment, id)?,
+            // The row is wrong.
+            _ => tx.forget_expiry(lane, moment, id)?,
         }
     }
     Ok(())
 }
 
-/// Ends what is due on a schedule and fell due in one of the pauses. Answers the first that is left
-/// over.
+/// Ends due tasks of a schedule that fell due in one of the pauses. Returns the first one that is
+/// left.
 pub(super) fn misfire(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     (lane, destination): (i64, i64),
     misfires: &[Misfire],
     budget: &mut Budget,
 ) -> rusqlite::Result<Option<(UnixMillis, TaskId)>> {
     let mut left_over = None;
     for misfire in misfires {
-        for (id, before) in fell_due_in(ledger, (lane, destination), misfire, budget.tasks + 1)? {
-            if !budget.spend(ledger) {
+        for (id, before) in fell_due_in(tx, (lane, destination), misfire, budget.tasks + 1)? {
+            if !budget.spend(tx) {
                 left_over = left_over.into_iter().chain([(before.due, id)]).min();
                 break;
             }
-            let after = before.misfired(misfire.becomes, ledger.now);
-            ledger.replace(id, &Record::Pending(before), &after)?;
+            let after = before.misfired(misfire.becomes, tx.now);
+            tx.replace(id, &Record::Pending(before), &after)?;
         }
     }
     Ok(left_over)
 }
 
 fn fell_due_in(
-    ledger: &Ledger<'_>,
+    tx: &WriteTx<'_>,
     (lane, destination): (i64, i64),
     misfire: &Misfire,
     limit: usize,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
-    let mut select = ledger.db.prepare_cached(due_within::SQL)?;
-    let last = misfire.to.min(ledger.now);
+    let mut select = tx.db.prepare_cached(due_within::SQL)?;
+    let last = misfire.to.min(tx.now);
     let found = select.query_map((destination, misfire.from, last, rows(limit)), |row| {
         let id = row.get(due_within::id)?;
         let waiting = Pending::fresh(lane, destination, row.get(due_within::due)?);
@@ -126,12 +125,12 @@ fn fell_due_in(
     found.collect()
 }
 
-/// The first moment at which a claim of the lane would end a task that has expired.
+/// The first moment at which a claim of the lane would end an expired task.
 pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Option<UnixMillis>> {
     db.prepare_cached(sql::expiry::EARLIEST)?.query_row([lane], only).optional()
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     pub(super) fn remember_expiry(
         &self,
         lane: i64,

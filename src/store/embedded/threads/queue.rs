@@ -1,4 +1,4 @@
-//! The way to a thread: a bounded queue that can be closed from this side.
+//! A bounded queue to a thread, which its sender can close.
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
@@ -9,30 +9,30 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 
 use crate::store::{Error, Result};
 
-/// How many jobs may wait. Behind them waits the caller.
+/// How many jobs may wait. Further callers wait for room.
 const LENGTH: usize = 8_192;
 
 /// How long a caller waits for room.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sending end.
-pub(super) struct Queue<J>(RwLock<Option<mpsc::Sender<J>>>);
+pub(crate) struct Queue<J>(RwLock<Option<mpsc::Sender<J>>>);
 
 impl<J> Queue<J> {
-    pub(super) fn new() -> (Self, mpsc::Receiver<J>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<J>) {
         let (sender, receiver) = mpsc::channel(LENGTH);
         (Self(RwLock::new(Some(sender))), receiver)
     }
 
     /// Queues a job.
-    pub(super) async fn send(&self, job: J) -> Result<()> {
+    pub(crate) async fn send(&self, job: J) -> Result<()> {
         let (sender, job) = {
             let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
             let sender = sender.as_ref().ok_or_else(closed)?;
             match sender.try_send(job) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => return Err(closed()),
-                // Seldom. To wait for room costs a timer, and may not be done under the lock.
+                // Rare. Waiting for room costs a timer, and must not happen under the lock.
                 Err(TrySendError::Full(job)) => (sender.clone(), job),
             }
         };
@@ -44,8 +44,8 @@ impl<J> Queue<J> {
         })
     }
 
-    /// Lets the thread end once it has done what is queued.
-    pub(super) fn close(&self) {
+    /// Lets the thread end once it has done the queued jobs.
+    pub(crate) fn close(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
@@ -56,7 +56,7 @@ impl<J> fmt::Debug for Queue<J> {
     }
 }
 
-/// What a caller is told whose job no thread will do.
-pub(super) fn closed() -> Error {
+/// The error of a caller whose job no thread will do.
+pub(crate) fn closed() -> Error {
     Error::Unavailable("the store is closed".into())
 }

@@ -1,13 +1,14 @@
-//! Moves what was committed from the write-ahead log into the file, beside the writer.
+//! Copies commits from the write-ahead log into the file, beside the writer.
 //!
-//! The automatic checkpoint would do so inside the writer's commits. Instead the writer looks at
-//! the log after each commit and wakes a thread with its own connection, which copies while the
-//! writer goes on. Under uninterrupted load that thread never quite catches up. As soon as it
-//! nearly has, the writer itself copies the rest and starts the log over, for to write over what is
-//! there costs an fsync half of what it costs to let the file grow. At the log's cap (256 MiB, less
-//! on a disk that is nearly full, see `space`) the writer does so however much is left. A log that
-//! is longer than the disk now allows is cut, which takes some tenths of a second: hundreds of
-//! megabytes have to be given back.
+//! The automatic checkpoint would run inside the writer's commits. Instead the writer checks the
+//! log after each commit and wakes a thread, which copies on its own connection while the writer
+//! continues. Under constant load the thread never quite catches up. When it nearly has, the writer
+//! copies the rest itself and restarts the log: an fsync of an overwritten log takes half as long
+//! as one of a growing log.
+//!
+//! At the log's cap (256 MiB; less on a nearly full disk, see `space`) the writer does so whatever
+//! is left. A log that is longer than the disk allows now is truncated. That takes some tenths of a
+//! second, because hundreds of megabytes have to be freed.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,61 +21,60 @@ use super::fault::{Health, PanicGuard};
 use super::space::Space;
 use crate::store::Error;
 
-/// Pages (of 4 KiB) that wait in the log before the thread is woken: about 4 MiB.
+/// Pages (of 4 KiB) in the log before the thread is woken: about 4 MiB.
 const WAKE: i64 = 1_024;
 
-/// So few pages the writer copies itself, about a millisecond's work.
+/// The writer copies this few pages itself, in about a millisecond.
 const FEW: i64 = 256;
 
-/// How long the writer waits, in milliseconds, for readers to let go of a log that has to start
-/// over.
+/// How long the writer waits, in milliseconds, for readers of a log that has to restart.
 const PATIENCE: i64 = 20;
 
-/// How long after such a wait in vain it does not wait again. A reader may stay for minutes (a
-/// check beside it, say), and would cost each commit that wait.
+/// The pause after such a wait in vain. A reader may stay for minutes (a check, for example), and
+/// would cost each commit the wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Log {
-    /// Somebody held on to it.
+pub(crate) struct Log {
+    /// Whether a reader or another connection held the log.
     busy: bool,
     pages: i64,
     copied: i64,
 }
 
-/// Taken by whoever copies. SQLite lets one connection do so at a time and turns the others away as
-/// if a reader held the log; the thread is done in a moment.
+/// Held by the connection that copies. SQLite permits one at a time, and refuses another as if a
+/// reader held the log, although the thread is finished in a moment.
 #[derive(Clone, Default)]
-pub(super) struct Turn(Arc<Mutex<()>>);
+pub(crate) struct Turn(Arc<Mutex<()>>);
 
 impl Turn {
-    /// Does it once nobody else is at it.
+    /// Runs `copy` once the turn is free.
     fn take<T>(&self, copy: impl FnOnce() -> T) -> T {
         let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         copy()
     }
 
-    /// Does it if nobody else is at it. (Nor where one panicked at it: that ends the store.)
+    /// Runs `copy` if the turn is free. (Also not after a panic within it, which ends the store.)
     fn try_take<T>(&self, copy: impl FnOnce() -> T) -> Option<T> {
         let _turn = self.0.try_lock().ok()?;
         Some(copy())
     }
 }
 
-/// The writer's care for the log.
-pub(super) struct Keeper {
+/// Keeps the log short, on the writer's side.
+pub(crate) struct Keeper {
     thread: SyncSender<()>,
     turn: Turn,
     held: Option<Instant>,
 }
 
 impl Keeper {
-    /// Wakes the thread at the other end, with which it takes turns.
-    pub(super) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
+    /// Wakes the thread at the other end, and takes turns with it.
+    pub(crate) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
         Self { thread, turn, held: None }
     }
 
-    /// Called by the writer after a commit: wakes the thread, or ends an overgrown log.
-    pub(super) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
+    /// Called by the writer after a commit: wakes the thread, or restarts a log that is too long.
+    pub(crate) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
         let may_end = self.held.is_none_or(|held| held.elapsed() >= PAUSE);
         if may_end && space.log_is_overgrown() {
@@ -82,8 +82,7 @@ impl Keeper {
             self.note(&log);
             space.log_was_cut();
         } else if may_end && log.pages >= pages(space.log_cap()) {
-            // The next commit writes over what is there, which costs less than to let the file grow
-            // anew.
+            // The next commit overwrites the log, which costs less than growing it again.
             let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
             self.note(&log);
         } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
@@ -93,7 +92,8 @@ impl Keeper {
                 self.note(&log?);
             }
         } else if log.pages - log.copied >= WAKE {
-            // A full channel: it is awake already. A closed one: it failed, and said so.
+            // If the channel is full, the thread is awake. If it is closed, the thread has failed
+            // and logged it.
             let _ = self.thread.try_send(());
         }
         Ok(())
@@ -104,8 +104,8 @@ impl Keeper {
     }
 }
 
-/// Copies what is left of the log, and gives its room back.
-pub(super) fn cut(db: &Connection) -> rusqlite::Result<Log> {
+/// Copies the rest of the log, and frees its room.
+pub(crate) fn cut(db: &Connection) -> rusqlite::Result<Log> {
     finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE)
 }
 
@@ -116,18 +116,18 @@ fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log>
     finished
 }
 
-/// SQLite's pages are of 4 KiB here.
+/// SQLite's pages have 4 KiB here.
 fn pages(bytes: u64) -> i64 {
     i64::try_from(bytes / 4_096).unwrap_or(i64::MAX)
 }
 
-/// The thread: copies whenever it is woken, and once more when the writer has gone.
-pub(super) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
+/// The thread: copies whenever it is woken, and once more when the writer has ended.
+pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
     let copy = |pragma| {
         match checkpoint(db, pragma).map_err(|failure| health.judge(&failure)) {
-            // What could not be copied stays in the log. The writer runs out of room as well, and
-            // says so.
+            // What could not be copied stays in the log. The writer runs out of room too, and logs
+            // it.
             Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("A checkpoint failed: {error}"),
         }
@@ -151,12 +151,12 @@ fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use super::super::schema;
-    use super::super::space::Params;
     use super::*;
+    use crate::store::embedded::disk::schema;
+    use crate::store::embedded::disk::space::Params;
 
-    /// To be turned away by the thread used to count as a reader's hold: the log was left alone for
-    /// a second, in which it grew by hundreds of megabytes, and had to be cut.
+    /// A refusal by the thread used to count as a reader's hold. The log was left alone for a
+    /// second, grew by hundreds of megabytes, and had to be truncated.
     #[test]
     fn a_log_that_the_thread_is_copying_is_started_over_as_soon_as_that_is_done() {
         let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ mod tests {
             "CREATE TABLE filler (bytes BLOB); INSERT INTO filler SELECT randomblob(8000000)",
         )
         .unwrap();
-        // All but the last commit is copied, as far as the reader goes.
+        // All commits except the last are copied, up to the reader's position.
         let reader = schema::open_reader(&path).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();
         db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
@@ -182,6 +182,6 @@ mod tests {
             checkpoint(&db, "PRAGMA wal_checkpoint(NOOP)").unwrap().pages
         };
         assert!(turn.take(&mut pages_after_tending) > WAKE, "it is the thread's turn");
-        assert!(pages_after_tending() < FEW, "it is nobody's");
+        assert!(pages_after_tending() < FEW, "no connection holds it");
     }
 }

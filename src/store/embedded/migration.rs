@@ -1,30 +1,30 @@
-//! `lend` and `adopt`: a task's way to another store, and from one.
+//! `lend` and `adopt`: migration to another store, and from one.
 
 use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 
 use super::add::{Body, find_owner, options_text, write_body};
-use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::same;
+use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, State, TaskId};
 use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
 
 pub(super) fn lend(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
     receipt: &Receipt,
     lease: Duration,
 ) -> rusqlite::Result<Vec<bool>> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(vec![false; ids.len()]) };
-    let deadline = record::deadline(lease, ledger.now);
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(vec![false; ids.len()]) };
+    let deadline = record::deadline(lease, tx.now);
     ids.iter()
-        .map(|id| match lend_one(ledger, lane, *id, receipt, deadline) {
+        .map(|id| match lend_one(tx, lane, *id, receipt, deadline) {
             Err(failure) if is_unreadable(&failure) => {
                 tracing::error!(task.id = %id, "Task {id} cannot be read; it stays: {failure}");
                 Ok(false)
@@ -35,29 +35,29 @@ pub(super) fn lend(
 }
 
 fn lend_one(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: i64,
     id: TaskId,
     receipt: &Receipt,
     deadline: UnixMillis,
 ) -> rusqlite::Result<bool> {
-    let Some(mut record) = ledger.load(lane, id)? else { return Ok(false) };
+    let Some(mut record) = tx.load(lane, id)? else { return Ok(false) };
     if let Record::Pending(held) = &record
         && held.leased
-        && record::ran_out(held.due, ledger.now)
+        && record::ran_out(held.due, tx.now)
     {
-        let swept = held.swept(record::due_after_lease(held.due, ledger.now), ledger.now);
-        ledger.replace(id, &record, &swept)?;
+        let swept = held.swept(record::due_after_lease(held.due, tx.now), tx.now);
+        tx.replace(id, &record, &swept)?;
         record = swept;
     }
     let Record::Pending(before) = &record else { return Ok(false) };
     let Some(lent) = before.lent_by(receipt, deadline) else { return Ok(false) };
-    ledger.replace(id, &record, &Record::Pending(lent))?;
+    tx.replace(id, &record, &Record::Pending(lent))?;
     Ok(true)
 }
 
 impl Pending {
-    /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
+    /// Lent until `deadline`, whether it waits or is lent already. `None` if it cannot be lent.
     pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
         let lease = match self.lease {
             Some(mover @ LeaseKind::Mover { .. }) if self.leased => mover,
@@ -72,7 +72,7 @@ impl Pending {
         Some(Self { leased: true, due: deadline, receipts, lease: Some(lease), ..self.clone() })
     }
 
-    /// Held until `deadline`: by its receiver from now on, unless a mover holds it.
+    /// Kept until `deadline` by its receiver from now on, unless a mover holds it.
     pub(super) fn kept(&self, deadline: UnixMillis) -> Self {
         let kept = Self { leased: true, due: deadline, ..self.clone() };
         match self.lease {
@@ -81,7 +81,7 @@ impl Pending {
         }
     }
 
-    /// As it waited before it was lent, if it is.
+    /// As it waited before it was lent, if it is lent.
     pub(super) fn given_back(&self) -> Option<Self> {
         let due = self.lease.filter(|_| self.leased && !self.cancelling)?.returns_to()?;
         Some(Self {
@@ -95,33 +95,33 @@ impl Pending {
 }
 
 pub(super) fn adopt(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     tasks: &[Adoptee],
 ) -> rusqlite::Result<Vec<Result<Adopted>>> {
-    let adopt = |task: &Adoptee| match ledger.is_stale(&task.topic)? {
+    let adopt = |task: &Adoptee| match tx.is_stale(&task.topic)? {
         true => Ok(Err(Error::StaleEntry)),
-        false => adopt_one(ledger, task).map(Ok),
+        false => adopt_one(tx, task).map(Ok),
     };
     tasks.iter().map(adopt).collect()
 }
 
-fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
+fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
     let lane = task.topic.lane_of(task.id);
-    if let Some(known) = find(ledger, &lane, task)? {
+    if let Some(known) = find(tx, &lane, task)? {
         let is_late = known == Adopted::Taken
             && match task.lent {
-                // It goes on at the other store, and has the key there.
-                true => is_superseded(ledger, &lane, task)?,
-                false => owner_is_later(ledger, &lane, task)? == Some(true),
+                // It continues at the other store, and has the key there.
+                true => is_superseded(tx, &lane, task)?,
+                false => owner_is_later(tx, &lane, task)? == Some(true),
             };
         return Ok(if is_late { Adopted::Superseded } else { known });
     }
-    if is_superseded(ledger, &lane, task)? {
+    if is_superseded(tx, &lane, task)? {
         return Ok(Adopted::Superseded);
     }
-    ledger.skip_ids_to(task.highest_id())?;
-    let number = ledger.lane(&lane, &task.topic)?;
-    let destination = ledger.destination(number, &task.destination)?;
+    tx.skip_ids_to(task.highest_id())?;
+    let number = tx.lane(&lane, &task.topic)?;
+    let destination = tx.destination(number, &task.destination)?;
     let options = options_text(&task.options);
     let body = Body {
         lane: number,
@@ -131,7 +131,7 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
         options,
         content: &task.content,
     };
-    write_body(ledger, task.id, &body)?;
+    write_body(tx, task.id, &body)?;
     let (attempts, outcome) =
         (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
     match task.standing {
@@ -139,18 +139,18 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
             let expires = expiry(task.due, &task.options);
             let waiting =
                 Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
-            // Without a row of `progress`, it would be one that was never claimed and waits for its
-            // body's moment.
+            // Without a row of `progress`, it would be a task that was never claimed and waits for
+            // its stored due moment.
             if due != task.due || attempts > 0 || !waiting.outcome.is_empty() {
-                ledger.write_progress(task.id, &waiting)?;
+                tx.write_progress(task.id, &waiting)?;
             }
-            ledger.join_schedule(task.id, &waiting)?;
-            take_key(ledger, &lane, number, task)?;
-            ledger.hint(&lane, destination, due)?;
+            tx.join_schedule(task.id, &waiting)?;
+            take_key(tx, &lane, number, task)?;
+            tx.hint(&lane, destination, due)?;
         }
         Standing::Ended { state, finished } => {
             let receipts = Receipts::default();
-            ledger.write_history(
+            tx.write_history(
                 task.id,
                 &Ended { lane: number, state, finished, attempts, receipts, outcome },
             )?;
@@ -159,9 +159,9 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     Ok(Adopted::New)
 }
 
-/// What has the task's id already. Ids are those of the whole file.
-fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
-    let found: Option<(i64, bool)> = ledger
+/// The task with this id, if there is one. Ids are unique in the file.
+fn find(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
+    let found: Option<(i64, bool)> = tx
         .db
         .prepare_cached(same::SQL)?
         .query_row((task.created, task.due, &task.content, task.id), |row| {
@@ -170,21 +170,21 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
         })
         .optional()?;
     let Some((number, is_same)) = found else { return Ok(None) };
-    if !is_same || ledger.find_lane(lane)? != Some(number) {
+    if !is_same || tx.find_lane(lane)? != Some(number) {
         return Ok(Some(Adopted::Taken));
     }
-    let Some(record) = ledger.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
-    let is_leased = record.state(ledger.now) == State::Leased;
+    let Some(record) = tx.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
+    let is_leased = record.state(tx.now) == State::Leased;
     if is_leased
         && matches!(&record, Record::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. }))
     {
         return Ok(Some(Adopted::Own));
     }
-    take_end(ledger, task, &record).map(Some)
+    take_end(tx, task, &record).map(Some)
 }
 
-/// What waits here has ended if it has ended elsewhere for good.
-fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
+/// A task that waits here ends if it has ended at the other store.
+fn take_end(tx: &mut WriteTx<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
     let Standing::Ended {
         state: state @ (State::Delivered | State::Cancelled | State::Expired),
         ..
@@ -192,23 +192,23 @@ fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlit
     else {
         return Ok(Adopted::Known);
     };
-    let (after, adopted) = match (record.fulfilled(ledger.now), record) {
+    let (after, adopted) = match (record.fulfilled(tx.now), record) {
         (Some(cancelled), _) => (cancelled, Adopted::Known),
-        (None, Record::Pending(held)) if held.state(ledger.now) == State::Leased => {
+        (None, Record::Pending(held)) if held.state(tx.now) == State::Leased => {
             (Record::Pending(Pending { cancelling: true, ..held.clone() }), Adopted::Cancelling)
         }
         (None, Record::Pending(waiting)) => {
             let outcome = record::beginning(&task.outcome, MAX_OUTCOME).to_owned();
-            (waiting.end(state, Receipts::default(), outcome, ledger.now), Adopted::Ended)
+            (waiting.end(state, Receipts::default(), outcome, tx.now), Adopted::Ended)
         }
         (None, Record::Ended(_)) => return Ok(Adopted::Known),
     };
-    ledger.replace(task.id, record, &after)?;
+    tx.replace(task.id, record, &after)?;
     Ok(adopted)
 }
 
-/// The key that the task competes for, and when it was set. Of another lane, nobody would look for
-/// it here.
+/// The key that the task competes for, and when it was set. A key of another lane would not be
+/// found here.
 fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMillis)> {
     let key = task
         .options
@@ -218,48 +218,48 @@ fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMill
     Some((key, task.key_set?))
 }
 
-/// Whether the owner of its key was set when the task was, or later; `None`: there is none, or it
-/// does not compete.
+/// Whether the owner of its key was set at the same moment as the task, or later. `None` if there
+/// is no owner, or if the task does not compete.
 fn owner_is_later(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     task: &Adoptee,
 ) -> rusqlite::Result<Option<bool>> {
     let is_waiting = matches!(task.standing, Standing::Waiting { .. });
     let Some((key, set)) = claim_to_key(lane, task).filter(|_| is_waiting) else { return Ok(None) };
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
-    Ok(ledger.owner(number, key)?.map(|(_, owner_set)| owner_set >= set))
+    let Some(number) = tx.find_lane(lane)? else { return Ok(None) };
+    Ok(tx.owner(number, key)?.map(|(_, owner_set)| owner_set >= set))
 }
 
-/// Whether the owner of its key was set when the task was, or later. If it was set before, it is
-/// cancelled.
-fn is_superseded(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<bool> {
-    match owner_is_later(ledger, lane, task)? {
+/// Whether the owner of its key was set at the same moment as the task, or later. An owner that was
+/// set earlier is cancelled.
+fn is_superseded(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<bool> {
+    match owner_is_later(tx, lane, task)? {
         None => return Ok(false),
         Some(true) => return Ok(true),
         Some(false) => {}
     }
-    let Some(number) = ledger.find_lane(lane)? else { return Ok(false) };
-    if let Some((id, owner)) = find_owner(ledger, number, task.options.key.as_deref())? {
-        let after = owner.cancelled(ledger.now);
-        ledger.replace(id, &Record::Pending(owner.record), &after)?;
+    let Some(number) = tx.find_lane(lane)? else { return Ok(false) };
+    if let Some((id, owner)) = find_owner(tx, number, task.options.key.as_deref())? {
+        let after = owner.cancelled(tx.now);
+        tx.replace(id, &Record::Pending(owner.record), &after)?;
     }
     Ok(false)
 }
 
 fn take_key(
-    ledger: &mut Ledger<'_>,
+    tx: &mut WriteTx<'_>,
     lane: &Lane,
     number: i64,
     task: &Adoptee,
 ) -> rusqlite::Result<()> {
     if let Some((key, set)) = claim_to_key(lane, task) {
-        return ledger.give_key(number, key, task.id, set);
+        return tx.give_key(number, key, task.id, set);
     }
     let Some(key) = &task.options.key else { return Ok(()) };
     let leads_here = Lane::shard_of_key(key, task.topic.shards) == lane.shard;
-    if leads_here && find_owner(ledger, number, Some(key))?.is_none() {
-        ledger.give_key(number, key, task.id, task.created)?;
+    if leads_here && find_owner(tx, number, Some(key))?.is_none() {
+        tx.give_key(number, key, task.id, task.created)?;
     }
     Ok(())
 }

@@ -1,27 +1,27 @@
-//! Room on the disk: new tasks stop before it has gone, so that what is on its way out goes on.
+//! Room on the disk: adds are refused before it is full, so that claims and settles can continue.
 //!
 //! ```text
 //!               room under the reserve                 a write found no room
 //!      ample ─────────────────────────▶ short ─────────────────────────▶ spent
-//!   adds taken,                      adds refused,                   adds refused,
+//!   adds accepted,                   adds refused,                   adds refused,
 //!   ballast held ◀──────────────────  ballast held                  ballast released
 //!        ▲          a margin above                                        │
 //!        └────────────────────────────────────────────────────────────────┘
 //!          a margin above, and an add that found room; the ballast is taken again
 //! ```
 //!
-//! A file system may say that it has room and have none (for metadata, say). So after a write that
-//! found none the first add is a trial, and only its success ends the trouble.
+//! A file system may report room and have none (for metadata, for example). So after a write that
+//! found no room, the first add is a trial, and only its success ends the state.
 //!
-//! *Room* is what the file system has free, what the log takes (it can be cut), and what is free
-//! within the file (the pages of purged tasks); less what the file still has to grow by to take in
-//! its log. Since the log needs room of its own, a quarter of the reserve has to be found outside
-//! of the file, however empty that is; and the fuller the disk, the sooner the log is started over
-//! and cut ([`Space::log_cap`]).
+//! *Room* is the free space of the file system, plus the log (it can be truncated), plus the free
+//! pages within the file (of purged tasks), minus the growth of the file that its log will cause.
+//! Since the log needs room of its own, a quarter of the reserve must be outside of the file,
+//! however empty the file is. And the fuller the disk, the sooner the log is restarted and
+//! truncated ([`Space::log_cap`]).
 //!
-//! The ballast is for the case that another program fills the disk: settles free no bytes by
-//! themselves, for what they delete leaves free pages within the file. With the ballast released
-//! they have at least its room.
+//! The ballast is for the case that another program fills the disk. Settles free no bytes on the
+//! disk, because what they delete leaves free pages within the file. The released ballast gives
+//! them at least its room.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,43 +33,43 @@ use tokio::time::Instant;
 use super::ballast::Ballast;
 use crate::store::{Error, Result};
 
-/// The time between two looks at the disk.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The interval between two looks at the disk.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long after a write that found no room adds stay refused at the least, whatever the file
-/// system says it has.
+/// The shortest time that adds stay refused after a write found no room, whatever the file system
+/// reports.
 const HOLD: Duration = Duration::from_secs(5);
 
-/// The least volume: on a smaller one, not even the log would fit in what is left beside a reserve.
+/// The smallest volume: on a smaller one, not even the log would fit beside a reserve.
 const LEAST_VOLUME: u64 = 4 << 20;
 
-/// What a volume has free that says nothing of itself.
+/// The assumed free space of a volume that reports nothing.
 const UNKNOWN: u64 = 1 << 60;
 
-/// Bounds of the log's size before it is started over. The upper one is for a disk with room.
+/// Bounds of the log's size before it is restarted. The upper one is for a disk with room.
 const LEAST_LOG: u64 = 1 << 20;
 const MOST_LOG: u64 = 256 << 20;
 
-/// What a file system has, for an ordinary user.
+/// The size and the free space of a file system, for an ordinary user.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Volume {
-    pub(super) free: u64,
-    /// 0: it says nothing of itself (some FUSE file systems).
-    pub(super) total: u64,
+pub(crate) struct Volume {
+    pub(crate) free: u64,
+    /// 0 if it reports nothing (some FUSE file systems).
+    pub(crate) total: u64,
 }
 
 impl Volume {
-    /// Where nothing is known, there is room until a write finds none.
+    /// If nothing is known, there is room until a write finds none.
     fn known(self) -> Self {
         if self.total == 0 { Self { free: UNKNOWN, total: UNKNOWN } } else { self }
     }
 }
 
-/// Who knows the volume of a path. The tests have a disk of their own.
-pub(super) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sync>;
+/// Returns the volume of a path. Tests have a disk of their own.
+pub(crate) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sync>;
 
 /// The gauge of real disks.
-pub(super) fn statvfs() -> Gauge {
+pub(crate) fn statvfs() -> Gauge {
     Arc::new(|path| {
         let volume = rustix::fs::statvfs(path)?;
         Ok(Volume {
@@ -79,20 +79,20 @@ pub(super) fn statvfs() -> Gauge {
     })
 }
 
-/// How a [`Space`] looks.
+/// The settings of a [`Space`].
 #[derive(Clone)]
-pub(super) struct Params {
+pub(crate) struct Params {
     /// The database.
-    pub(super) path: PathBuf,
-    /// Room that adds leave to what is on its way out, on a volume that is large enough.
-    pub(super) reserve: u64,
-    pub(super) gauge: Gauge,
-    pub(super) look_every: Duration,
-    pub(super) hold: Duration,
+    pub(crate) path: PathBuf,
+    /// Room that adds leave to claims and settles, on a volume that is large enough.
+    pub(crate) reserve: u64,
+    pub(crate) gauge: Gauge,
+    pub(crate) look_every: Duration,
+    pub(crate) hold: Duration,
 }
 
 impl Params {
-    pub(super) fn of(path: &Path, reserve: u64) -> Self {
+    pub(crate) fn of(path: &Path, reserve: u64) -> Self {
         Self {
             path: path.to_owned(),
             reserve,
@@ -102,10 +102,10 @@ impl Params {
         }
     }
 
-    /// The volume of a folder, and what is kept in reserve on it.
+    /// The volume of a folder, and the reserve on it.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
+    /// [`Error::Misconfigured`] for a volume that is too small for a reserve.
     fn survey(&self, folder: &Path) -> Result<(Volume, u64)> {
         let name = self.path.display();
         let volume = (self.gauge)(folder).map(Volume::known).map_err(|error| {
@@ -121,11 +121,11 @@ impl Params {
         Ok((volume, self.reserve.min(volume.total / 4)))
     }
 
-    /// What the operator should know of the volume of a folder, before a file is opened on it.
+    /// A warning about the volume of a folder, before a file is opened on it.
     ///
     /// # Errors
     /// Those of a start.
-    pub(super) fn warning(&self, folder: &Path) -> Result<Option<String>> {
+    pub(crate) fn warning(&self, folder: &Path) -> Result<Option<String>> {
         let (volume, reserve) = self.survey(folder)?;
         Ok((volume.free < reserve).then(|| short(&self.path, volume.free, reserve)))
     }
@@ -138,53 +138,53 @@ enum State {
     Spent {
         since: Instant,
     },
-    /// Adds are let through, and the next commit tells.
+    /// Adds are accepted on trial; the next commit decides.
     Trying,
 }
 
 /// The writer's view of the disk.
-pub(super) struct Space {
+pub(crate) struct Space {
     params: Params,
     folder: PathBuf,
     log: PathBuf,
     reserve: u64,
     ballast: Ballast,
-    /// The ballast could not be set up; said once.
+    /// Whether the ballast could not be set up, which is logged once.
     gave_up: bool,
     state: State,
-    /// When the disk was last looked at, what it had, and what adds took since.
+    /// When the disk was last looked at, its room then, and what adds have taken since.
     looked: Option<Instant>,
     seen: Room,
     taken: u64,
 }
 
-/// What there is to write to, in bytes.
+/// The room to write to, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     /// On the disk, once the file has taken in its log.
     outside: u64,
     /// Free pages of the file.
     inside: u64,
-    /// The log as long as it lies there; a part of `outside`.
+    /// The size of the log; a part of `outside`.
     log: u64,
 }
 
 impl Room {
-    /// Whether so much can be added, and the reserve is still there.
+    /// Whether this many bytes can be added without touching the reserve.
     fn holds(self, reserve: u64, bytes: u64) -> bool {
-        // In the log first and in the file later: for a while, a task lies on the disk twice.
+        // A task is in the log first and in the file later: for a while it takes its room twice.
         self.outside.saturating_add(self.inside) >= reserve.saturating_add(bytes.saturating_mul(2))
             && self.outside >= (reserve / 4).saturating_add(bytes)
     }
 }
 
 impl Space {
-    /// Looks at the volume before the file is opened. If there is next to nothing left, the ballast
-    /// is released at once, for the opening needs a little.
+    /// Looks at the volume before the file is opened. If almost nothing is left, the ballast is
+    /// released at once, because opening needs some room.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
-    pub(super) fn new(params: Params) -> Result<Self> {
+    /// [`Error::Misconfigured`] for a volume that is too small for a reserve.
+    pub(crate) fn new(params: Params) -> Result<Self> {
         let path = std::path::absolute(&params.path).unwrap_or_else(|_| params.path.clone());
         let folder = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
         let (volume, reserve) = params.survey(&folder)?;
@@ -215,11 +215,11 @@ impl Space {
         Ok(space)
     }
 
-    /// Whether there is room for adds of so many bytes. Looks at the disk if it is time to.
+    /// Checks that there is room for adds of this many bytes. Looks at the disk if that is due.
     ///
     /// # Errors
-    /// [`Error::Full`], if not.
-    pub(super) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
+    /// [`Error::Full`] if there is not.
+    pub(crate) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
         self.look_if_due(db);
         if self.takes_adds() && !self.seen.holds(self.reserve, self.taken.saturating_add(bytes)) {
             self.look(db);
@@ -239,11 +239,13 @@ impl Space {
         Ok(())
     }
 
-    /// A write found no room: adds stop, and the ballast goes. Answers whether that made room.
-    pub(super) fn ran_out(&mut self) -> bool {
+    /// Called when a write found no room: adds are refused, and the ballast is released. Returns
+    /// whether that made room.
+    pub(crate) fn ran_out(&mut self) -> bool {
         if !matches!(self.state, State::Spent { .. } | State::Trying) {
             tracing::warn!(
-                "The disk of {} is full: adds are refused, and the ballast is released so that what is kept goes on",
+                "The disk of {} is full: adds are refused, and the ballast is released so that \
+                    what is kept goes on",
                 self.params.path.display()
             );
         }
@@ -253,15 +255,15 @@ impl Space {
         self.ballast.release()
     }
 
-    /// Adds were committed.
-    pub(super) fn found_room(&mut self) {
+    /// Called when adds were committed.
+    pub(crate) fn found_room(&mut self) {
         if self.state == State::Trying {
             self.recover();
         }
     }
 
-    /// Whether a write found no room, and nothing says yet that there is some.
-    pub(super) fn is_spent(&self) -> bool {
+    /// Whether a write found no room, and no sign of room has followed.
+    pub(crate) fn is_spent(&self) -> bool {
         matches!(self.state, State::Spent { .. })
     }
 
@@ -269,9 +271,9 @@ impl Space {
         matches!(self.state, State::Ample | State::Trying)
     }
 
-    /// How large the log may grow before it is started over, in bytes: at most a quarter of what is
-    /// free.
-    pub(super) fn log_cap(&self) -> u64 {
+    /// How large the log may grow before it is restarted, in bytes: at most a quarter of the free
+    /// space.
+    pub(crate) fn log_cap(&self) -> u64 {
         match self.state {
             State::Spent { .. } | State::Trying => LEAST_LOG,
             State::Ample if self.looked.is_none() => MOST_LOG,
@@ -279,26 +281,26 @@ impl Space {
         }
     }
 
-    /// Whether the log takes clearly more of the disk than it may: the disk has become fuller. Only
-    /// a cut gives that back.
-    pub(super) fn log_is_overgrown(&self) -> bool {
+    /// Whether the log takes clearly more of the disk than allowed, because the disk has become
+    /// fuller. Only truncating it gives that room back.
+    pub(crate) fn log_is_overgrown(&self) -> bool {
         self.seen.log > self.log_cap() / 4 * 5
     }
 
-    /// The log was cut, so that what was seen is no longer so.
-    pub(super) fn log_was_cut(&mut self) {
+    /// Called when the log was truncated: what was seen of the disk is out of date.
+    pub(crate) fn log_was_cut(&mut self) {
         (self.looked, self.seen.log) = (None, 0);
     }
 
     /// Looks at the disk, unless it did so a moment ago.
-    pub(super) fn look_if_due(&mut self, db: &Connection) {
+    pub(crate) fn look_if_due(&mut self, db: &Connection) {
         if self.looked.is_none_or(|looked| looked.elapsed() >= self.params.look_every) {
             self.look(db);
         }
     }
 
     fn look(&mut self, db: &Connection) {
-        // What cannot be looked at is taken to be as it was.
+        // If the disk cannot be looked at, it is taken to be unchanged.
         let Some(room) = self.measure(db) else { return };
         (self.looked, self.seen, self.taken) = (Some(Instant::now()), room, 0);
         let margin = self.reserve / 4;
@@ -318,7 +320,7 @@ impl Space {
         }
     }
 
-    /// `None`: it cannot be known.
+    /// `None` if it cannot be known.
     fn measure(&self, db: &Connection) -> Option<Room> {
         let number = |pragma: &str| {
             let number: i64 = db.prepare_cached(pragma)?.query_row([], |row| row.get(0))?;
@@ -361,14 +363,15 @@ impl Space {
                 self.params.path.display()
             );
         }
-        // It was part of what was seen free.
+        // It was part of the free space that was seen.
         self.looked = None;
     }
 }
 
 fn short(path: &Path, left: u64, reserve: u64) -> String {
     format!(
-        "The disk of {} has {} left, and {} are kept in reserve: adds are refused, and what is kept goes on",
+        "The disk of {} has {} left, and {} are kept in reserve: adds are refused, \
+            and what is kept goes on",
         path.display(),
         in_words(left),
         in_words(reserve)

@@ -1,35 +1,37 @@
 //! What a start would find at the store's path, for `delayd check`.
 //!
-//! Nothing is created, written or locked, so it may run beside a delayd that has the file, and as
-//! another user. Whether files can be written is told by their permissions.
+//! Creates, writes and locks nothing, so it may run beside a delayd that has the file, and as
+//! another user. Permissions tell whether files can be written.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::fault::explain;
-use super::{Embedded, Params, format, schema, space};
+use super::{format, schema, space};
+use crate::store::embedded::Embedded;
+use crate::store::embedded::Params;
 use crate::store::{Error, Result};
 
-/// What lies beside the file, by the ends of the names; the file itself first.
+/// The suffixes of the files: the database first, then those beside it.
 const FILES: [&str; 5] = ["", "-wal", "-shm", "-ballast", ".lock"];
 
-/// What was found.
+/// The result of a probe.
 #[derive(Debug)]
 pub struct Probe {
     /// The file and its state, for people.
     pub found: String,
-    /// What the operator should know.
+    /// What an operator should know.
     pub warnings: Vec<String>,
 }
 
 impl Embedded {
-    /// Looks whether [`open`](Self::open) would succeed for this user, and changes nothing. The
-    /// lock is not looked at: a delayd that has the file is no fault.
+    /// Checks whether [`open`](Self::open) would succeed for this user. Changes nothing. Ignores
+    /// the lock: a delayd that has the file is not a fault.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if the folder or a file cannot be written, or the file is of
-    /// another program or a newer version.
+    /// [`Error::Misconfigured`] if the folder or a file cannot be written, or if another program or
+    /// a newer version wrote the file.
     pub fn probe(params: &Params) -> Result<Probe> {
         let path = &params.path;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -52,13 +54,13 @@ impl Embedded {
     }
 }
 
-/// The folder itself, or the one in which the start would begin to create it.
+/// The folder, or the existing one in which a start would create it.
 fn nearest(folder: &Path) -> Result<&Path> {
     for folder in folder.ancestors() {
         match folder.try_exists() {
             Ok(true) => return Ok(folder),
             Ok(false) => {}
-            // What lies under a file is not there, either; the file is found next.
+            // A path below a file does not exist either; the next step finds the file.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
             Err(error) => {
                 return Err(Error::Misconfigured(format!(
@@ -114,7 +116,7 @@ mod tests {
         Params { path, reserve: 1 << 20, clock: Clock::system() }
     }
 
-    /// Everything in a folder: names, bytes and moments of the last change.
+    /// Everything in a folder: names, bytes and times of the last change.
     fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let of = |path: PathBuf| {
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn a_probe_leaves_everything_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
-        // What would have to be written differently in an address.
+        // Characters that would have to be escaped in a URI.
         let path = folder.path().join("a b%20?#.db");
         let probe = || Embedded::probe(&params(path.clone())).unwrap().found;
         assert!(

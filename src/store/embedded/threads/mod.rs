@@ -1,0 +1,6 @@
+//! The threads that work on the file, and the queues to them.
+
+pub(crate) mod queue;
+pub(crate) mod reader;
+pub(crate) mod write_queue;
+pub(crate) mod writer;

@@ -295,8 +295,8 @@ mod tests {
         check(200, r#"{"data":{"dm_error":7}}"#, delivered("200 OK"));
         check(200, "[7]", delivered("200 OK"));
         check(200, r#"{"dm_error":7"#, failed("200 OK, dm_error 7", Fault::Task));
-        check(200, r#"{"dm_error":7,"data":"cut he"#, failed("200 OK, dm_error 7", Fault::Task));
-        check(200, r#"{"data":"cut he"#, delivered("200 OK"));
+        check(200, r#"{"dm_error":7,"data":"cut of"#, failed("200 OK, dm_error 7", Fault::Task));
+        check(200, r#"{"data":"cut of"#, delivered("200 OK"));
         check(200, r#"{"dm_error":7,"dm_error":7}"#, failed("200 OK, dm_error 7", Fault::Task));
         check(200, "\u{feff}{\"dm_error\":7}", failed("200 OK, dm_error 7", Fault::Task));
         check(

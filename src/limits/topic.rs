@@ -22,7 +22,7 @@ use super::rate_limit::RateLimit;
 use super::wait_queue::Availability;
 use crate::model::task::Topic;
 
-/// A topic's bulkhead is forgotten when it has not been used for so long.
+/// A topic's bulkhead is forgotten after this time without use.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The bulkheads of all topics that have limits.

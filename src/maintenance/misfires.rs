@@ -20,7 +20,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State};
 use crate::store::{ListQuery, Maintenance, Misfire, Registered, Result, Topics};
 
-/// A pause is kept for so long after its end. This is longer than the clocks of a store's servers
+/// A pause is kept for this time after its end. It is longer than the clocks of a store's servers
 /// may differ, or than a clock is set back unnoticed.
 const GRACE: Duration = Duration::from_secs(3_600);
 

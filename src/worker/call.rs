@@ -19,8 +19,8 @@ use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 
-/// The breaker counts a call as failed when it runs for so long beyond its timeout. Usually the
-/// timeout ends the call first.
+/// The breaker counts a call as failed when it runs for longer than its timeout plus this. Usually
+/// the timeout ends the call first.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.

@@ -18,7 +18,7 @@ pub struct Params {
     pub enabled: bool,
     /// How long a claimed task is leased (`worker.lease`).
     pub lease: Duration,
-    /// The task of a lane ends after so long without work (`worker.idle_stop`).
+    /// A lane's tokio task ends after this time without work (`worker.idle_stop`).
     pub idle_stop: Duration,
     /// The most tasks of one claim (`worker.claim_batch`).
     pub claim_batch: usize,

@@ -11,7 +11,7 @@ use crate::limits::gate::{Ending, Gate};
 use crate::limits::slow_start::RECENT;
 use crate::model::breaker::{self, State, Ticket};
 
-/// An entry whose breaker is not closed is forgotten when it has not been used for so long.
+/// An entry whose breaker is not closed is forgotten after this time without use.
 const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 
 /// A destination that is in use.

@@ -98,7 +98,7 @@ impl DestinationLimits {
         self.0.params().retry_after_max
     }
 
-    /// Grants `destination` no permits for so long, because of its `Retry-After`. A longer wait
+    /// Grants `destination` no permits for `wait`, because of its `Retry-After`. A longer wait
     /// stays.
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let (now, params) = (Instant::now(), self.0.params());

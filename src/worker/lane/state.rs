@@ -47,7 +47,7 @@ pub(super) enum State {
 pub(super) enum Event {
     /// The store has answered the claim, with tasks or without.
     Granted(Granted),
-    /// Another instance has the lane's lock for so long at most.
+    /// Another instance has the lane's lock. `retry_in` is the rest of it.
     Refused { retry_in: Duration },
     /// Nothing was claimed, because this server does not answer settles.
     ServerAway { server: u64 },
@@ -98,7 +98,7 @@ pub(super) enum Action {
     CheckPermits,
     /// Sleep until something is due, or a permit may be free; at most for `retry_in`.
     Sleep { retry_in: Option<Duration> },
-    /// Do nothing for so long.
+    /// Do nothing for this time.
     Rest(Duration),
     /// Wait until the server answers settles again.
     AwaitServer(u64),

@@ -4,8 +4,8 @@
 //! The service has one core and the load another, so that they do not compete. The service is
 //! limited by one of two:
 //!
-//! - *Its processor*: it gets only a part of the time. A load of three times its capacity needs more
-//!   processor time than the service itself.
+//! - *Its processor*: it gets only a part of the time. A load of three times its capacity needs
+//!   more processor time than the service itself.
 //! - *Its store*: each answer takes a while. In that while the service does as many tasks as there
 //!   are request slots.
 

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn an_array_is_no_object() {
         let check = |json: &str, says: &str| {
-            let said = json::read::<Request<'_>>(json.as_bytes()).err().expect(json).to_string();
+            let said = json::read::<Request<'_>>(json.as_bytes()).expect_err(json).to_string();
             assert_eq!(said, says);
         };
         check(r#"{"history":["1h",5]}"#, "history: must be an object, not a list");

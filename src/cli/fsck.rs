@@ -209,15 +209,16 @@ mod tests {
             [body("1"), body("2"), body("3"), body("4"), (Flaw::StrayKey, "p:\u{1b}[2J{x}", false)];
         let report = report(true, &findings);
         assert!(!report.is_in_order());
-        let text = report.text().replace(" Repair:", "\n    Repair:");
+        let text = report.text().replace(" Repair:", "\n    Repair:").replace(": it", ":\n    it");
         insta::assert_snapshot!(text, @r#"
         FINDING             COUNT  REPAIRED  FIRST
         body-without-place  4      4         1 in orders:0, 2 in orders:0, 3 in orders:0, …
         stray-key           1      0         p:\u{1b}[2J{x}
 
-        body-without-place: The body of a task that stands nowhere: it would never be called.
-            Repair: It is put on its schedule, for its due moment or for now, whichever is later.
-        stray-key: A key that looks like a lane's and names none.
+        body-without-place: A task has content, but is not scheduled, leased or listed:
+            it would never be called.
+            Repair: The task is put on its schedule, due at its due moment or now, whichever is later.
+        stray-key: A key looks like a lane's, but names no lane.
             Repair: It is not repaired.
 
         checked 12000 tasks and 1 lane: 5 findings, 4 repaired, 1 not repaired

@@ -101,7 +101,7 @@ macro_rules! flaws {
 }
 
 flaws! {
-    /// A task has content, but stands on no schedule, no lease and no list: it would never be
+    /// A task has content, but is not scheduled, leased or listed: it would never be
     /// called.
     BodyWithoutPlace "body-without-place" =>
         Some("The task is put on its schedule, due at its due moment or now, whichever is later.");

@@ -43,8 +43,7 @@ pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
         breaker::State::Closed
     }
 
-    /// The store's now, as a sign that it answers. Fails after
-    /// [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
+    /// The store's time, as a sign that it answers. Fails after [`PING_TIMEOUT`].
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
     /// Ends the store's threads and connections once everything accepted is on its way to disk.

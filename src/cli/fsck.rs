@@ -217,7 +217,7 @@ mod tests {
 
         body-without-place: A task has content, but is not scheduled, leased or listed:
             it would never be called.
-            Repair: The task is put on its schedule, due at its due moment or now, whichever is later.
+            Repair: The task is scheduled for its due time or for now, whichever is later.
         stray-key: A key looks like a lane's, but names no lane.
             Repair: It is not repaired.
 

@@ -104,7 +104,7 @@ flaws! {
     /// A task has content, but is not scheduled, leased or listed: it would never be
     /// called.
     BodyWithoutPlace "body-without-place" =>
-        Some("The task is put on its schedule, due at its due moment or now, whichever is later.");
+        Some("The task is scheduled for its due time or for now, whichever is later.");
     /// The earliest due moment of a destination is missing or wrong: its tasks would be seen late
     /// or never.
     EarliestWrong "earliest-wrong" => Some("The moment is taken from the schedule.");

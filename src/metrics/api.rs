@@ -13,17 +13,7 @@ use super::labels::label_value;
 use super::{durations, observe};
 
 label_value! {
-    /// How a task is delivered.
-    Mode {
-        /// By a callback.
-        Push = "push",
-        /// To a consumer.
-        Pull = "pull",
-    }
-}
-
-label_value! {
-    /// What an add came to.
+    /// The result of an add.
     pub AddResult {
         /// A task was stored.
         New = "new",
@@ -35,11 +25,11 @@ label_value! {
 }
 
 label_value! {
-    /// Why a request was turned away before its handler ran.
+    /// Why a request was refused.
     pub Rejection {
         /// No slot was free in time.
         Concurrency = "concurrency",
-        /// The memory for bodies was used up.
+        /// The memory for bodies, or for answers, was used up.
         Memory = "memory",
         /// The token is missing or unknown.
         Unauthenticated = "unauthenticated",
@@ -52,7 +42,7 @@ label_value! {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Added {
-    mode: Mode,
+    mode: &'static str,
     result: AddResult,
 }
 
@@ -89,12 +79,12 @@ impl ApiMetrics {
         };
         registry.register(
             "tasks_added",
-            "Tasks that were added, by how they are delivered and what the add came to",
+            "Accepted adds, by delivery mode and result",
             metrics.added.clone(),
         );
         registry.register_with_unit(
             "add_duration",
-            "Time from a slot to the answer, of single adds and of batches",
+            "Time that an add or a batch of adds takes, once its body has been read",
             Unit::Seconds,
             metrics.add_duration.clone(),
         );
@@ -106,10 +96,10 @@ impl ApiMetrics {
         );
         registry.register(
             "http_rejected",
-            "Requests that were turned away before their handler ran",
+            "Requests that were refused to protect the service, by reason",
             metrics.rejected.clone(),
         );
-        for &mode in Mode::ALL {
+        for mode in [Way::Push, Way::Pull].map(Way::as_str) {
             for &result in AddResult::ALL {
                 drop(metrics.added.get_or_create(&Added { mode, result }));
             }
@@ -125,10 +115,7 @@ impl ApiMetrics {
 
     /// A task was added.
     pub fn added(&self, way: Way, result: AddResult) {
-        let mode = match way {
-            Way::Push => Mode::Push,
-            Way::Pull => Mode::Pull,
-        };
+        let mode = way.as_str();
         self.added.get_or_create(&Added { mode, result }).inc();
     }
 
@@ -142,7 +129,7 @@ impl ApiMetrics {
         self.requests.get_or_create(&Answered { route, code }).inc();
     }
 
-    /// A request was turned away.
+    /// A request was refused.
     pub fn rejected(&self, reason: Rejection) {
         self.rejected.get_or_create(&Rejected { reason }).inc();
     }

@@ -15,7 +15,7 @@ use super::services::{OTHER, ServiceNames};
 use super::{durations, observe};
 
 label_value! {
-    /// What an attempt came to.
+    /// The outcome of an attempt.
     pub AttemptOutcome {
         /// The receiver took the task.
         Delivered = "delivered",
@@ -88,7 +88,7 @@ impl CallbackMetrics {
         let overflow = Counter::default();
         registry.register(
             "attempts",
-            "Callbacks that ended, by service and by what they came to",
+            "Callbacks that ended, by service and outcome",
             attempts.clone(),
         );
         registry.register_with_unit(

@@ -139,6 +139,11 @@ async fn what_happens_to_tasks_is_counted(kept: Kept) {
     let broken = delayd.add(task("/broken")).await.ok().id();
     let refused = delayd.add(task("/refused")).await.ok().id();
     assert_eq!(delayd.post("/delay/task/add", "{}").await.status, 400);
+    assert_eq!(delayd.post("/delay/task/add_batch", "{}").await.status, 400);
+    assert_eq!(delayd.post("/delay/no/such", "{}").await.status, 404);
+    let page = reqwest::Client::new().post(delayd.url("/delay/task/add"));
+    let page = page.header("origin", "http://elsewhere.example").send().await.unwrap();
+    assert_eq!(page.status(), 403);
     delayd.wait_for_state("order.cancel", fine, "delivered").await;
     delayd.wait_for_state("order.cancel", broken, "dead").await;
     delayd.wait_for_state("order.cancel", refused, "dead").await;
@@ -152,7 +157,9 @@ async fn what_happens_to_tasks_is_counted(kept: Kept) {
     for (series, expected) in [
         ("delayd_tasks_added_total{mode=\"push\",result=\"new\"}".to_owned(), 3.0),
         ("delayd_tasks_added_total{mode=\"push\",result=\"duplicate\"}".to_owned(), 1.0),
-        ("delayd_add_duration_seconds_count".to_owned(), 5.0),
+        ("delayd_add_duration_seconds_count".to_owned(), 6.0),
+        ("delayd_http_requests_total{route=\"other\",code=\"404\"}".to_owned(), 1.0),
+        ("delayd_http_rejected_total{reason=\"forbidden\"}".to_owned(), 1.0),
         (add(200), 4.0),
         (add(400), 1.0),
         (attempts("delivered"), 1.0),

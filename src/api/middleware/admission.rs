@@ -46,11 +46,10 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
 ) -> impl Answers<Request> + 'a {
     service_fn(move |request: Request| async move {
         let mut calls = calls;
-        let label = admission.routes.label(request.uri().path());
-        let answer: Result<Response, Infallible> = match admission
-            .routes
-            .call(request.method(), request.uri().path())
-        {
+        let path = request.uri().path();
+        let route = admission.routes.call(request.method(), path);
+        let label = admission.routes.label(route, path);
+        let answer: Result<Response, Infallible> = match route {
             Some(route) => match admission.call(route, request.uri(), request.headers()).await {
                 Ok((caller, slot)) => {
                     let deadline = Deadline::after(admission.timeout);
@@ -89,12 +88,15 @@ impl Admission {
 
     fn refused(&self, request: Request, error: Error) -> Response {
         let reason = match &error {
-            Error::Unauthenticated(_) => Rejection::Unauthenticated,
-            Error::Forbidden(_) => Rejection::Forbidden,
-            Error::TooFast { .. } => Rejection::TokenRate,
-            _ => Rejection::Concurrency,
+            Error::Unauthenticated(_) => Some(Rejection::Unauthenticated),
+            Error::Forbidden(_) => Some(Rejection::Forbidden),
+            Error::TooFast { .. } => Some(Rejection::TokenRate),
+            Error::Unavailable(_) => Some(Rejection::Concurrency),
+            _ => None,
         };
-        self.metrics.api.rejected(reason);
+        if let Some(reason) = reason {
+            self.metrics.api.rejected(reason);
+        }
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         tracing::debug!(path, %error, "Not admitted to {path}: {error}");

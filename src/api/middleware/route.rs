@@ -281,9 +281,12 @@ impl Routes {
         }
     }
 
-    /// The name of a request's route in metrics.
-    pub(crate) fn label(&self, path: &str) -> &'static str {
-        self.find(path).map_or(OTHER, |route| route.path)
+    /// The name of a request's route in metrics; `call` is its row if it is a call.
+    pub(crate) fn label(&self, call: Option<&Route>, path: &str) -> &'static str {
+        match call.or_else(|| self.find(path)) {
+            Some(route) if !std::ptr::eq(route, &self.unknown) => route.path,
+            _ => OTHER,
+        }
     }
 
     fn find(&self, path: &str) -> Option<&Route> {

@@ -77,8 +77,13 @@ pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue
 
 /// `POST /delay/task/add`
 pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {
+    timed(&api, add_one(&api, request)).await
+}
+
+/// Measures an add for the metrics.
+async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
     let started = Instant::now();
-    let added = add_one(&api, request).await;
+    let added = add.await;
     api.metrics.api.add_took(started.elapsed());
     added
 }
@@ -134,6 +139,14 @@ pub(crate) async fn add_batch(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
 ) -> Result<Response, Error> {
+    timed(&api, add_all(&api, request, caller)).await
+}
+
+async fn add_all(
+    api: &Arc<Api>,
+    request: http::Request<Bytes>,
+    caller: Caller,
+) -> Result<Response, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     if header_key.is_some() {
@@ -146,12 +159,8 @@ pub(crate) async fn add_batch(
         let (api, caller) = (api.clone(), caller.clone());
         reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
     };
-    let api = &api;
     let store = |checked| async move { Ok(store(api, checked).await) };
-    let started = Instant::now();
-    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await;
-    api.metrics.api.add_took(started.elapsed());
-    let results = results?;
+    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
     results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
 }

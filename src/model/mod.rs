@@ -3,6 +3,7 @@
 //! - [`task`]: names, options and states of a task.
 //! - [`breaker`]: the three-state circuit breaker.
 //! - [`clock`]: the clock, which tests replace.
+//! - [`culprit`]: who delays a task.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
 //! - [`token`]: access tokens and their scopes.
 //!
@@ -11,6 +12,7 @@
 
 pub mod breaker;
 pub mod clock;
+pub mod culprit;
 pub mod glob;
 pub mod task;
 pub mod token;

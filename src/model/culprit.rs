@@ -1,0 +1,31 @@
+//! Who delays a task.
+
+/// Who delays a task that is due. Each late millisecond has one culprit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Culprit {
+    /// delayd itself: slots were free, or no instance ran.
+    #[default]
+    Delayd,
+    /// The receiver: its breaker is open, its slots are taken, it starts slowly, or it asked for a
+    /// wait with `Retry-After`. For a pulled task: no consumer waits.
+    Receiver,
+    /// An operator: a pause, a hold, or a rate limit.
+    Operator,
+    /// The store: it is out of reach or slow.
+    Store,
+}
+
+impl Culprit {
+    /// All of them, in the order of the variants.
+    pub const ALL: [Self; 4] = [Self::Delayd, Self::Receiver, Self::Operator, Self::Store];
+
+    /// The name, as metrics and answers show it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delayd => "delayd",
+            Self::Receiver => "receiver",
+            Self::Operator => "operator",
+            Self::Store => "store",
+        }
+    }
+}

@@ -121,6 +121,7 @@ impl App {
         let limits = DestinationLimits::new(limits);
 
         let metrics = Metrics::new(api::routes());
+        params::set_objective(&settings, &metrics);
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),

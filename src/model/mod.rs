@@ -4,6 +4,7 @@
 //! - [`breaker`]: the three-state circuit breaker.
 //! - [`clock`]: the clock, which tests replace.
 //! - [`culprit`]: who delays a task.
+//! - [`lateness`]: who delayed a task, and for how long.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
 //! - [`token`]: access tokens and their scopes.
 //!
@@ -14,5 +15,6 @@ pub mod breaker;
 pub mod clock;
 pub mod culprit;
 pub mod glob;
+pub mod lateness;
 pub mod task;
 pub mod token;

@@ -10,6 +10,7 @@
 //!   the poll.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
+//! - `delays` notes what delays the tasks of a lane.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
 //! - `settler` sends the ends of leases in batches, and keeps them until the store has answered.
 //! - `notes` writes the log of attempts.
@@ -36,6 +37,7 @@ use crate::store::{AnyStore, Delivery, Holder};
 
 mod call;
 mod claim;
+mod delays;
 mod idle_limits;
 mod in_flight;
 mod lane;

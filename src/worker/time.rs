@@ -49,7 +49,12 @@ impl StoreTime {
 
     /// The store's now, by what is known of its clock.
     pub(super) fn store_now(&self) -> UnixMillis {
-        UnixMillis(self.clock.now().0 + self.ahead_ms.load(Ordering::Relaxed))
+        self.at(self.clock.now())
+    }
+
+    /// The store's time at this moment of our clock.
+    pub(super) fn at(&self, ours: UnixMillis) -> UnixMillis {
+        UnixMillis(ours.0 + self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Returns when the store's clock has reached `moment`, by what is known of it then.

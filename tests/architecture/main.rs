@@ -26,7 +26,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("maintenance", &["model", "store", "topic"]),
     ("worker", &["callback", "limits", "metrics", "model", "outcome", "store", "topic"]),
     ("api", &["callback", "limits", "metrics", "model", "outcome", "store", "topic"]),
-    ("metrics", &[]),
+    ("metrics", &["model"]),
     ("telemetry", &["metrics"]),
     ("settings", &["callback", "model", "store", "telemetry"]),
     (
@@ -105,6 +105,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "settler",
             "shared",
             "idle_limits",
+            "delays",
             "permits",
             "claim",
             "call",

@@ -21,6 +21,7 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod image;
+mod lateness;
 mod later;
 mod load;
 mod long_poll;

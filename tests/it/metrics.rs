@@ -24,6 +24,29 @@ or a host appears with its first event. There is no label for topics, because th
 number of them.
 
 This page is generated from the declarations in `src/metrics`.
+
+## Lateness
+
+The lateness of a task is the time from its due time to its first callback, or until a consumer has
+it. A task that was due before it was added is due when it was added. Later attempts are not
+counted: they are as late as the backoff says. Each late millisecond is charged to one culprit:
+
+| culprit | while |
+|---|---|
+| `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
+| `receiver` | the breaker is open, the slots are taken, the service starts slowly, or it asked for a wait with `Retry-After`; a task waits to be pulled, and no consumer asks |
+| `store` | the store does not answer, or a claim takes this long |
+| `delayd` | none of these: slots are free, or no instance runs |
+
+Where two of them delay a task at the same time, it is charged to the one that comes first in this
+table. An instance that starts knows what operators do, but not what receivers did before: until
+then, the time counts as delayd's.
+
+A task is *bad* if the parts of delayd and of the store together exceed the objective of its topic
+(`lateness_objective`, or `objective.lateness`, 1 s). `objective.target` (0.999) is the share of
+tasks that should be good.
+
+## All metrics
 ";
 
 /// A metric, as its text describes it.
@@ -166,7 +189,7 @@ async fn what_happens_to_tasks_is_counted(kept: Kept) {
         (attempts("receiver_failed"), 1.0),
         (attempts("refused"), 1.0),
         ("delayd_callback_duration_seconds_count{service=\"message.call\"}".to_owned(), 3.0),
-        ("delayd_task_lateness_seconds_count".to_owned(), 3.0),
+        ("delayd_objective_tasks_total{result=\"good\"}".to_owned(), 3.0),
     ] {
         assert_eq!(value(&delayd, &series).await, expected, "{series}");
     }

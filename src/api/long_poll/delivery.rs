@@ -10,6 +10,9 @@ use delayd_wire::Pulled;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::lateness::{Lateness, OfTopic, charge};
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{self, AnyStore, Delivery, Settle, Transition};
 
@@ -37,6 +40,8 @@ pub(crate) struct PulledTasks {
     /// The length of their contents, in bytes.
     pub(crate) bytes: usize,
     pub(crate) held: ClaimedLeases,
+    /// When their lateness is measured.
+    pub(crate) first: Vec<FirstHandOut>,
     /// When the answer must have been written, because later another consumer may have the tasks.
     pub(crate) deadline: Instant,
 }
@@ -49,12 +54,22 @@ impl PulledTasks {
         Self {
             tasks: Vec::new(),
             bytes: 0,
+            first: Vec::new(),
             held: ClaimedLeases::new(to, params.lease.is_none()),
             deadline,
         }
     }
 
-    pub(crate) fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
+    pub(crate) fn add(
+        &mut self,
+        lane: &Lane,
+        receipt: &Receipt,
+        task: crate::store::LeasedTask,
+        claim: &Answered,
+    ) {
+        if task.attempt == 1 {
+            self.first.push(FirstHandOut { due: task.due, claim: *claim });
+        }
         self.held.hold(lane.clone(), task.id, receipt.clone());
         self.bytes += task.content.len();
         self.tasks.push(Pulled {
@@ -63,6 +78,37 @@ impl PulledTasks {
             attempt: Some(task.attempt),
             receipt: (!self.held.consumes).then(|| receipt.to_string()),
         });
+    }
+}
+
+/// When a claim was sent and answered: by the store's clock, and by ours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) took: Duration,
+    pub(crate) now: UnixMillis,
+    pub(crate) at: Instant,
+}
+
+/// The first time that a task is handed out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstHandOut {
+    due: UnixMillis,
+    claim: Answered,
+}
+
+impl FirstHandOut {
+    /// How late the task is for a consumer that came at this moment, and who delayed it: the
+    /// receiver until then, and the store while the claim took.
+    pub(crate) fn lateness(&self, came: Instant, topic: &OfTopic) -> Lateness {
+        let Answered { took, now, at } = self.claim;
+        let asked = now - took;
+        let waits = (now - at.saturating_duration_since(came)).min(asked);
+        let timelines = [&topic.pauses, &topic.store];
+        let mut lateness = charge(self.due, waits, &timelines, Culprit::Receiver);
+        let waited = self.due.max(waits);
+        lateness.add_all(&charge(waited, asked, &timelines, Culprit::Delayd));
+        lateness.add(Culprit::Store, now.0 - self.due.max(asked).0);
+        lateness
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::Allowance;
 use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
 
 mod entry;
@@ -84,6 +85,20 @@ impl DestinationLimits {
                 entry.free(free, now)
             }
             None => Entry::new(allowance, &params.breaker, now).free(free, now),
+        }
+    }
+
+    /// Who keeps calls to `destination` from beginning now; `None` if one may begin.
+    pub fn blocked_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
+        let (now, params) = (Instant::now(), self.0.params());
+        let mut table = self.0.table();
+        let free = table.free();
+        match table.entries.get_mut(destination) {
+            Some(entry) => {
+                entry.allow(params.resolved(allowance), now);
+                entry.blocked_by(free, now)
+            }
+            None => (free == 0).then_some(Culprit::Receiver),
         }
     }
 

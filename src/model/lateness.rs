@@ -247,6 +247,6 @@ mod tests {
         let timeline = timeline(&[(100, Some(Culprit::Store)), (50, None)]);
         let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
         assert_eq!(lateness.total(), 200 * MS);
-        assert_eq!(lateness.part(Culprit::Store), 0 * MS);
+        assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
     }
 }

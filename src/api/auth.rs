@@ -44,8 +44,6 @@ pub(crate) enum About {
     EachOfThem,
     /// All of them.
     All,
-    /// None.
-    Nothing,
 }
 
 /// The access that a route requires.
@@ -185,6 +183,15 @@ impl Token {
 pub(crate) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
+    /// A caller with these scopes for all topics.
+    #[cfg(test)]
+    pub(crate) fn with(scopes: &[Scope]) -> Self {
+        let (name, hash) = ("test".into(), TokenHash::of("test"));
+        let topics = vec!["*".parse().expect("a pattern")];
+        let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
+        Self(Some(Arc::new(Token { params, bucket: None })))
+    }
+
     fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|token| token.params.name.as_str())
     }
@@ -212,7 +219,7 @@ impl Caller {
     fn may_use_all(&self) -> Result<(), Error> {
         match &self.0 {
             Some(token) if !token.covers_all() => Err(Error::Forbidden(
-                "this call is about all topics, and the token covers only some".into(),
+                "this request is about all topics, and the token covers only some".into(),
             )),
             _ => Ok(()),
         }
@@ -220,7 +227,22 @@ impl Caller {
 
     /// Whether the caller may see secrets such as header values: needs the scope `admin`.
     pub(crate) fn sees_secrets(&self) -> bool {
-        self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
+        self.has(|scope| scope == Scope::Admin)
+    }
+
+    /// Whether the caller may see contents, headers, answers of receivers and texts of outcomes: a
+    /// token that has only the scope `view` may not.
+    pub(crate) fn sees_content(&self) -> bool {
+        self.has(|scope| scope != Scope::View)
+    }
+
+    /// `text`, if the caller may see it.
+    pub(crate) fn content<T>(&self, text: T) -> Option<T> {
+        self.sees_content().then_some(text)
+    }
+
+    fn has(&self, is_one: impl Fn(Scope) -> bool) -> bool {
+        self.0.as_ref().is_none_or(|token| token.params.scopes.iter().copied().any(is_one))
     }
 
     fn is_limited(&self) -> bool {

@@ -125,7 +125,7 @@ impl Http {
             ensure(
                 "scopes",
                 !token.scopes.is_empty(),
-                "must hold \"produce\", \"consume\" or \"admin\"",
+                "must hold \"produce\", \"consume\", \"view\" or \"admin\"",
             )?;
             ensure(
                 "topics",

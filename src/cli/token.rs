@@ -18,7 +18,7 @@ pub(super) struct Args {
     /// The name of the token in the configuration
     #[arg(long, value_name = "NAME", default_value = "my-service", value_parser = plain)]
     name: String,
-    /// The scopes: produce, consume, view (reads lists, counts and metrics, without contents), admin
+    /// The scopes: produce, consume, view (reads lists, counts and metrics, no contents), admin
     #[arg(
         long,
         value_name = "SCOPE",

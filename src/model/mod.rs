@@ -5,6 +5,7 @@
 //! - [`clock`]: the clock, which tests replace.
 //! - [`culprit`]: who delays a task.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
+//! - [`origin`]: origins of web pages.
 //! - [`token`]: access tokens and their scopes.
 //!
 //! Values of requests and answers (durations, rates, backoffs, settings of a topic) are types of
@@ -14,5 +15,6 @@ pub mod breaker;
 pub mod clock;
 pub mod culprit;
 pub mod glob;
+pub mod origin;
 pub mod task;
 pub mod token;

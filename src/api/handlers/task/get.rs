@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn each_scope_sees_of_the_options_what_it_may() {
         let secret = [("Authorization".to_owned(), "Bearer secret".to_owned())];
-        let on_dead = OnDead { sn: "a.b".parse().unwrap(), url: "/x?secret".into(), task_id: None };
+        let (sn, url) = ("a.b".parse().unwrap(), "/x?secret".into());
+        let on_dead = OnDead { sn, url, task_id: None };
         let given = Options {
             max_attempts: Some(3),
             headers: Headers::new(secret).unwrap(),

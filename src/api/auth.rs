@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use delayd_wire::Rate;
-use http::uri::{Authority, Scheme};
+use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
 use crate::limits::TokenBucket;
 use crate::model::glob::Glob;
+use crate::model::origin::Origin;
 use crate::model::task::Topic;
 use crate::model::token::{Scope, TokenHash};
 
@@ -44,8 +45,6 @@ pub(crate) enum About {
     EachOfThem,
     /// All of them.
     All,
-    /// None.
-    Nothing,
 }
 
 /// The access that a route requires.
@@ -72,9 +71,13 @@ pub struct TokenParams {
     pub rate: Option<Rate>,
 }
 
-/// The configured tokens. If there are none, every call is allowed.
+/// The configured tokens, and the origins of our own pages. If there are no tokens, every call is
+/// allowed.
 #[derive(Debug, Default)]
-pub struct Tokens(RwLock<Arc<[Arc<Token>]>>);
+pub struct Tokens {
+    known: RwLock<Arc<[Arc<Token>]>>,
+    origins: RwLock<Arc<[Origin]>>,
+}
 
 #[derive(Debug)]
 struct Token {
@@ -97,12 +100,22 @@ impl Tokens {
             let bucket = params.rate.map(|rate| Mutex::new(TokenBucket::saving(rate, BURST, now)));
             Arc::new(Token { params, bucket })
         };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) =
             list.into_iter().map(token).collect();
     }
 
+    /// Replaces the origins that count as our own whatever a request's `Host` is, from the next
+    /// request on.
+    pub fn set_public_origins(&self, origins: Vec<Origin>) {
+        *self.origins.write().unwrap_or_else(PoisonError::into_inner) = origins.into();
+    }
+
+    fn is_public(&self, origin: &Origin) -> bool {
+        self.origins.read().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    }
+
     fn all(&self) -> Arc<[Arc<Token>]> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Checks the `Origin`, the token, its scopes and its rate. `None` if the route is open: its
@@ -126,7 +139,7 @@ impl Tokens {
     /// The caller, if the token has one of the scopes.
     fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
         let known = self.all();
-        check_origin(uri, headers, known.is_empty())?;
+        self.check_origin(uri, headers, known.is_empty())?;
         if known.is_empty() {
             return Ok(Caller(None));
         }
@@ -153,6 +166,40 @@ impl Tokens {
         }
         token.take_one()?;
         Ok(Caller(Some(token.clone())))
+    }
+
+    /// Refuses requests that a browser sends for a page of another site. Only browsers send
+    /// `Origin`, and a page cannot suppress it. Behind a proxy that rewrites `Host`, only the
+    /// public origins tell our own pages from others.
+    ///
+    /// With DNS rebinding, a page resolves its own host name to our address, and the browser then
+    /// treats us as the same origin. If no token is configured, a browser must therefore use a
+    /// public origin, an IP address or `localhost`, which a page cannot take over.
+    fn check_origin(&self, uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
+        let origin: Origin =
+            origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
+        if self.is_public(&origin) {
+            return Ok(());
+        }
+        // HTTP/2 has the host in `:authority`.
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok())
+            .and_then(|host| host.parse().ok());
+        let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
+        if !origin.is_at(&host) {
+            return Err(foreign());
+        }
+        if is_open && !is_unmistakable(host.host()) {
+            return Err(Error::Forbidden(
+                "Origin: while no tokens are configured, browsers must call an IP address, \
+                 localhost or an origin of http.public_origins"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -185,6 +232,15 @@ impl Token {
 pub(crate) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
+    /// A caller with these scopes for all topics.
+    #[cfg(test)]
+    pub(crate) fn with(scopes: &[Scope]) -> Self {
+        let (name, hash) = ("test".into(), TokenHash::of("test"));
+        let topics = vec!["*".parse().expect("a pattern")];
+        let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
+        Self(Some(Arc::new(Token { params, bucket: None })))
+    }
+
     fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|token| token.params.name.as_str())
     }
@@ -212,7 +268,7 @@ impl Caller {
     fn may_use_all(&self) -> Result<(), Error> {
         match &self.0 {
             Some(token) if !token.covers_all() => Err(Error::Forbidden(
-                "this call is about all topics, and the token covers only some".into(),
+                "this request is about all topics, and the token covers only some".into(),
             )),
             _ => Ok(()),
         }
@@ -220,7 +276,22 @@ impl Caller {
 
     /// Whether the caller may see secrets such as header values: needs the scope `admin`.
     pub(crate) fn sees_secrets(&self) -> bool {
-        self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
+        self.has(|scope| scope == Scope::Admin)
+    }
+
+    /// Whether the caller may see contents, headers, answers of receivers and texts of outcomes: a
+    /// token that has only the scope `view` may not.
+    pub(crate) fn sees_content(&self) -> bool {
+        self.has(|scope| scope != Scope::View)
+    }
+
+    /// `text`, if the caller may see it.
+    pub(crate) fn content<T>(&self, text: T) -> Option<T> {
+        self.sees_content().then_some(text)
+    }
+
+    fn has(&self, is_one: impl Fn(Scope) -> bool) -> bool {
+        self.0.as_ref().is_none_or(|token| token.params.scopes.iter().copied().any(is_one))
     }
 
     fn is_limited(&self) -> bool {
@@ -263,42 +334,6 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
             .filter(|token| !token.is_empty())
     });
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
-}
-
-/// Refuses requests that a browser sends for a page of another site. Only browsers send `Origin`,
-/// and a page cannot suppress it.
-///
-/// With DNS rebinding, a page resolves its own host name to our address, and the browser then
-/// treats us as the same origin. If no token is configured, a browser must therefore use an IP
-/// address or `localhost`, which a page cannot take over.
-fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
-    let origin: Uri =
-        origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
-    let (Some(scheme), Some(page)) = (origin.scheme(), origin.authority()) else {
-        return Err(foreign());
-    };
-    // HTTP/2 has the host in `:authority`.
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .and_then(|host| host.parse().ok());
-    let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
-    let port = |authority: &Authority| {
-        authority.port_u16().unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 })
-    };
-    if !page.host().eq_ignore_ascii_case(host.host()) || port(page) != port(&host) {
-        return Err(foreign());
-    }
-    if is_open && !is_unmistakable(host.host()) {
-        return Err(Error::Forbidden(
-            "Origin: while no tokens are configured, browsers must call an IP address or \
-             localhost"
-                .into(),
-        ));
-    }
-    Ok(())
 }
 
 fn is_unmistakable(host: &str) -> bool {

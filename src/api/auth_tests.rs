@@ -256,6 +256,33 @@ async fn pages_of_another_site_may_not_call() {
     check(Vec::new(), "evil.example:7799", "http://evil.example:7799", false).await;
 }
 
+#[tokio::test]
+async fn pages_of_a_public_origin_may_call_at_any_host() {
+    let (api, _draining) = edge_without_store().await;
+    let tokens = api.tokens.clone();
+    tokens.set_public_origins(vec!["https://public.example".parse().unwrap()]);
+    let edge = edge(Arc::new(api));
+    let check = async |origin: &str, allowed: bool| {
+        let bearer = format!("Bearer {WRITER}");
+        let headers = [("origin", origin), ("authorization", &bearer)];
+        let answer = edge.clone().answer(request(ADD, &headers, ORDER)).await;
+        assert_eq!(answer.status().as_u16(), if allowed { 503 } else { 403 }, "{origin}");
+    };
+    for known in [Vec::new(), known()] {
+        tokens.replace(known);
+        check("https://public.example", true).await;
+        check("HTTPS://PUBLIC.example:443", true).await;
+        check("http://127.0.0.1:7799", true).await;
+        check("http://public.example", false).await;
+        check("https://public.example:444", false).await;
+        check("https://public.example.evil", false).await;
+        check("https://evil.example", false).await;
+        check("null", false).await;
+    }
+    tokens.set_public_origins(Vec::new());
+    check("https://public.example", false).await;
+}
+
 #[test]
 fn debug_shows_names_and_no_hashes() {
     let shown = format!("{:?}", Tokens::new(known()));

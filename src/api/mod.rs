@@ -48,6 +48,8 @@ mod state;
 #[cfg(test)]
 mod testing;
 mod transport;
+#[cfg(test)]
+mod view_tests;
 mod wire;
 
 use std::convert::Infallible;

@@ -11,7 +11,7 @@ use delayd_wire as wire;
 use delayd_wire::{Nothing, Record, Stored, TopicShown};
 use serde_json::Value;
 
-use crate::api::auth::About::{All, EachOfThem, Nothing as NoTopic, Topic};
+use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
@@ -21,7 +21,11 @@ use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
 use crate::api::{docs, openapi};
 use crate::model::task::{Options, TopicPolicy};
-use crate::model::token::Scope::{Admin, Consume, Produce};
+use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
+
+/// The scopes of calls that only read. `view` sees neither contents nor the texts of outcomes: the
+/// handlers omit them.
+const READ: &[Scope] = &[View, Admin];
 
 /// Error codes of calls that name something that may not exist, or that may be in another state.
 const UNKNOWN: &[u16] = &[1004];
@@ -92,13 +96,13 @@ fn tasks() -> Vec<Route> {
         .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/get", "Show a task", task::get)
             .only_reads()
-            .access(&[Produce, Consume, Admin], Topic)
+            .access(&[Produce, Consume, View, Admin], Topic)
             .reads::<task::Request>()
             .answers::<wire::Found<Value>>()
             .errors(UNKNOWN),
         Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
             .only_reads()
-            .access(&[Admin], Topic)
+            .access(READ, Topic)
             .reads::<list::Request>()
             .answers::<wire::Page>()
             .errors(UNKNOWN),
@@ -136,7 +140,7 @@ fn dead_letters() -> Vec<Route> {
     vec![
         Route::call("/delay/dead/causes", "Group a topic's dead tasks by cause", dead::causes)
             .only_reads()
-            .access(&[Admin], Topic)
+            .access(READ, Topic)
             .reads::<dead::CausesRequest>()
             .answers::<wire::Causes>()
             .errors(UNKNOWN),
@@ -157,12 +161,12 @@ fn topics() -> Vec<Route> {
     vec![
         Route::call("/delay/topic/list", "List all topics", topic::list)
             .only_reads()
-            .access(&[Admin], EachOfThem)
+            .access(READ, EachOfThem)
             .reads::<wire::TopicListRequest>()
             .answers::<wire::Topics>(),
         Route::call("/delay/topic/get", "Show a topic", topic::get)
             .only_reads()
-            .access(&[Admin], Topic)
+            .access(READ, Topic)
             .reads::<topic::TopicRequest>()
             .answers::<TopicShown<TopicPolicy>>()
             .errors(UNKNOWN),
@@ -188,7 +192,7 @@ fn topics() -> Vec<Route> {
             .errors(UNKNOWN),
         Route::call("/delay/topic/forecast", "Count future tasks by due time", topic::forecast)
             .only_reads()
-            .access(&[Admin], Topic)
+            .access(READ, Topic)
             .reads::<topic::ForecastRequest>()
             .answers::<wire::Forecast>()
             .errors(UNKNOWN),
@@ -209,7 +213,7 @@ fn destinations() -> Vec<Route> {
             destination::list,
         )
         .only_reads()
-        .access(&[Admin], All)
+        .access(READ, All)
         .reads::<wire::DestinationListRequest>()
         .answers::<wire::Destinations>(),
         Route::call(
@@ -234,7 +238,7 @@ fn destinations() -> Vec<Route> {
 }
 
 /// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
-/// the reader's token. `/metrics` needs `admin`, because metrics name topics and services.
+/// the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
     let health = |statuses| Answer::Health(described::<health::Health>, statuses);
     vec![
@@ -253,7 +257,7 @@ fn pages() -> Vec<Route> {
             Answer::Text("application/openmetrics-text"),
             || get(metrics::serve),
         )
-        .access(&[Admin], NoTopic)
+        .access(READ, All)
         .errors(&[1001, 1003, 1029]),
         Route::page("/openapi.json", "This document", Answer::Text("application/json"), || {
             get(async || openapi::serve(&ROUTES))
@@ -316,7 +320,8 @@ mod tests {
             let scopes: &[_] = match route.path.strip_prefix("/delay/task/") {
                 Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
                 Some("pull" | "ack" | "nack" | "extend") => &[Consume],
-                Some("get") => &[Produce, Consume, Admin],
+                Some("get") => &[Produce, Consume, View, Admin],
+                _ if route.only_reads => READ,
                 _ => &[Admin],
             };
             assert_eq!(route.access, Access::Token(scopes, about), "{}", route.path);
@@ -329,9 +334,9 @@ mod tests {
             |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
         check("/delay/task/add/", Access::Token(&[Admin], About::Topic));
         check("/delay/something/new", Access::Token(&[Admin], About::Topic));
-        check("/metrics", Access::Token(&[Admin], About::Nothing));
-        check("/something/new", Access::Token(&[Admin], About::Nothing));
-        check("/docsx", Access::Token(&[Admin], About::Nothing));
+        check("/metrics", Access::Token(READ, About::All));
+        check("/something/new", Access::Token(&[Admin], About::All));
+        check("/docsx", Access::Token(&[Admin], About::All));
         check("/docs/app.js", Access::Open);
         check("/healthz", Access::Open);
         let posted =

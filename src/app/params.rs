@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::limits::{Allowance, LimitParams};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
+use crate::model::origin::Origin;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
@@ -103,6 +104,10 @@ pub(super) fn tokens(settings: &Settings) -> Vec<api::TokenParams> {
             rate: token.rate,
         })
         .collect()
+}
+
+pub(super) fn public_origins(settings: &Settings) -> Vec<Origin> {
+    settings.http.public_origins.iter().map(|origin| origin.0.clone()).collect()
 }
 
 pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {

@@ -5,10 +5,10 @@
 //! a change in a folder ───▶ read until stable, changed? ─▲    └▶ invalid: log, keep the old one
 //! ```
 //!
-//! Services, tokens, limits, breakers and the log level change at once; running calls keep the old
-//! ones. A warning names changed settings that need a restart. Folders are watched rather than
-//! files: editors replace a file by renaming, and Kubernetes swaps a link to a folder. The texts
-//! are compared before anything is loaded, so a busy folder costs only a few reads.
+//! Services, tokens, origins, limits, breakers and the log level change at once; running calls keep
+//! the old ones. A warning names changed settings that need a restart. Folders are watched rather
+//! than files: editors replace a file by renaming, and Kubernetes swaps a link to a folder. The
+//! texts are compared before anything is loaded, so a busy folder costs only a few reads.
 //!
 //! # Invariants
 //!
@@ -162,6 +162,7 @@ fn reload(
     source.level.set(&settings.log.level).map_err(|error| error.to_string())?;
     parts.services.allow(params::unlisted(&settings));
     parts.tokens.replace(params::tokens(&settings));
+    parts.tokens.set_public_origins(params::public_origins(&settings));
     parts.limits.set_params(params::limits(&settings, parts.open_files));
     parts.topics.set_params(&params::topic(&settings));
     params::set_objective(&settings, &parts.metrics);
@@ -194,6 +195,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("services", old.services != new.services),
         ("services_fallback", old.services_fallback != new.services_fallback),
         ("http.auth", old.http.auth != new.http.auth),
+        ("http.public_origins", old.http.public_origins != new.http.public_origins),
         (
             "callback.allow_hosts",
             call.allow_hosts != now.allow_hosts

@@ -1,6 +1,6 @@
 //! `delayd get`: shows a task.
 
-use delayd_wire::{Found, GetRequest, Note, Task};
+use delayd_wire::{Attempt, Found, GetRequest, Task};
 use serde_json::Value;
 
 use super::cell::{Cell, whole};
@@ -45,7 +45,7 @@ fn shown(task: &Task<Value>) -> String {
         ("mode", task.mode.cell()),
         ("options", task.options.cell()),
         ("sn", task.sn.cell()),
-        ("content", whole(&task.content)),
+        ("content", task.content.as_deref().map_or_else(|| "-".into(), whole)),
     ];
     let pairs = table::pairs(&pairs);
     match task.log.as_slice() {
@@ -55,8 +55,8 @@ fn shown(task: &Task<Value>) -> String {
 }
 
 /// A table of the recorded attempts. Line breaks in answers are escaped.
-fn log(attempts: &[Note]) -> String {
-    let row = |note: &Note| {
+fn log(attempts: &[Attempt]) -> String {
+    let row = |note: &Attempt| {
         let duration = format!("{}ms", note.duration_ms);
         vec![
             note.attempt.cell(),
@@ -95,7 +95,7 @@ mod tests {
         let task: Task<Value> = serde_json::from_value(task).unwrap();
         let long = "x".repeat(1_000);
         assert!(
-            shown(&Task { content: long.clone(), log: Vec::new(), ..task.clone() })
+            shown(&Task { content: Some(long.clone()), log: Vec::new(), ..task.clone() })
                 .ends_with(&long)
         );
         insta::assert_snapshot!(shown(&task), @r#"

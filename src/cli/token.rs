@@ -1,7 +1,7 @@
 //! `delayd token`: makes an access token and its configuration.
 
 use super::{Code, output};
-use crate::model::token::{self, TokenHash};
+use crate::model::token::{self, Scope, TokenHash};
 
 /// Make a new access token, and the configuration section for it.
 ///
@@ -12,18 +12,19 @@ use crate::model::token::{self, TokenHash};
 #[command(after_help = "\
 Examples:
   delayd token --name shop --scope produce --topic 'order.*'
-  delayd token --name operator --scope admin,produce,consume")]
+  delayd token --name operator --scope admin,produce,consume
+  delayd token --name prometheus --scope view")]
 pub(super) struct Args {
     /// The name of the token in the configuration
     #[arg(long, value_name = "NAME", default_value = "my-service", value_parser = plain)]
     name: String,
-    /// The scopes: produce, consume, admin
+    /// The scopes: produce, consume, view (reads lists, counts and metrics, no contents), admin
     #[arg(
         long,
         value_name = "SCOPE",
         value_delimiter = ',',
         default_value = "produce,consume",
-        value_parser = ["produce", "consume", "admin"]
+        value_parser = Scope::ALL.map(Scope::as_str)
     )]
     scope: Vec<String>,
     /// The topics that the token may use; * stands for any characters

@@ -4,8 +4,9 @@
 //! - [`breaker`]: the three-state circuit breaker.
 //! - [`clock`]: the clock, which tests replace.
 //! - [`culprit`]: who delays a task.
-//! - [`lateness`]: who delayed a task, and for how long.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
+//! - [`lateness`]: who delayed a task, and for how long.
+//! - [`origin`]: origins of web pages.
 //! - [`token`]: access tokens and their scopes.
 //!
 //! Values of requests and answers (durations, rates, backoffs, settings of a topic) are types of
@@ -16,5 +17,6 @@ pub mod clock;
 pub mod culprit;
 pub mod glob;
 pub mod lateness;
+pub mod origin;
 pub mod task;
 pub mod token;

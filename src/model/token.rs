@@ -75,21 +75,27 @@ pub enum Scope {
     Produce,
     /// Pulling and settling tasks.
     Consume,
+    /// Reading lists, counts and metrics: changes nothing, and sees no content.
+    View,
     /// Everything else.
     Admin,
 }
 
 /// The error for an invalid scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be \"produce\", \"consume\" or \"admin\"")]
+#[error("must be \"produce\", \"consume\", \"view\" or \"admin\"")]
 pub struct InvalidScope;
 
 impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Produce, Self::Consume, Self::View, Self::Admin];
+
     /// The name used in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Produce => "produce",
             Self::Consume => "consume",
+            Self::View => "view",
             Self::Admin => "admin",
         }
     }
@@ -99,10 +105,7 @@ impl FromStr for Scope {
     type Err = InvalidScope;
 
     fn from_str(text: &str) -> Result<Self, InvalidScope> {
-        [Self::Produce, Self::Consume, Self::Admin]
-            .into_iter()
-            .find(|scope| scope.as_str() == text)
-            .ok_or(InvalidScope)
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or(InvalidScope)
     }
 }
 

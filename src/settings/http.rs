@@ -8,6 +8,7 @@ use super::check::{self, Wrong};
 use super::error::Error;
 use super::value::{Parsed, rate};
 use crate::model::glob::Glob;
+use crate::model::origin::Origin;
 use crate::model::token::{Scope, TokenHash};
 use delayd_wire::Rate;
 
@@ -21,6 +22,8 @@ pub struct Http {
     /// Address and port; port 0 uses a free port.
     #[serde(deserialize_with = "address")]
     pub bind: SocketAddr,
+    /// Origins of web pages that may call, whatever `Host` a proxy sets.
+    pub public_origins: Vec<Parsed<Origin>>,
     /// Who may call.
     pub auth: Auth,
 }
@@ -125,7 +128,7 @@ impl Http {
             ensure(
                 "scopes",
                 !token.scopes.is_empty(),
-                "must hold \"produce\", \"consume\" or \"admin\"",
+                "must hold \"produce\", \"consume\", \"view\" or \"admin\"",
             )?;
             ensure(
                 "topics",

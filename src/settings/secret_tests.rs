@@ -96,9 +96,10 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
     test.toml: http.auth = *** must be a section, not a value
     test.toml: http.auth.tokens[0].token_sha256 = *** must be the SHA-256 of the token as 64
         hexadecimal digits; `delayd token` makes both
-    test.toml: http.auth.tokens[0].scopes = [] must hold "produce", "consume" or "admin"
-    test.toml: http.auth.tokens[0].scopes[0] = "root" must be "produce", "consume" or
+    test.toml: http.auth.tokens[0].scopes = [] must hold "produce", "consume", "view" or
         "admin"
+    test.toml: http.auth.tokens[0].scopes[0] = "root" must be "produce", "consume", "view"
+        or "admin"
     test.toml: http.auth.tokens[0].scopes is missing
     test.toml: http.auth.tokens[0].topics is missing: name the topics, or ["*"] for all
     test.toml: http.auth.tokens[0].topics = [] must hold at least one, such as "order.*" or

@@ -32,6 +32,7 @@ mod openapi;
 mod original_clients;
 mod overload;
 mod proxy;
+mod public_origins;
 mod pull;
 mod receiver;
 mod receiver_samples;

@@ -16,7 +16,7 @@ on_both_stores!(what_happens_to_tasks_is_counted);
 const HEAD: &str = "# Metrics
 
 `GET /metrics` answers OpenMetrics text, which Prometheus reads. With tokens it needs one with the
-scope `admin`.
+scope `view` or `admin` for all topics.
 
 Durations are in seconds, sizes in bytes. A counter begins at 0 with each start of the program.
 Every series whose labels are known in advance exists from the start; one with a status, a service

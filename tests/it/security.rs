@@ -84,7 +84,7 @@ async fn a_command_names_the_variable_of_the_token_that_is_missing() {
     told(
         &[("DELAYD_TOKEN", WRITER)],
         &stats,
-        "must be a token with the scope admin; \"writer\" has produce",
+        "must be a token with the scope view or admin; \"writer\" has produce",
     )
     .await;
     let to = ["move", "--server", &open, "--to", &guarded];

@@ -17,7 +17,8 @@ pub struct Causes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Cause {
-    pub reason: String,
+    /// The outcome of the last attempt. Null for a token with only the scope `view`.
+    pub reason: Option<String>,
     pub count: u64,
     pub first_ms: UnixMillis,
     pub last_ms: UnixMillis,

@@ -29,6 +29,7 @@ pub struct DestinationShown {
     pub rate: Option<String>,
     /// The remaining time of its own `Retry-After`.
     pub retry_after_ms: Option<u64>,
+    /// Null before the first failure, and for a token with only the scope `view`.
     pub last_error: Option<String>,
     pub last_error_ms: Option<UnixMillis>,
 }

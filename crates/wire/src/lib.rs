@@ -49,7 +49,8 @@ pub use request::{
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
-    Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task,
+    Attempt, Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored,
+    Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{

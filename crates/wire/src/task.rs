@@ -128,15 +128,30 @@ pub struct Task<Options> {
     pub finished_ms: Option<UnixMillis>,
     /// Who holds the task while it is leased.
     pub lease: Option<Holder>,
+    /// Null before the first attempt, and for a token with only the scope `view`.
     pub last_outcome: Option<String>,
     /// The task's own options, which override its topic's settings, in the form that an add takes.
-    /// Without the scope `admin` the values of `headers` are null.
+    /// Without the scope `admin` the values of `headers` are null. With only the scope `view`
+    /// there is no `headers`, and the `url` of `on_dead` is null.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub options: Options,
-    pub content: String,
+    /// Null for a token with only the scope `view`.
+    pub content: Option<String>,
     /// The attempts that were logged, the newest last. The log may be incomplete, because it is
     /// written separately from the task.
-    pub log: Vec<Note>,
+    pub log: Vec<Attempt>,
+}
+
+/// An attempt as `get` shows it. `outcome` and `answer` are null for a token with only the scope
+/// `view`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Attempt {
+    pub attempt: u32,
+    pub started_ms: UnixMillis,
+    pub duration_ms: u64,
+    pub outcome: Option<String>,
+    pub answer: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,6 +190,7 @@ pub struct Entry {
     pub finished_ms: Option<UnixMillis>,
     /// Who holds the task while it is leased.
     pub lease: Option<Holder>,
+    /// Null before the first attempt, and for a token with only the scope `view`.
     pub last_outcome: Option<String>,
     pub key: Option<String>,
 }

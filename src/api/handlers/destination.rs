@@ -21,7 +21,7 @@ pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 /// `POST /delay/destination/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Destinations>, Error> {
     let DestinationListRequest {} = json::read(request.body())?;
     let lanes: Vec<Lane> =
@@ -48,7 +48,12 @@ pub(crate) async fn list(
             let allowance = services.get(sn).copied().or_else(known);
             let standing = api.limits.standing(sn, allowance.unwrap_or_default());
             let waiting = waiting.get(sn).copied().unwrap_or_default();
-            shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now())
+            let shown =
+                shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now());
+            DestinationShown {
+                last_error: shown.last_error.and_then(|error| caller.content(error)),
+                ..shown
+            }
         })
         .collect();
     Ok(Success::of(Destinations { destinations }))

@@ -83,7 +83,10 @@ impl Admission {
 
     fn page(&self, request: &Request) -> Result<(), Error> {
         let access = self.routes.access(request.uri().path());
-        self.tokens.admit(access, request.uri(), request.headers()).map(drop)
+        match self.tokens.admit(access, request.uri(), request.headers())? {
+            Some(caller) => caller.check_topic(access, &[]),
+            None => Ok(()),
+        }
     }
 
     fn refused(&self, request: Request, error: Error) -> Response {

@@ -277,7 +277,7 @@ impl Routes {
             Some(route) => route.access,
             None if path.starts_with("/docs/") => Access::Open,
             None if path.starts_with("/delay/") => self.unknown.access,
-            None => Access::Token(&[Scope::Admin], About::Nothing),
+            None => Access::Token(&[Scope::Admin], About::All),
         }
     }
 

@@ -18,9 +18,11 @@ use http::header;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::middleware::route::{Answer, Operation, Routes};
+use crate::api::auth::{About, Access};
+use crate::api::middleware::route::{Answer, Operation, Route, Routes};
 use crate::api::wire::schema::{Described, described, reference};
 use crate::model::task::TopicPolicy;
+use crate::model::token::Scope;
 
 /// The error codes of every call.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -33,7 +35,7 @@ pub(crate) fn document(routes: &Routes) -> Value {
         routes.all().iter().filter_map(|route| Some((route, route.operation.as_ref()?)));
     for (place, (route, operation)) in documented.enumerate() {
         let method = route.method().as_str().to_ascii_lowercase();
-        let described = described_operation(place, route.path, operation, &mut schemas);
+        let described = described_operation(place, route, operation, &mut schemas);
         paths.insert(route.path.to_owned(), json!({ method: described }));
     }
     take_in(described::<Failure>(), &mut schemas);
@@ -68,7 +70,8 @@ pub(crate) fn document(routes: &Routes) -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Required if tokens are configured.",
+                "description": "Required if tokens are configured. Each operation names the scopes \
+                    of which a token needs one.",
             }},
         },
     })
@@ -77,7 +80,7 @@ pub(crate) fn document(routes: &Routes) -> Value {
 /// `x-order` is the row's position in the table, because JSON objects are unordered.
 fn described_operation(
     place: usize,
-    path: &str,
+    route: &Route,
     operation: &Operation,
     schemas: &mut BTreeMap<String, Value>,
 ) -> Value {
@@ -107,7 +110,8 @@ fn described_operation(
             responses.insert("200".into(), ok(json!({ *kind: {} })));
         }
     }
-    let id = path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_");
+    let id =
+        route.path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_");
     let mut operation =
         json!({"operationId": id, "tags": [group], "summary": summary, "x-order": place});
     let always = if request.is_some() { ALWAYS } else { NONE };
@@ -115,8 +119,11 @@ fn described_operation(
         let status = ErrorCode::of((*case).into()).status().to_string();
         responses.insert(status, json!({"$ref": format!("#/components/responses/{case}")}));
     }
-    if responses.contains_key("401") {
-        operation["security"] = json!([{"token": []}, {}]);
+    if let Access::Token(scopes, about) = route.access {
+        // One requirement for each scope: any of them is enough. The last is for no tokens at all.
+        let any = scopes.iter().map(|scope| json!({"token": [scope.as_str()]}));
+        operation["security"] = any.chain([json!({})]).collect();
+        operation["description"] = access(scopes, about).into();
     }
     if let Some(request) = request.map(|described| described()) {
         operation["requestBody"] =
@@ -134,6 +141,17 @@ fn described_operation(
     }
     operation["responses"] = Value::Object(responses);
     operation
+}
+
+/// What a token needs, in words.
+fn access(scopes: &[Scope], about: About) -> String {
+    let scopes: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.as_str())).collect();
+    let topics = match about {
+        About::Topic => "the topic",
+        About::EachOfThem => "each topic; what is about others is refused or left out",
+        About::All => "all topics",
+    };
+    format!("Needs a token with the scope {} that covers {topics}.", scopes.join(" or "))
 }
 
 fn error_response(code: ErrorCode) -> Value {

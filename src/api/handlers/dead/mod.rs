@@ -33,7 +33,7 @@ pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cur
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Causes>, Error> {
     let request: CausesRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -45,7 +45,7 @@ pub(crate) async fn causes(
         for task in page {
             let ended = task.finished.unwrap_or(task.due).into();
             let cause = by_reason.entry(task.last_outcome.clone()).or_insert_with(|| Cause {
-                reason: task.last_outcome,
+                reason: caller.content(task.last_outcome),
                 count: 0,
                 first_ms: ended,
                 last_ms: ended,

@@ -2,13 +2,15 @@
 //!
 //! A header of the callback may be a secret, so only `admin` sees its value. Others see null, which
 //! means absent in an add: if a caller adds a copy of the task, no placeholder is sent as a
-//! password.
+//! password. A token with only the scope `view` sees no content, no headers, no answers of
+//! receivers and no texts of outcomes.
 
 use std::sync::Arc;
 
-use delayd_wire::{Found, GetRequest, Task};
+use delayd_wire::{Attempt, Found, GetRequest, Task};
 use serde_json::Value;
 
+use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -25,9 +27,9 @@ fn shown(
     task: store::Task,
     notes: Vec<AttemptNote>,
     store: StoreId,
-    with_secrets: bool,
+    caller: &Caller,
 ) -> Task<Value> {
-    let options = options(&task.options, with_secrets);
+    let options = options(&task.options, caller);
     Task {
         task_id: task.id.into(),
         webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
@@ -41,22 +43,41 @@ fn shown(
         created_ms: task.created.into(),
         finished_ms: task.finished.map(Into::into),
         lease: task.lease.map(Into::into),
-        last_outcome: last_outcome(task.last_outcome),
+        last_outcome: last_outcome(task.last_outcome).and_then(|text| caller.content(text)),
         options,
-        content: task.content,
-        log: notes.into_iter().map(Into::into).collect(),
+        content: caller.content(task.content),
+        log: notes.into_iter().map(|note| attempt(note, caller)).collect(),
+    }
+}
+
+fn attempt(note: AttemptNote, caller: &Caller) -> Attempt {
+    Attempt {
+        attempt: note.attempt,
+        started_ms: note.started.into(),
+        duration_ms: note.took.as_millis() as u64,
+        outcome: caller.content(note.outcome),
+        answer: caller.content(note.answer),
     }
 }
 
 /// The options in the form that an add takes: without the key, which is a field of the task,
 /// without the origin, and without the id of the dead-letter callback.
-fn options(options: &Options, with_secrets: bool) -> Value {
+fn options(options: &Options, caller: &Caller) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
     let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
     let mut shown = serde_json::to_value(shown).expect("options are plain data");
-    if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut)
+    if !caller.sees_secrets()
+        && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut)
     {
         headers.values_mut().for_each(|value| *value = Value::Null);
+    }
+    if !caller.sees_content()
+        && let Some(shown) = shown.as_object_mut()
+    {
+        shown.remove("headers");
+        if let Some(url) = shown.get_mut("on_dead").and_then(|call| call.get_mut("url")) {
+            *url = Value::Null;
+        }
     }
     shown
 }
@@ -80,7 +101,7 @@ pub(crate) async fn get(
     let store = api.store.id().await?;
     // The answer is useful without the log.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
-    Ok(Success::of(Found { task: shown(task, notes, store, caller.sees_secrets()) }))
+    Ok(Success::of(Found { task: shown(task, notes, store, &caller) }))
 }
 
 #[cfg(test)]
@@ -89,20 +110,28 @@ mod tests {
 
     use super::*;
     use crate::model::task::Headers;
+    use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
 
     #[test]
-    fn a_headers_name_is_shown_to_all_and_its_value_to_few() {
+    fn each_scope_sees_of_the_options_what_it_may() {
         let secret = [("Authorization".to_owned(), "Bearer secret".to_owned())];
+        let (sn, url) = ("a.b".parse().unwrap(), "/x?secret".into());
+        let on_dead = OnDead { sn, url, task_id: None };
         let given = Options {
             max_attempts: Some(3),
             headers: Headers::new(secret).unwrap(),
+            on_dead: Some(on_dead),
             ..Options::default()
         };
-        let check = |with_secrets: bool, expected: Value| {
-            assert_eq!(options(&given, with_secrets), expected)
+        let check = |scopes: &[Scope], expected: Value| {
+            assert_eq!(options(&given, &Caller::with(scopes)), expected, "{scopes:?}");
         };
-        check(true, json!({"max_attempts": 3, "headers": {"authorization": "Bearer secret"}}));
-        check(false, json!({"max_attempts": 3, "headers": {"authorization": null}}));
-        assert_eq!(options(&Options::default(), false), json!({}));
+        let of = |headers: Value, url: Value| json!({"max_attempts": 3, "headers": headers, "on_dead": {"sn": "a.b", "url": url}});
+        let (hidden, url) = (json!({"authorization": null}), json!("/x?secret"));
+        check(&[Admin], of(json!({"authorization": "Bearer secret"}), url.clone()));
+        check(&[Produce], of(hidden.clone(), url.clone()));
+        check(&[Consume, View], of(hidden, url));
+        check(&[View], json!({"max_attempts": 3, "on_dead": {"sn": "a.b", "url": null}}));
+        assert_eq!(options(&Options::default(), &Caller::with(&[View])), json!({}));
     }
 }

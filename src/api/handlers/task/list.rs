@@ -12,6 +12,7 @@ use std::sync::Arc;
 use delayd_wire::{Entry, ListRequest, OneOf, Page};
 use futures_util::future::try_join_all;
 
+use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -54,7 +55,7 @@ impl FromStr for Cursor {
     }
 }
 
-fn shown(task: Summary) -> Entry {
+fn shown(task: Summary, caller: &Caller) -> Entry {
     Entry {
         task_id: task.id.into(),
         state: task.state,
@@ -66,7 +67,7 @@ fn shown(task: Summary) -> Entry {
         created_ms: task.created.into(),
         finished_ms: task.finished.map(Into::into),
         lease: task.lease.map(Into::into),
-        last_outcome: last_outcome(task.last_outcome),
+        last_outcome: last_outcome(task.last_outcome).and_then(|text| caller.content(text)),
         key: task.key,
     }
 }
@@ -74,7 +75,7 @@ fn shown(task: Summary) -> Entry {
 /// `POST /delay/task/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -88,7 +89,8 @@ pub(crate) async fn list(
     let listed = merged(&api, &known.entry, &Range { state, from, to, after, limit }).await?;
     let cursor =
         listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
-    let tasks = summaries(&api, &known.entry, &listed).await?.into_iter().map(shown).collect();
+    let summaries = summaries(&api, &known.entry, &listed).await?.into_iter();
+    let tasks = summaries.map(|task| shown(task, &caller)).collect();
     Ok(Success::of(Page { tasks, cursor }))
 }
 

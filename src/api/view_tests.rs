@@ -1,0 +1,288 @@
+//! A token with only the scope `view` changes nothing, and sees no content, by any route.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use serde_json::{Value, json};
+use tower::Service;
+
+use super::*;
+use crate::api::testing::{Ask, edge_with_store};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, TaskId};
+use crate::model::token::{Scope, TokenHash};
+use crate::store::{AttemptNote, Claim, Claimed, Delivery, Settle, Transition, Want};
+
+const OPERATOR: &str = "dly_operator";
+const VIEWER: &str = "dly_viewer";
+/// In every text that a `view` token may not see.
+const SECRET: &str = "secret-text";
+const SERVICE: &str = "message.call";
+
+/// What a token with only `view` may do with a route.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Decision {
+    /// It needs no token.
+    Open,
+    /// It answers, and omits what is secret.
+    Reads,
+    /// It answers 403.
+    Refused,
+}
+
+/// One decision for each route. A route that is absent here fails the test.
+fn decision(path: &str) -> Decision {
+    match path {
+        "/" | "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/docs/explorer.js"
+        | "/docs/explorer.css" | "/docs/icon.svg" => Decision::Open,
+        "/delay/task/get"
+        | "/delay/task/list"
+        | "/delay/dead/causes"
+        | "/delay/topic/list"
+        | "/delay/topic/get"
+        | "/delay/topic/forecast"
+        | "/delay/destination/list"
+        | "/metrics" => Decision::Reads,
+        "/delay/task/add"
+        | "/delay/task/add_batch"
+        | "/delay/task/pull"
+        | "/delay/task/ack"
+        | "/delay/task/nack"
+        | "/delay/task/extend"
+        | "/delay/task/cancel"
+        | "/delay/task/update"
+        | "/delay/task/records"
+        | "/delay/task/moved"
+        | "/delay/task/adopt"
+        | "/delay/dead/replay"
+        | "/delay/dead/purge"
+        | "/delay/topic/set"
+        | "/delay/topic/pause"
+        | "/delay/topic/resume"
+        | "/delay/topic/purge"
+        | "/delay/topic/delete"
+        | "/delay/destination/hold"
+        | "/delay/destination/release" => Decision::Refused,
+        other => panic!("decide what a token with only `view` may do with {other}"),
+    }
+}
+
+/// Bodies that succeed with every scope, so that only the scope can be the reason of a refusal.
+/// For calls about one task there is one for each of them.
+fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
+    let task = json!({"topic": "t", "delay": 1, "content": {"a": 1}});
+    let each = |more: Value| {
+        let one = |id: &u64| {
+            let mut body = json!({"topic": "t", "task_id": id});
+            let more = more.as_object().unwrap().clone();
+            body.as_object_mut().unwrap().extend(more);
+            body
+        };
+        ids.iter().map(one).collect()
+    };
+    match path {
+        "/delay/task/add" => vec![task],
+        "/delay/task/add_batch" => vec![json!({"tasks": [task]})],
+        "/delay/task/pull" | "/delay/task/get" | "/delay/task/cancel" => each(json!({})),
+        "/delay/task/ack" | "/delay/task/nack" => each(json!({"receipt": "r"})),
+        "/delay/task/extend" => each(json!({"receipt": "r", "lease": 60})),
+        "/delay/task/update" => each(json!({"delay": 60})),
+        "/delay/task/list" => {
+            let states = ["scheduled", "leased", "delivered", "dead", "cancelled", "expired"];
+            states.iter().map(|state| json!({"topic": "t", "state": state})).collect()
+        }
+        "/delay/task/records" => vec![json!({"topic": "t", "task_ids": ids, "lend": 60})],
+        "/delay/task/moved" => vec![json!({"topic": "t", "task_ids": ids, "receipt": "r"})],
+        "/delay/task/adopt" => vec![json!({"records": []})],
+        "/delay/dead/replay" | "/delay/dead/purge" => vec![json!({"topic": "t", "all": true})],
+        "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
+        "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
+        "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
+        "/delay/topic/list" | "/delay/destination/list" => vec![json!({})],
+        path if path.starts_with("/delay/destination/") => vec![json!({"sn": SERVICE})],
+        path if path.starts_with("/delay/") => vec![json!({"topic": "t"})],
+        _ => vec![Value::Null],
+    }
+}
+
+fn token(name: &str, token: &str, scopes: &[Scope], topic: &str) -> TokenParams {
+    TokenParams {
+        name: name.into(),
+        hash: TokenHash::of(token),
+        scopes: scopes.to_vec(),
+        topics: vec![topic.parse().unwrap()],
+        rate: None,
+    }
+}
+
+/// Status and text of an answer.
+async fn ask<S>(edge: &S, token: &str, path: &str, body: &Value) -> (u16, String)
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send,
+{
+    let request = match ROUTES.call(&http::Method::POST, path) {
+        Some(_) => Request::post(path).body(Body::from(body.to_string())),
+        None => Request::get(path).body(Body::empty()),
+    };
+    let mut request = request.unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    let response = edge.clone().answer(request).await;
+    let status = response.status().as_u16();
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Everything that the operator can read, to find any change.
+async fn all_that_is_kept<S>(edge: &S, ids: &[u64]) -> Vec<String>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send,
+{
+    let mut seen = Vec::new();
+    for path in [
+        "/delay/topic/list",
+        "/delay/topic/get",
+        "/delay/task/list",
+        "/delay/task/get",
+        "/delay/dead/causes",
+        "/delay/destination/list",
+    ] {
+        for body in bodies(path, ids) {
+            let (status, text) = ask(edge, OPERATOR, path, &body).await;
+            assert_eq!(status, 200, "{path} {body}: {text}");
+            let mut answer: Value = serde_json::from_str(&text).unwrap();
+            // It is computed from the present time, to the millisecond.
+            if let Some(destination) = answer.pointer_mut("/destinations/0") {
+                destination["last_error_ms"].take();
+            }
+            seen.push(answer.to_string());
+        }
+    }
+    seen
+}
+
+/// Adds a task with secrets everywhere.
+async fn add<S>(edge: &S, n: u32) -> u64
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send,
+{
+    let body = json!({
+        "topic": "t",
+        "delay": if n == 0 { 3600 } else { 0 },
+        "content": {"sn": SERVICE, "url": format!("/{SECRET}"), "text": SECRET},
+        "headers": {"authorization": SECRET},
+        "idempotency_key": format!("{SECRET}-{n}"),
+        "on_dead": {"sn": SERVICE, "url": format!("/dead?{SECRET}")},
+    });
+    let (status, text) = ask(edge, OPERATOR, "/delay/task/add", &body).await;
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str::<Value>(&text).unwrap()["task_id"].as_u64().unwrap()
+}
+
+/// A waiting task, a leased one and a dead one, each with secrets, and a destination whose last
+/// error is one.
+async fn some_tasks<S>(api: &Api, edge: &S) -> Vec<u64>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send,
+{
+    let ids = vec![add(edge, 0).await, add(edge, 1).await, add(edge, 2).await];
+    let (lane, sn): (Lane, Destination) = ("t:0".parse().unwrap(), SERVICE.parse().unwrap());
+    let claim = Claim {
+        lane: lane.clone(),
+        wants: vec![Want { destination: sn.clone(), slots: 2 }],
+        lease: Duration::from_secs(600),
+        holder: None,
+        more: false,
+        skip: 0,
+        in_hand: 0,
+        misfires: Vec::new(),
+    };
+    let Claimed::Granted(grant) = api.store.claim(claim).await.unwrap() else {
+        panic!("nobody else claims")
+    };
+    assert_eq!(grant.tasks.len(), 2);
+    let note = |id: &u64| AttemptNote {
+        lane: lane.clone(),
+        id: TaskId(*id),
+        attempt: 1,
+        started: UnixMillis(1),
+        took: Duration::from_millis(1),
+        outcome: SECRET.into(),
+        answer: SECRET.into(),
+    };
+    api.store.note(ids[1..].iter().map(note).collect()).await.unwrap();
+    let died = Settle {
+        lane: lane.clone(),
+        id: TaskId(ids[2]),
+        receipt: grant.receipt,
+        transition: Transition::Dead { outcome: SECRET.into() },
+    };
+    api.store.settle(vec![died]).await.remove(0).unwrap();
+    let allowance = api.services.get(SERVICE).unwrap().allowance();
+    let mut permit = api.limits.reserve(&sn, allowance, 1).split_one().unwrap();
+    permit.begin(Duration::from_secs(1));
+    permit.failed(SECRET);
+    drop(permit);
+    ids
+}
+
+#[tokio::test]
+async fn a_view_token_changes_nothing_and_sees_no_content() {
+    let (api, _draining, _folder) = edge_with_store();
+    let api = Arc::new(api);
+    api.set_bounds(&Params { body_limit: 10_000, ..api.params.clone() });
+    let all = [Scope::Admin, Scope::Produce, Scope::Consume];
+    api.tokens.replace(vec![
+        token("operator", OPERATOR, &all, "*"),
+        token("viewer", VIEWER, &[Scope::View], "*"),
+    ]);
+    let edge = edge(api.clone());
+    let ids = some_tasks(&api, &edge).await;
+    let before = all_that_is_kept(&edge, &ids).await;
+    assert!(before.iter().filter(|text| text.contains(SECRET)).count() >= 5, "{before:?}");
+    for route in ROUTES.all() {
+        let decision = decision(route.path);
+        assert_eq!(route.only_reads, decision != Decision::Refused, "{}", route.path);
+        for body in bodies(route.path, &ids) {
+            let (status, text) = ask(&edge, VIEWER, route.path, &body).await;
+            let said = format!("{} {body}: {status} {text}", route.path);
+            assert!(!text.contains(SECRET), "{said}");
+            match decision {
+                Decision::Open => {
+                    assert!(status == 200 || status == 307 || status == 308, "{said}")
+                }
+                Decision::Reads => assert_eq!(status, 200, "{said}"),
+                Decision::Refused => {
+                    assert_eq!(status, 403, "{said}");
+                    assert!(text.contains("must be a token with the scope"), "{said}");
+                    assert!(text.contains("has view"), "{said}");
+                }
+            }
+        }
+    }
+    assert_eq!(all_that_is_kept(&edge, &ids).await, before);
+}
+
+#[tokio::test]
+async fn what_is_about_all_topics_needs_a_token_for_all_topics() {
+    let (api, _draining, _folder) = edge_with_store();
+    let api = Arc::new(api);
+    let edge = edge(api.clone());
+    for topic in ["t", "u"] {
+        let body = json!({"topic": topic, "delay": 1, "content": {"a": 1}});
+        assert_eq!(ask(&edge, "", "/delay/task/add", &body).await.0, 200);
+    }
+    for scope in [Scope::View, Scope::Admin] {
+        api.tokens.replace(vec![token("part", VIEWER, &[scope], "t")]);
+        for path in ["/metrics", "/delay/destination/list"] {
+            let (status, text) = ask(&edge, VIEWER, path, &json!({})).await;
+            assert!(status == 403 && text.contains("about all topics"), "{path} {status} {text}");
+        }
+        let (status, text) = ask(&edge, VIEWER, "/delay/topic/list", &json!({})).await;
+        assert_eq!((status, text.contains("\"u\"")), (200, false), "{text}");
+        let other = json!({"topic": "u"});
+        assert_eq!(ask(&edge, VIEWER, "/delay/topic/get", &other).await.0, 403);
+        api.tokens.replace(vec![token("all", VIEWER, &[scope], "*")]);
+        assert_eq!(ask(&edge, VIEWER, "/metrics", &json!({})).await.0, 200);
+    }
+}

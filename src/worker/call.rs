@@ -48,7 +48,14 @@ pub(super) fn start(
         // The task was rescheduled to another destination, for which no permit is left.
         return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
     };
-    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, held, permits };
+    let mut flight = Flight {
+        shared: shared.clone(),
+        lane: lane.clone(),
+        task,
+        held,
+        permits,
+        is_refused: false,
+    };
     shared.calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
@@ -64,6 +71,8 @@ struct Flight<S, C> {
     task: LeasedTask,
     held: HeldTask,
     permits: CallPermits,
+    /// Whether the receiver refused the task for good.
+    is_refused: bool,
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
@@ -111,9 +120,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             shared.parts.limits.hold(&self.task.destination, *hold);
         }
         let took = began.elapsed();
-        let metrics = shared.parts.metrics.callbacks.service(self.task.destination.as_str());
-        metrics.attempted(counted_as(&answer), took);
+        service.metrics(&shared.parts.metrics.callbacks).attempted(counted_as(&answer), took);
         self.note(&answer, started, took, excerpt);
+        self.is_refused = matches!(answer, Answer::Final { .. });
         Some(self.conclude(&policy, &answer))
     }
 
@@ -246,10 +255,11 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, held, permits, .. } = self;
+        let Self { shared, lane, held, permits, is_refused, .. } = self;
         // The permits are free before the settle is sent.
         drop(permits);
-        shared.settler.send(Ending::of(lane, held, transition));
+        let ending = Ending::of(lane, held, transition);
+        shared.settler.send(if is_refused { ending.refused() } else { ending });
     }
 }
 

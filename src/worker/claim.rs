@@ -156,7 +156,7 @@ impl Claimer {
             }
         };
         shared.time.saw(grant.now, asked);
-        let Grant { now, receipt, tasks, outlook } = grant;
+        let Grant { now, receipt, tasks, outlook, .. } = grant;
         self.keeps_lock &= !outlook.due.is_empty();
         self.learn(&tasks, outlook, last);
         Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, now }))

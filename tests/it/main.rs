@@ -25,6 +25,7 @@ mod later;
 mod load;
 mod long_poll;
 mod metrics;
+mod metrics_causes;
 mod moving;
 mod moving_changes;
 mod openapi;

@@ -190,6 +190,29 @@ pub struct Grant {
     pub tasks: Vec<LeasedTask>,
     /// What is next.
     pub outlook: Outlook,
+    /// What the claim ended.
+    pub swept: Swept,
+}
+
+/// What a claim ended, beside the tasks that it handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Leases of workers and receivers that ran out.
+    pub push_leases: u32,
+    /// Leases of consumers that ran out.
+    pub pull_leases: u32,
+    /// Tasks that are cancelled, because a cancel was pending when the lease ran out.
+    pub cancelled: u32,
+    /// Tasks that are dead, because too many leases in a row ran out.
+    pub leases_ran_out: u32,
+    /// Tasks that are dead, because their records cannot be read.
+    pub unreadable: u32,
+    /// Tasks that have expired.
+    pub expired: u32,
+    /// Tasks that have expired, because they fell due in a pause.
+    pub misfired_expired: u32,
+    /// Tasks that are dead, because they fell due in a pause.
+    pub misfired_dead: u32,
 }
 
 /// What a lane holds for its worker after a claim.

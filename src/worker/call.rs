@@ -184,7 +184,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             {
                 // Check again: the answer may have been slow, so that little of the lease is left.
                 Ok(Settled::Done) => self.held.extended(since + span),
-                Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
+                Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
                     tracing::warn!(
                         task.id = %self.task.id, lane = %self.lane, %error,

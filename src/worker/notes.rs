@@ -63,3 +63,31 @@ pub(super) async fn run(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::clock::UnixMillis;
+    use crate::model::task::TaskId;
+
+    #[test]
+    fn a_note_that_finds_the_queue_full_is_dropped_and_counted() {
+        let dropped = Counter::default();
+        let (notes, _queued) = Notes::new(dropped.clone());
+        let note = AttemptNote {
+            lane: "orders:0".parse().unwrap(),
+            id: TaskId(1),
+            attempt: 1,
+            started: UnixMillis(0),
+            took: Duration::ZERO,
+            outcome: String::new(),
+            answer: String::new(),
+        };
+        (0..QUEUE).for_each(|_| notes.take(note.clone()));
+        assert_eq!(dropped.get(), 0);
+        notes.take(note);
+        assert_eq!(dropped.get(), 1);
+    }
+}

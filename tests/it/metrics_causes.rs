@@ -43,8 +43,7 @@ async fn each_end_of_a_task_has_its_cause(kept: Kept) {
     })
     .await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    let push = json!({"state": "delivered", "cause": "callback"});
-    assert_eq!(value(&delayd, &ended("delivered", "callback")).await, 0.0, "{push}");
+    assert_eq!(value(&delayd, &ended("delivered", "callback")).await, 0.0);
     for url in ["/fine", "/broken", "/gone"] {
         delayd.add(task("message.call", url)).await.ok();
     }
@@ -65,22 +64,25 @@ async fn each_end_of_a_task_has_its_cause(kept: Kept) {
     }
     pull(&delayd, "p", None).await;
     let first = pull(&delayd, "p", Some("1s")).await;
-    let end = |verb: &str, lease: &Value| {
+    let nack = |lease: &Value| {
         let (id, receipt) = (&lease["task_id"], &lease["receipt"]);
-        let body = json!({"topic": "p", "task_id": id, "receipt": receipt, "delay": "0s"});
-        (format!("/delay/task/{verb}"), body.to_string())
+        json!({"topic": "p", "task_id": id, "receipt": receipt, "delay": "0s"}).to_string()
     };
     // The lease runs out, and the task is pulled again.
     let second = pull(&delayd, "p", Some("1h")).await;
     assert_eq!(first["task_id"], second["task_id"]);
-    let (path, body) = end("nack", &first);
-    assert_eq!(delayd.post(&path, body).await.status, 409);
-    let (path, body) = end("nack", &second);
-    delayd.post(&path, body).await.ok();
-    delayd.add(pulled).await.ok();
+    assert_eq!(delayd.post("/delay/task/nack", nack(&first)).await.status, 409);
+    delayd.post("/delay/task/nack", nack(&second)).await.ok();
+    for _ in 0..2 {
+        delayd.add(pulled.clone()).await.ok();
+    }
     let third = pull(&delayd, "p", Some("1h")).await;
     let ack = json!({"topic": "p", "task_id": third["task_id"], "receipt": third["receipt"]});
     delayd.post("/delay/task/ack", ack.to_string()).await.ok();
+    let fourth = pull(&delayd, "p", Some("1h")).await;
+    let cancel = json!({"topic": "p", "task_id": fourth["task_id"]});
+    assert_eq!(delayd.post("/delay/task/cancel", cancel.to_string()).await.status, 409);
+    delayd.post("/delay/task/nack", nack(&fourth)).await.ok();
 
     for (series, expected) in [
         (ended("delivered", "callback"), 1.0),
@@ -90,6 +92,7 @@ async fn each_end_of_a_task_has_its_cause(kept: Kept) {
         (ended("dead", "attempts_used_up"), 2.0),
         (ended("dead", "refused"), 1.0),
         (ended("cancelled", "cancel"), 1.0),
+        (ended("cancelled", "pending_cancel"), 1.0),
         ("delayd_leases_expired_total{mode=\"pull\"}".into(), 1.0),
         ("delayd_leases_expired_total{mode=\"push\"}".into(), 0.0),
         ("delayd_stale_settles_total{mode=\"pull\"}".into(), 1.0),

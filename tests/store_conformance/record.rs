@@ -290,7 +290,10 @@ impl Record {
                 State::Scheduled | State::Leased,
             ) if is_current => {
                 self.fail(to, now);
-                Settled::Done
+                match self.state(now) {
+                    State::Cancelled => Settled::Cancelled,
+                    _ => Settled::Done,
+                }
             }
             (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
                 self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };

@@ -157,6 +157,7 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
 fn count(tasks: &TaskMetrics, transition: &Transition, answer: &store::Result<Settled>) {
     match (transition, answer) {
         (Transition::Delivered { .. }, Ok(Settled::Done)) => tasks.ended(End::Pull),
+        (_, Ok(Settled::Cancelled)) => tasks.ended(End::PendingCancel),
         (_, Ok(Settled::Stale { .. })) => tasks.stale_settle(Way::Pull),
         _ => {}
     }

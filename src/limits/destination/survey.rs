@@ -75,3 +75,59 @@ impl DestinationLimits {
         survey
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::LimitParams;
+    use crate::model::breaker;
+
+    fn limits() -> DestinationLimits {
+        DestinationLimits::new(LimitParams {
+            concurrency: 1_000,
+            concurrency_per_service: 100,
+            breaker: breaker::Params::default(),
+            retry_after_max: Duration::from_secs(60),
+        })
+    }
+
+    fn name(name: &str) -> Destination {
+        name.parse().unwrap()
+    }
+
+    fn fail(limits: &DestinationLimits, destination: &Destination) {
+        let mut permits = limits.reserve(destination, Allowance::default(), 1);
+        let mut permit = permits.split_one().expect("there is a slot");
+        permit.begin(Duration::from_secs(15));
+        permit.failed("503");
+    }
+
+    #[test]
+    fn named_destinations_stand_alone_and_the_others_are_summed() {
+        let limits = limits();
+        let named = [(name("a"), Allowance::default()), (name("new"), Allowance::default())];
+        let _held = ["a", "b", "c"].map(|n| limits.reserve(&name(n), Allowance::default(), 2));
+        (0..5).for_each(|_| fail(&limits, &name("c")));
+        let survey = limits.survey(&named);
+        let figures = |in_flight, window, breakers| Figures { in_flight, window, breakers };
+        assert_eq!(survey.named, [figures(2, 16, [1, 0, 0]), figures(0, 16, [1, 0, 0])]);
+        assert_eq!(survey.others, figures(4, 32, [1, 0, 1]));
+        assert_eq!((survey.in_flight, survey.limit), (6, 1_000));
+    }
+
+    #[test]
+    fn each_change_of_a_breaker_is_told_once() {
+        let limits = limits();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = told.clone();
+        limits.observe_breakers(move |destination, to| {
+            listener.lock().unwrap().push((destination.clone(), to));
+        });
+        (0..5).for_each(|_| fail(&limits, &name("a")));
+        assert_eq!(limits.reserve(&name("a"), Allowance::default(), 1).len(), 0);
+        assert_eq!(*told.lock().unwrap(), [(name("a"), State::Open)]);
+    }
+}

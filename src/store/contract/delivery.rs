@@ -325,6 +325,9 @@ pub enum Transition {
 pub enum Settled {
     /// The task stands as asked. Also if it did already, by this receipt.
     Done,
+    /// The lease has ended, and with it the task, because a cancel was pending. A repeat is
+    /// [`Settled::Done`].
+    Cancelled,
     /// The lease was superseded, or the task has ended in another way; nothing changed.
     Stale {
         /// The task's state.
@@ -332,6 +335,13 @@ pub enum Settled {
     },
     /// No such task.
     Unknown,
+}
+
+impl Settled {
+    /// Whether the lease has ended, or was extended, as asked.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled)
+    }
 }
 
 /// The answer of `next_due` and `next_pull`.

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::ending::Ending;
 use super::handle::Settler;
-use crate::metrics::TaskMetrics;
+use crate::metrics::{End, TaskMetrics};
 use crate::model::task::Lane;
 use crate::store::{Delivery, Error, MAX_LEASE, Settled, Transition};
 use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
@@ -71,6 +71,7 @@ impl<S: Delivery> Settling<S> {
         match answer {
             // The store tells the lane what waits again.
             Settled::Done => ending.end.into_iter().for_each(|end| self.tasks.ended(end)),
+            Settled::Cancelled => self.tasks.ended(End::PendingCancel),
             Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
                 // Its acknowledgement came before the response that announced it.
                 tracing::debug!(
@@ -131,7 +132,9 @@ impl<S: Delivery> Settling<S> {
             match self.store.extend(lane, task.id(), &receipt, span).await {
                 Ok(Settled::Done) => task.extended(since + span),
                 // Somebody else has the task, or gets it when the lease runs out.
-                Ok(Settled::Stale { .. } | Settled::Unknown) | Err(_) => return,
+                Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) | Err(_) => {
+                    return;
+                }
             }
         }
     }

@@ -299,7 +299,7 @@ pub(super) const SETTLE: &[Row] = &[
             "leased 1 @ 3000",
         ]],
         args: &["1", "r", "retry", "700", "503"],
-        answer: "[done]",
+        answer: "[done cancelled]",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
             "- leased 1 @ 3000",

@@ -170,6 +170,10 @@ pub(crate) async fn moved(
             Settled::Stale { state } => stale.push(StaleTask { task_id: id.into(), state }),
             // An earlier call removed it, and its answer was lost.
             Settled::Unknown => count += 1,
+            Settled::Cancelled => {
+                api.metrics.tasks.ended(End::PendingCancel);
+                count += 1;
+            }
             Settled::Done => {
                 if !is_back {
                     api.metrics.tasks.ended(End::Moved);

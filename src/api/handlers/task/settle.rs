@@ -115,6 +115,7 @@ impl Lease {
         let settled = settled.into_iter().next().expect("a store answers every settle")?;
         match settled {
             Settled::Done => end.into_iter().for_each(|end| api.metrics.tasks.ended(end)),
+            Settled::Cancelled => api.metrics.tasks.ended(End::PendingCancel),
             Settled::Stale { .. } => api.metrics.tasks.stale_settle(Way::Pull),
             Settled::Unknown => {}
         }
@@ -124,7 +125,7 @@ impl Lease {
 
 fn answer(settled: Settled) -> Result<Success<Nothing>, Error> {
     match settled {
-        Settled::Done => Ok(Success::of(Nothing {})),
+        Settled::Done | Settled::Cancelled => Ok(Success::of(Nothing {})),
         Settled::Stale { state } => Err(Error::Stale(state)),
         Settled::Unknown => Err(Error::no_task()),
     }

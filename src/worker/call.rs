@@ -54,7 +54,7 @@ pub(super) fn start(
     };
     let (shared, lane) = (shared.clone(), lane.clone());
     let calls = shared.calls.clone();
-    let mut flight = Flight { shared, lane, task, lateness, held, permits };
+    let mut flight = Flight { shared, lane, task, lateness, held, permits, is_refused: false };
     calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
@@ -72,6 +72,8 @@ struct Flight<S, C> {
     lateness: Lateness,
     held: HeldTask,
     permits: CallPermits,
+    /// Whether the receiver refused the task for good.
+    is_refused: bool,
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
@@ -119,9 +121,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             shared.parts.limits.hold(&self.task.destination, *hold);
         }
         let took = began.elapsed();
-        let metrics = shared.parts.metrics.callbacks.service(self.task.destination.as_str());
-        metrics.attempted(counted_as(&answer), took);
+        service.metrics(&shared.parts.metrics.callbacks).attempted(counted_as(&answer), took);
         self.note(&answer, started, took, excerpt);
+        self.is_refused = matches!(answer, Answer::Final { .. });
         Some(self.conclude(&policy, &answer))
     }
 
@@ -187,7 +189,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             {
                 // Check again: the answer may have been slow, so that little of the lease is left.
                 Ok(Settled::Done) => self.held.extended(since + span),
-                Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
+                Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
                     tracing::warn!(
                         task.id = %self.task.id, lane = %self.lane, %error,
@@ -258,10 +260,11 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, held, permits, .. } = self;
+        let Self { shared, lane, held, permits, is_refused, .. } = self;
         // The permits are free before the settle is sent.
         drop(permits);
-        shared.settler.send(Ending::of(lane, held, transition));
+        let ending = Ending::of(lane, held, transition);
+        shared.settler.send(if is_refused { ending.refused() } else { ending });
     }
 }
 

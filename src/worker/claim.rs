@@ -168,7 +168,7 @@ impl Claimer {
             }
         };
         shared.time.saw(grant.now, asked);
-        let Grant { now, receipt, tasks, outlook } = grant;
+        let Grant { now, receipt, tasks, outlook, .. } = grant;
         self.keeps_lock &= !outlook.due.is_empty();
         self.learn(&tasks, outlook, last);
         // The answer may have been on its way for a while, so `now` is too early.

@@ -26,6 +26,7 @@ mod later;
 mod load;
 mod long_poll;
 mod metrics;
+mod metrics_causes;
 mod moving;
 mod moving_changes;
 mod openapi;

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::Pulled;
+use delayd_wire::{Pulled, Way};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::{End, TaskMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::lateness::{Lateness, OfTopic, charge};
 use crate::model::task::{Lane, Receipt, TaskId};
-use crate::store::{self, AnyStore, Delivery, Settle, Transition};
+use crate::store::{self, AnyStore, Delivery, Settle, Settled, Transition};
 
 /// The longest time to write the answer of a pull without `lease`.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);
@@ -172,6 +173,9 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let answers = store.settle(settles.clone()).await;
+        for (settle, answer) in settles.iter().zip(&answers) {
+            count(&store.metrics().tasks, &settle.transition, answer);
+        }
         let failed = settles
             .into_iter()
             .zip(answers)
@@ -192,6 +196,16 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
         settles = again.into_iter().map(|(settle, _)| settle).collect();
         tokio::time::sleep(wait).await;
         wait *= 3;
+    }
+}
+
+/// Counts the answer to the end of a lease.
+fn count(tasks: &TaskMetrics, transition: &Transition, answer: &store::Result<Settled>) {
+    match (transition, answer) {
+        (Transition::Delivered { .. }, Ok(Settled::Done)) => tasks.ended(End::Pull),
+        (_, Ok(Settled::Cancelled)) => tasks.ended(End::PendingCancel),
+        (_, Ok(Settled::Stale { .. })) => tasks.stale_settle(Way::Pull),
+        _ => {}
     }
 }
 

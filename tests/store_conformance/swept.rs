@@ -1,6 +1,6 @@
 //! What a claim says of the tasks and leases that it ended.
 
-use delayd::store::{Admin, Claim, MAX_EXPIRIES, Misfire, Misfired, Store, Swept};
+use delayd::store::{Claim, MAX_EXPIRIES, Misfire, Misfired, Store, Swept};
 
 use crate::bench::{Bench, at, claim_of, expiring, lane};
 

@@ -54,6 +54,7 @@ tables! {
     list: Lane, read::LIST;
     stats: Lane, read::STATS;
     forecast: Lane, read::FORECAST;
+    sample: Lanes, read::SAMPLE;
     lend: Lane, transfer::LEND;
     adopt: Lane, transfer::ADOPT;
     present: Add, transfer::PRESENT;

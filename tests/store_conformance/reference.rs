@@ -10,8 +10,8 @@ use delayd::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
     Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
-    Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Standing, Store, Summary,
-    Task, TopicEntry, Topics, Transition, Waiting,
+    Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled,
+    Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -298,6 +298,12 @@ impl Maintenance for Reference {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
+    }
+}
+
+impl Sampling for Reference {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        Ok(self.model().sample(&query))
     }
 }
 

@@ -13,7 +13,7 @@ use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
     Embedded, PER_TASK, add, admin, claim, destination, forecast, forget, fsck, list, migration,
-    note, query, settle, topics, write_tx,
+    note, query, sample, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -21,8 +21,9 @@ use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake,
     LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled,
+    Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition,
+    Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -366,6 +367,13 @@ impl Maintenance for Embedded {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.writes.run(1, topics::recover_topics).await
+    }
+}
+
+impl Sampling for Embedded {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| sample::sample(db, &query, clock.now())).await
     }
 }
 

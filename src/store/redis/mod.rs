@@ -59,6 +59,7 @@ mod poll;
 mod query;
 mod record;
 mod registry;
+mod sample;
 #[doc(hidden)]
 pub mod script;
 mod session;

@@ -82,6 +82,7 @@ scripts! {
     STATS: READ, "stats";
     NEXT: READ, "next";
     HISTORIES: READ, "histories";
+    SAMPLE: READ, "sample";
     POLICY: WAY_OUT, "policy";
     PAUSE: WAY_OUT, "pause";
     RESUME: WAY_OUT, "resume";
@@ -115,7 +116,8 @@ pub fn sent() -> Vec<(&'static str, &'static str)> {
 mod tests {
     use super::*;
     use crate::store::{
-        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE,
+        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MAX_SAMPLED,
+        MISFIRED, UNREADABLE,
     };
 
     #[test]
@@ -130,5 +132,6 @@ mod tests {
         ] {
             assert!(CLAIM.code.contains(&line), "claim.lua should hold: {line}");
         }
+        assert!(SAMPLE.code.contains(&format!("local MAX_SAMPLED = {MAX_SAMPLED}\n")));
     }
 }

@@ -8,6 +8,7 @@ pub mod api;
 pub mod app;
 pub mod callback;
 pub mod cli;
+pub mod instances;
 pub mod limits;
 pub mod maintenance;
 pub mod metrics;

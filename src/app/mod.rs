@@ -22,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Services};
+use crate::instances::Instances;
 use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
 use crate::metrics::Metrics;
@@ -30,7 +31,7 @@ use crate::model::task::StoreId;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
-use crate::store::{self, AnyStore, Formats, Store};
+use crate::store::{self, AnyStore, Formats, Sampling, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
@@ -85,6 +86,7 @@ impl StartError {
 pub struct App {
     address: SocketAddr,
     store: Arc<AnyStore>,
+    instances: Arc<Instances>,
     api: Arc<Api>,
     worker: Worker,
     janitor: Janitor,
@@ -125,6 +127,7 @@ impl App {
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
         gauges::connect(&metrics, &limits, services.clone());
+        let instances = Arc::new(Instances::new(params::instance(&settings, address, &clock)));
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
@@ -166,6 +169,7 @@ impl App {
             client,
             services,
             limits,
+            instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,
         };
@@ -175,6 +179,7 @@ impl App {
         Ok(Self {
             address,
             store,
+            instances,
             api,
             worker,
             janitor,
@@ -233,6 +238,10 @@ impl App {
         let _ = self.close_listener.send(());
         self.serving.await.context("the HTTP server failed")?;
         self.api.finish().await;
+        // Otherwise it counts as alive for some seconds.
+        if let Err(error) = self.store.forget_instance(self.instances.id()).await {
+            tracing::debug!(%error, "Could not remove the heartbeat of this instance");
+        }
         if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
             tracing::warn!(
                 "The store did not close in time; everything that was confirmed is stored"

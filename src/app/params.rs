@@ -1,5 +1,6 @@
 //! Derives the `Params` of each part from the settings.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::limits::{Allowance, LimitParams};
@@ -9,7 +10,7 @@ use crate::model::origin::Origin;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
-use crate::{api, callback, maintenance, topic, worker};
+use crate::{api, callback, instances, maintenance, topic, worker};
 
 /// A number of concurrent calls or connections that is enough for most uses. A lower limit causes a
 /// warning.
@@ -160,6 +161,18 @@ pub(super) fn server(calls: usize, open_files: u64, drain: Duration) -> api::Ser
         );
     }
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
+}
+
+pub(super) fn instance(
+    settings: &Settings,
+    address: SocketAddr,
+    clock: &Clock,
+) -> instances::Params {
+    instances::Params {
+        address: address.to_string(),
+        started: clock.now(),
+        has_workers: settings.worker.enabled,
+    }
 }
 
 pub(super) fn maintenance(settings: &Settings) -> maintenance::Params {

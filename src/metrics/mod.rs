@@ -20,6 +20,7 @@ mod readings;
 mod services;
 mod store;
 mod tasks;
+mod usage;
 mod worker;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use readings::Readings;
 use services::ServiceNames;
 pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
+pub use usage::{Usage, usage};
 pub use worker::WorkerMetrics;
 
 /// The buckets of every duration, in seconds: 1 ms to 2 h. They contain the objectives that an

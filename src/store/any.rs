@@ -279,6 +279,10 @@ impl Sampling for AnyStore {
     async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
         either!(self, sample(query))
     }
+
+    async fn forget_instance(&self, id: &str) -> Result<()> {
+        either!(self, forget_instance(id))
+    }
 }
 
 impl Store for AnyStore {

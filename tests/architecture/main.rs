@@ -24,7 +24,11 @@ const RULES: &[(&str, &[&str])] = &[
     ("callback", &["limits", "metrics", "model"]),
     ("outcome", &["callback", "model", "store"]),
     ("maintenance", &["model", "store", "topic"]),
-    ("worker", &["callback", "limits", "metrics", "model", "outcome", "store", "topic"]),
+    ("instances", &["metrics", "model", "store"]),
+    (
+        "worker",
+        &["callback", "instances", "limits", "metrics", "model", "outcome", "store", "topic"],
+    ),
     ("api", &["callback", "limits", "metrics", "model", "outcome", "store", "topic"]),
     ("metrics", &["model"]),
     ("telemetry", &["metrics"]),
@@ -34,6 +38,7 @@ const RULES: &[(&str, &[&str])] = &[
         &[
             "api",
             "callback",
+            "instances",
             "limits",
             "maintenance",
             "metrics",

@@ -43,6 +43,7 @@ tables! {
     settle: Lane, delivery::SETTLE;
     extend: Lane, delivery::EXTEND;
     note: Lane, delivery::NOTE;
+    heartbeat: Instances, maintenance::HEARTBEAT;
     next: Lanes, delivery::NEXT;
     cancel: Lane, admin::CANCEL;
     reschedule: Lane, admin::RESCHEDULE;

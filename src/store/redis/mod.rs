@@ -46,6 +46,7 @@ mod hint_relay;
 mod hints;
 mod identity;
 mod ids;
+mod instances;
 mod keys;
 mod log_once;
 #[cfg(feature = "benching")]

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::refusal::Refusal;
-use super::{destination, identity};
+use super::{destination, identity, instances};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
@@ -69,12 +69,14 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         identity::ask(&session.keys),
         held,
         released,
+        instances::beat(session, look.heartbeat.as_ref()),
     ];
     let asked = [(Audience::Workers, &look.workers[..]), (Audience::Consumers, &look.consumers)];
     let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
     let (answers, told) = ask_lanes(session, &before, NEXT, &asked, read_moment).await;
-    let [revision, id, held, released] =
-        <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
+    let [revision, id, held, released, living] =
+        <[_; 5]>::try_from(answers).unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
+    let instances = living.and_then(instances::read);
     identity::take_in(session, id).await;
     let holds = held.and_then(|held| destination::read_holds([held, released?]));
     let revision =
@@ -101,7 +103,7 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         _ => Ok(None),
     };
     let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls, unknown }
+    Looked { registry, holds, next, pulls, unknown, instances }
 }
 
 /// What a purge would find in each lane.

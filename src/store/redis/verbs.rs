@@ -6,8 +6,8 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, claim, destination, forget, fsck, identity, migration, note, ping, poll, query,
-    sample, settle,
+    Redis, admin, claim, destination, forget, fsck, identity, instances, migration, note, ping,
+    poll, query, sample, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
@@ -239,6 +239,10 @@ impl Maintenance for Redis {
 impl Sampling for Redis {
     async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
         sample::sample(&self.session, &query).await
+    }
+
+    async fn forget_instance(&self, id: &str) -> Result<()> {
+        instances::forget(&self.session, id).await
     }
 }
 

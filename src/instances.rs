@@ -70,6 +70,12 @@ impl Instances {
         Instance { cpu, memory: usage.memory, calls: calls as u64, ..self.own.clone() }
     }
 
+    /// What this instance said of itself last.
+    pub fn own(&self) -> Instance {
+        let living = self.living();
+        living.iter().find(|one| one.id == self.own.id).unwrap_or(&self.own).clone()
+    }
+
     /// Learns which instances are alive.
     pub fn take_in(&self, living: Vec<Instance>) {
         *self.living.write().unwrap_or_else(PoisonError::into_inner) = living.into();

@@ -14,6 +14,7 @@ pub mod maintenance;
 pub mod metrics;
 pub mod model;
 pub mod outcome;
+pub mod sampler;
 pub mod settings;
 pub mod store;
 pub mod telemetry;

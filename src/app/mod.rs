@@ -28,6 +28,7 @@ use crate::maintenance::Janitor;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
+use crate::sampler::{self, Sampler};
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
@@ -90,6 +91,7 @@ pub struct App {
     api: Arc<Api>,
     worker: Worker,
     janitor: Janitor,
+    sampler: Sampler,
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
@@ -128,12 +130,25 @@ impl App {
         params::set_objective(&settings, &metrics);
         gauges::connect(&metrics, &limits, services.clone());
         let instances = Arc::new(Instances::new(params::instance(&settings, address, &clock)));
+        let sampler = Sampler::start(
+            sampler::Parts {
+                store: store.clone(),
+                topics: topics.clone(),
+                services: services.clone(),
+                limits: limits.clone(),
+                instances: instances.clone(),
+                metrics: metrics.clone(),
+            },
+            params::sampler(&settings),
+        );
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
             topics: topics.clone(),
             services: services.clone(),
             limits: limits.clone(),
+            instances: instances.clone(),
+            sampled: sampler.sampled().clone(),
             tokens: tokens.clone(),
             clock: clock.clone(),
             metrics: metrics.clone(),
@@ -183,6 +198,7 @@ impl App {
             api,
             worker,
             janitor,
+            sampler,
             serving,
             close_listener,
             draining,
@@ -226,7 +242,7 @@ impl App {
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
-        drop(self.janitor);
+        drop((self.janitor, self.sampler));
         let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
         if cut_off > 0 {
             tracing::warn!(

@@ -17,9 +17,11 @@ mod log_lines;
 #[cfg(target_os = "linux")]
 mod process;
 mod readings;
+mod sampled;
 mod services;
 mod store;
 mod tasks;
+mod topics;
 mod usage;
 mod worker;
 
@@ -38,9 +40,11 @@ pub use destinations::{DestinationFigures, DestinationMetrics, LimitFigures};
 pub use lateness::LatenessMetrics;
 pub use log_lines::CountLines;
 pub use readings::Readings;
+pub use sampled::{SampledMetrics, ServiceSample};
 use services::ServiceNames;
 pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
+pub use topics::{TopicSample, topics_text};
 pub use usage::{Usage, usage};
 pub use worker::WorkerMetrics;
 
@@ -67,6 +71,8 @@ pub struct Metrics {
     pub tasks: Arc<TaskMetrics>,
     /// Calls of the store.
     pub store: Arc<StoreMetrics>,
+    /// What the sampler counts in the store.
+    pub sampled: SampledMetrics,
     /// What workers do beside the tasks.
     pub worker: WorkerMetrics,
     /// Reloads of the configuration.
@@ -95,8 +101,9 @@ impl Metrics {
         let lateness = LatenessMetrics::register(registry);
         let names = ServiceNames::default();
         let callbacks = Arc::new(CallbackMetrics::register(registry, names.clone()));
-        let destinations = DestinationMetrics::register(registry, names);
+        let destinations = DestinationMetrics::register(registry, names.clone());
         store.register(registry);
+        let sampled = SampledMetrics::register(registry, names);
         let worker = WorkerMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         log_lines::register(registry);
@@ -110,9 +117,16 @@ impl Metrics {
             destinations,
             tasks: store.tasks.clone(),
             store,
+            sampled,
             worker,
             config,
         })
+    }
+
+    /// What has happened since the start.
+    pub fn totals(&self) -> Totals {
+        let (calls, failed_calls) = self.callbacks.in_all();
+        Totals { added: self.api.added_in_all(), calls, failed_calls }
     }
 
     /// The OpenMetrics text.
@@ -122,6 +136,17 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry);
         text
     }
+}
+
+/// Counters of this instance, summed over their labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Tasks that were stored or replaced.
+    pub added: u64,
+    /// Callbacks that ended.
+    pub calls: u64,
+    /// Those that failed.
+    pub failed_calls: u64,
 }
 
 /// A histogram of durations.

@@ -23,8 +23,6 @@ pub(super) struct Figures {
     done: usize,
     /// The number of complete rounds with lanes.
     rounds: u64,
-    /// Whether the store has answered once.
-    has_answer: bool,
 }
 
 /// The last counts of a lane.
@@ -32,8 +30,6 @@ pub(super) struct Figures {
 pub(super) struct LaneFigures {
     /// When they were read, by the store's clock.
     pub(super) read: UnixMillis,
-    /// Whether the lane's server did not answer since then.
-    pub(super) is_away: bool,
     pub(super) counts: Counts,
     pub(super) schedules: Vec<Schedule>,
 }
@@ -77,7 +73,8 @@ impl Figures {
         }
     }
 
-    /// Takes in the answer to [`Self::next`]; `None` for a lane whose server did not answer.
+    /// Takes in the answer to [`Self::next`]. The figures of a lane whose server did not answer,
+    /// `None`, stay as they are.
     pub(super) fn take_in(
         &mut self,
         now: UnixMillis,
@@ -85,34 +82,20 @@ impl Figures {
         samples: Vec<Option<LaneSample>>,
     ) {
         self.done += lanes.len();
-        self.has_answer = true;
         if self.done == self.round.len() && self.done > 0 {
             self.rounds += 1;
         }
         for (lane, sample) in lanes.into_iter().zip(samples) {
-            match sample {
-                Some(sample) => {
-                    let before = self.lanes.remove(&lane);
-                    let figures = LaneFigures::new(now, sample, before, with_forecast);
-                    self.lanes.insert(lane, figures);
-                }
-                None => {
-                    if let Some(figures) = self.lanes.get_mut(&lane) {
-                        figures.is_away = true;
-                    }
-                }
+            if let Some(sample) = sample {
+                let before = self.lanes.remove(&lane);
+                self.lanes.insert(lane, LaneFigures::new(now, sample, before, with_forecast));
             }
         }
     }
 
-    /// The store does not answer at all. The same lanes are asked for next.
-    pub(super) fn lose_all(&mut self) {
-        self.lanes.values_mut().for_each(|figures| figures.is_away = true);
-    }
-
     /// Whether each lane was sampled once.
     pub(super) fn is_complete(&self) -> bool {
-        self.has_answer && self.lanes.len() == self.round.len()
+        self.lanes.len() == self.round.len()
     }
 
     /// The figures of the first topics by name, and how many more there are.
@@ -155,14 +138,15 @@ impl LaneFigures {
             Schedule { destination, earliest, waiting, overdue, within, is_cut }
         };
         let schedules = schedules.into_iter().map(schedule).collect();
-        Self { read: now, is_away: false, counts, schedules }
+        Self { read: now, counts, schedules }
     }
+}
 
-    /// The tasks of a schedule that are overdue `now`, at least. Of a lane that is away, the
-    /// earliest task may have fallen due since.
-    pub(super) fn overdue(&self, schedule: &Schedule, now: UnixMillis) -> u64 {
-        let has_fallen_due = self.is_away && schedule.earliest <= now && schedule.waiting > 0;
-        schedule.overdue.max(u64::from(has_fallen_due))
+impl Schedule {
+    /// The overdue tasks of a lane whose server is away, at least: its earliest task may have
+    /// fallen due since.
+    pub(super) fn overdue_by(&self, now: UnixMillis) -> u64 {
+        self.overdue.max(u64::from(self.earliest <= now))
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `gauges` writes the metrics of the store.
 //! - `history` keeps the figures of the last day.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::metrics::{Metrics, TopicSample, Totals};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::task::Lane;
-use crate::store::{self, AnyStore, Registered, SampleQuery, Sampling};
+use crate::store::{self, AnyStore, Delivery, Registered, SampleQuery, Sampling};
 use crate::topic::Registry;
 
 mod culprit;
@@ -119,7 +120,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sampler {
     /// Starts the sampler. The first sample is taken at once.
-    pub fn start<S: Sampling>(parts: Parts<S>, params: Params) -> Self {
+    pub fn start<S: Sampling + Delivery>(parts: Parts<S>, params: Params) -> Self {
         let (publish, snapshots) = watch::channel(Arc::default());
         let sampled = Sampled { snapshots, ..Sampled::default() };
         let task = tokio::spawn(run(parts, params, publish, sampled.clone())).abort_handle();
@@ -138,7 +139,7 @@ impl Drop for Sampler {
     }
 }
 
-async fn run<S: Sampling>(
+async fn run<S: Sampling + Delivery>(
     parts: Parts<S>,
     params: Params,
     publish: watch::Sender<Arc<Snapshot>>,
@@ -193,27 +194,38 @@ struct State {
     figures: Arc<Mutex<Figures>>,
     /// The store's time in the last answer, and when that came.
     read: Option<(UnixMillis, Instant)>,
+    /// The servers that did not answer.
+    away: HashSet<u64>,
     is_slow: bool,
 }
 
 impl State {
-    async fn sample<S: Sampling>(&mut self, parts: &Parts<S>) {
+    async fn sample<S: Sampling + Delivery>(&mut self, parts: &Parts<S>) {
         let all = || -> Vec<Lane> {
             parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect()
         };
         let next = lock(&self.figures).next(all);
         let within = spans(next.with_forecast);
         let asked = Instant::now();
-        match parts.store.sample(SampleQuery { lanes: next.lanes.clone(), within }).await {
+        let lanes = next.lanes.clone();
+        let answers = match parts.store.sample(SampleQuery { lanes, within }).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
-                lock(&self.figures).take_in(now, next, lanes);
+                lanes
             }
             Err(error) => {
                 tracing::debug!(%error, "Could not sample the store");
-                lock(&self.figures).lose_all();
+                vec![None; next.lanes.len()]
             }
+        };
+        for (lane, answer) in next.lanes.iter().zip(&answers) {
+            let server = parts.store.server_of(lane);
+            match answer {
+                Some(_) => self.away.remove(&server),
+                None => self.away.insert(server),
+            };
         }
+        lock(&self.figures).take_in(self.now(), next, answers);
         self.is_slow = asked.elapsed() >= SLOW;
     }
 
@@ -234,14 +246,14 @@ impl State {
         Some(if self.is_slow { Culprit::Store } else { Culprit::Delayd })
     }
 
-    fn snapshot<S>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
+    fn snapshot<S: Delivery>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
         let Parts { topics, services, limits, instances, .. } = parts;
         let topics: Vec<Registered> = topics.known();
         let mut court = Court::new(services, limits, &topics, self.unblocked(instances, params));
         let (now, known) = (self.now(), lock(&self.figures));
         let mut snapshot = Snapshot {
             at: self.read.map_or(UnixMillis(0), |(now, _)| now),
-            is_complete: known.is_complete(),
+            is_complete: self.read.is_some() && known.is_complete(),
             workers: instances.living().iter().filter(|instance| instance.has_workers).count(),
             ..Snapshot::default()
         };
@@ -256,11 +268,12 @@ impl State {
         for (lane, figures) in known.lanes() {
             snapshot.oldest = snapshot.oldest.min(figures.read);
             snapshot.count(&figures.counts);
+            let is_away = !self.away.is_empty() && self.away.contains(&parts.store.server_of(lane));
             for schedule in &figures.schedules {
-                let overdue = figures.overdue(schedule, now);
+                let overdue = if is_away { schedule.overdue_by(now) } else { schedule.overdue };
                 if overdue > 0
                     && let Some(culprit) =
-                        court.culprit(&lane.topic, &schedule.destination, figures.is_away)
+                        court.culprit(&lane.topic, &schedule.destination, is_away)
                 {
                     snapshot.overdue[culprit as usize].add(
                         overdue,

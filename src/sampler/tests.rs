@@ -8,7 +8,7 @@ use crate::limits::{Allowance, LimitParams};
 use crate::model::clock::Clock;
 use crate::model::task::{Destination, Options, Topic};
 use crate::store::embedded::{self, Embedded};
-use crate::store::{Instance, Intake, Moment, NewTask, TopicEntry, Topics};
+use crate::store::{Instance, Intake, Moment, NewTask, Store, TopicEntry, Topics};
 use crate::topic;
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -145,9 +145,11 @@ async fn tasks_of_a_store_that_does_not_answer_are_the_stores() {
     bench.add("shop", 0).await;
     bench.add("other", 0).await;
     bench.hold(&["shop"]);
-    bench.sample(WORKER).await;
-    lock(&bench.state.figures).lose_all();
-    assert_eq!(overdue(&bench.state.snapshot(&bench.parts, WORKER)), [(Culprit::Store, 2)]);
+    let snapshot = bench.sample(WORKER).await;
+    bench.parts.store.close().await;
+    let without_store = bench.sample(WORKER).await;
+    assert_eq!(overdue(&without_store), [(Culprit::Store, 2)]);
+    assert_eq!((without_store.at, without_store.tasks), (snapshot.at, snapshot.tasks));
 }
 
 /// While the store is away nobody counts, but the earliest moment is known.
@@ -156,7 +158,7 @@ async fn a_task_that_falls_due_while_the_store_is_away_is_the_stores() {
     let mut bench = bench();
     bench.add("shop", 40).await;
     assert_eq!(bench.overdue(WORKER).await, []);
-    lock(&bench.state.figures).lose_all();
+    bench.state.away.insert(0);
     let (now, at) = bench.state.read.unwrap();
     bench.state.read = Some((now + Duration::from_secs(1), at));
     let snapshot = bench.state.snapshot(&bench.parts, WORKER);

@@ -33,6 +33,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::model::culprit::Culprit;
+
 pub use api::{AddResult, ApiMetrics, Rejection};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
@@ -126,7 +128,12 @@ impl Metrics {
     /// What has happened since the start.
     pub fn totals(&self) -> Totals {
         let (calls, failed_calls) = self.callbacks.in_all();
-        Totals { added: self.api.added_in_all(), calls, failed_calls }
+        Totals {
+            added: self.api.added_in_all(),
+            calls,
+            failed_calls,
+            lateness: self.lateness.in_all(),
+        }
     }
 
     /// The OpenMetrics text.
@@ -147,6 +154,8 @@ pub struct Totals {
     pub calls: u64,
     /// Those that failed.
     pub failed_calls: u64,
+    /// The lateness of first attempts, by culprit in the order of [`Culprit::ALL`].
+    pub lateness: [Duration; Culprit::ALL.len()],
 }
 
 /// A histogram of durations.

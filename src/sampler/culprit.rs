@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::callback::Services;
-use crate::limits::{Allowance, DestinationLimits};
+use crate::limits::DestinationLimits;
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Registered;
@@ -66,18 +66,6 @@ impl<'a> Court<'a> {
         let Some(service) = self.services.get(destination.as_str()) else {
             return Some(Culprit::Operator);
         };
-        blocked(self.limits, destination, service.allowance())
+        self.limits.blocked_by(destination, service.allowance())
     }
-}
-
-/// Why the destination gets no permit now. `None`: it would get one.
-fn blocked(
-    limits: &DestinationLimits,
-    destination: &Destination,
-    allowance: Allowance,
-) -> Option<Culprit> {
-    if limits.held().contains(destination) {
-        return Some(Culprit::Operator);
-    }
-    (limits.free(destination, allowance) == 0).then_some(Culprit::Receiver)
 }

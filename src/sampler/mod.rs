@@ -160,7 +160,8 @@ async fn run<S: Sampling + Delivery>(
 
 /// The figures of one moment, for the history.
 fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history::Values {
-    let Totals { added, calls, failed_calls } = parts.metrics.totals();
+    let Totals { added, calls, failed_calls, lateness } = parts.metrics.totals();
+    let lateness = lateness.map(|sum| sum.as_millis() as u64);
     let overdue = Culprit::ALL.map(|culprit| snapshot.overdue[culprit as usize]);
     let oldest = overdue.iter().filter_map(|overdue| overdue.oldest).min();
     let own = parts.instances.own();
@@ -169,10 +170,10 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         added,
         calls,
         failed_calls,
-        0,
-        0,
-        0,
-        0,
+        lateness[0],
+        lateness[1],
+        lateness[2],
+        lateness[3],
         snapshot.tasks.scheduled,
         snapshot.tasks.leased,
         snapshot.tasks.dead,

@@ -277,11 +277,11 @@ impl Maintenance for AnyStore {
 
 impl Sampling for AnyStore {
     async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
-        either!(self, sample(query))
+        either!(self, Sample, sample(query))
     }
 
     async fn forget_instance(&self, id: &str) -> Result<()> {
-        either!(self, forget_instance(id))
+        either!(self, Change, forget_instance(id))
     }
 }
 

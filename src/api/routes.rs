@@ -15,7 +15,7 @@ use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
-use crate::api::handlers::{dead, destination, health, metrics};
+use crate::api::handlers::{dead, destination, health, instance, metrics};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
@@ -39,6 +39,7 @@ fn routes() -> Vec<Route> {
     routes.extend(dead_letters());
     routes.extend(topics());
     routes.extend(destinations());
+    routes.extend(instances());
     routes.extend(pages());
     routes
 }
@@ -237,6 +238,22 @@ fn destinations() -> Vec<Route> {
     ]
 }
 
+/// These calls need access to all topics: the figures are of all of them.
+fn instances() -> Vec<Route> {
+    vec![
+        Route::call("/delay/instance/list", "List the living instances", instance::list)
+            .only_reads()
+            .access(READ, All)
+            .reads::<wire::InstanceListRequest>()
+            .answers::<wire::Instances>(),
+        Route::call("/delay/series", "Figures of this instance over time", instance::series)
+            .only_reads()
+            .access(READ, All)
+            .reads::<instance::SeriesRequest>()
+            .answers::<wire::Series>(),
+    ]
+}
+
 /// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
 /// the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
@@ -256,6 +273,14 @@ fn pages() -> Vec<Route> {
             "Metrics for Prometheus",
             Answer::Text("application/openmetrics-text"),
             || get(metrics::serve),
+        )
+        .access(READ, All)
+        .errors(&[1001, 1003, 1029]),
+        Route::page(
+            "/metrics/topics",
+            "Figures of the first 1,000 topics, for Prometheus",
+            Answer::Text("application/openmetrics-text"),
+            || get(metrics::topics),
         )
         .access(READ, All)
         .errors(&[1001, 1003, 1029]),
@@ -314,6 +339,7 @@ mod tests {
                 "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => {
                     About::EachOfThem
                 }
+                "/delay/instance/list" | "/delay/series" => About::All,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };

@@ -12,10 +12,12 @@ use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
 use crate::callback::Services;
+use crate::instances::Instances;
 use crate::limits::DestinationLimits;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::{Lane, TaskId, Topic};
+use crate::sampler::Sampled;
 use crate::store::{AnyStore, Registered};
 use crate::topic::Registry;
 
@@ -33,6 +35,10 @@ pub struct Parts {
     pub services: Arc<Services>,
     /// The limits and the state of each destination.
     pub limits: DestinationLimits,
+    /// The instances.
+    pub instances: Arc<Instances>,
+    /// What the sampler has found.
+    pub sampled: Sampled,
     /// The access tokens.
     pub tokens: Arc<Tokens>,
     /// The system clock.
@@ -54,6 +60,8 @@ pub struct Api {
     pub(crate) topics: Arc<Registry>,
     pub(crate) services: Arc<Services>,
     pub(crate) limits: DestinationLimits,
+    pub(crate) instances: Arc<Instances>,
+    pub(crate) sampled: Sampled,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,
@@ -66,7 +74,18 @@ pub struct Api {
 impl Api {
     /// Builds the shared state. Must be called within a tokio runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, limits, tokens, clock, metrics, draining } = parts;
+        let Parts {
+            store,
+            topics,
+            services,
+            limits,
+            instances,
+            sampled,
+            tokens,
+            clock,
+            metrics,
+            draining,
+        } = parts;
         let pending = TaskTracker::new();
         let lease_return = LeaseReturn { store: store.clone(), pending: pending.clone() };
         let pulls =
@@ -83,6 +102,8 @@ impl Api {
             topics,
             services,
             limits,
+            instances,
+            sampled,
             tokens,
             clock,
             draining,

@@ -109,6 +109,8 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         topics,
         services: Arc::new(services()),
         limits,
+        instances: Arc::default(),
+        sampled: crate::sampler::Sampled::default(),
         tokens,
         clock,
         metrics: Metrics::new([]),

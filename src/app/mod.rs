@@ -22,15 +22,17 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Services};
+use crate::instances::Instances;
 use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
+use crate::sampler::{self, Sampler};
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
-use crate::store::{self, AnyStore, Formats, Store};
+use crate::store::{self, AnyStore, Formats, Sampling, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
@@ -85,9 +87,11 @@ impl StartError {
 pub struct App {
     address: SocketAddr,
     store: Arc<AnyStore>,
+    instances: Arc<Instances>,
     api: Arc<Api>,
     worker: Worker,
     janitor: Janitor,
+    sampler: Sampler,
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
@@ -125,12 +129,26 @@ impl App {
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
         gauges::connect(&metrics, &limits, services.clone());
+        let instances = Arc::new(Instances::new(params::instance(&settings, address, &clock)));
+        let sampler = Sampler::start(
+            sampler::Parts {
+                store: store.clone(),
+                topics: topics.clone(),
+                services: services.clone(),
+                limits: limits.clone(),
+                instances: instances.clone(),
+                metrics: metrics.clone(),
+            },
+            params::sampler(&settings),
+        );
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
             topics: topics.clone(),
             services: services.clone(),
             limits: limits.clone(),
+            instances: instances.clone(),
+            sampled: sampler.sampled().clone(),
             tokens: tokens.clone(),
             clock: clock.clone(),
             metrics: metrics.clone(),
@@ -166,6 +184,7 @@ impl App {
             client,
             services,
             limits,
+            instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,
         };
@@ -175,9 +194,11 @@ impl App {
         Ok(Self {
             address,
             store,
+            instances,
             api,
             worker,
             janitor,
+            sampler,
             serving,
             close_listener,
             draining,
@@ -221,7 +242,7 @@ impl App {
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
-        drop(self.janitor);
+        drop((self.janitor, self.sampler));
         let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
         if cut_off > 0 {
             tracing::warn!(
@@ -233,6 +254,10 @@ impl App {
         let _ = self.close_listener.send(());
         self.serving.await.context("the HTTP server failed")?;
         self.api.finish().await;
+        // Otherwise it counts as alive for some seconds.
+        if let Err(error) = self.store.forget_instance(self.instances.id()).await {
+            tracing::debug!(%error, "Could not remove the heartbeat of this instance");
+        }
         if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
             tracing::warn!(
                 "The store did not close in time; everything that was confirmed is stored"

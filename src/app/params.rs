@@ -1,5 +1,6 @@
 //! Derives the `Params` of each part from the settings.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::limits::{Allowance, LimitParams};
@@ -9,12 +10,12 @@ use crate::model::origin::Origin;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
-use crate::{api, callback, maintenance, topic, worker};
+use crate::{api, callback, instances, maintenance, sampler, topic, worker};
 
 /// A number of concurrent calls or connections that is enough for most uses. A lower limit causes a
 /// warning.
 const AMPLE: usize = 1_024;
-/// The time between two safety polls.
+/// The time between two safety polls, and between two samples.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn policy(settings: &Settings) -> Policy {
@@ -160,6 +161,22 @@ pub(super) fn server(calls: usize, open_files: u64, drain: Duration) -> api::Ser
         );
     }
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
+}
+
+pub(super) fn instance(
+    settings: &Settings,
+    address: SocketAddr,
+    clock: &Clock,
+) -> instances::Params {
+    instances::Params {
+        address: address.to_string(),
+        started: clock.now(),
+        has_workers: settings.worker.enabled,
+    }
+}
+
+pub(super) fn sampler(settings: &Settings) -> sampler::Params {
+    sampler::Params { has_workers: settings.worker.enabled, every: POLL_EVERY }
 }
 
 pub(super) fn maintenance(settings: &Settings) -> maintenance::Params {

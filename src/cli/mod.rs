@@ -37,6 +37,7 @@ mod fsck;
 mod get;
 mod healthcheck;
 mod import;
+mod instances;
 mod list;
 mod manage;
 mod migrate;
@@ -117,6 +118,7 @@ enum Command {
     Topic(topic::Args),
     Dead(dead::Args),
     Destination(destination::Args),
+    Instances(instances::Args),
     Stats(stats::Args),
     Export(export::Args),
     Import(import::Args),
@@ -313,6 +315,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Topic(args) => topic::run(args).await,
             Command::Dead(args) => dead::run(args).await,
             Command::Destination(args) => destination::run(args).await,
+            Command::Instances(args) => instances::run(args).await,
             Command::Stats(args) => stats::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,

@@ -119,6 +119,17 @@ impl ApiMetrics {
         self.added.get_or_create(&Added { mode, result }).inc();
     }
 
+    /// How many tasks were stored or replaced.
+    pub(super) fn added_in_all(&self) -> u64 {
+        let count = |mode: Way, result| {
+            self.added.get_or_create(&Added { mode: mode.as_str(), result }).get()
+        };
+        [Way::Push, Way::Pull]
+            .map(|mode| count(mode, AddResult::New) + count(mode, AddResult::Replaced))
+            .iter()
+            .sum()
+    }
+
     /// An add, or a batch of them, was answered after this time.
     pub fn add_took(&self, time: Duration) {
         observe(&self.add_duration, time);

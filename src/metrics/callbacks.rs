@@ -1,6 +1,7 @@
 //! Callbacks: what they came to, how long they took, and what their breakers did.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ impl Families {
         Arc::new(ServiceMetrics {
             attempts: AttemptOutcome::ALL.iter().map(attempts).collect(),
             duration: self.duration.get_or_create_owned(&Service { service: service.clone() }),
+            count: AtomicU64::new(0),
+            micros: AtomicU64::new(0),
             transitions: BreakerState::ALL.map(transitions),
             overflow,
         })
@@ -82,6 +85,9 @@ impl Families {
 pub struct ServiceMetrics {
     attempts: Vec<Counter>,
     duration: Histogram,
+    /// The number of callbacks, and their durations in microseconds, for a mean.
+    count: AtomicU64,
+    micros: AtomicU64,
     transitions: [Counter; BreakerState::ALL.len()],
     overflow: Option<Counter>,
 }
@@ -94,11 +100,20 @@ impl ServiceMetrics {
         if let Some(overflow) = &self.overflow {
             overflow.inc();
         }
+        self.micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The circuit breaker changed to this state.
     pub fn breaker_changed(&self, to: BreakerState) {
         self.transitions[to as usize].inc();
+    }
+
+    /// The mean duration of a callback in seconds; `None` before the first.
+    fn mean_seconds(&self) -> Option<f64> {
+        let count = self.count.load(Ordering::Relaxed);
+        let micros = self.micros.load(Ordering::Relaxed) as f64;
+        (count > 0).then(|| micros / count as f64 / 1e6)
     }
 }
 
@@ -143,6 +158,27 @@ impl CallbackMetrics {
         );
         let other = families.of(&OTHER.into(), Some(families.overflow.clone()));
         Self { families, names, services: RwLock::default(), other }
+    }
+
+    /// How many callbacks ended, and how many of them failed.
+    pub(super) fn in_all(&self) -> (u64, u64) {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let all = services.values().chain(std::iter::once(&self.other));
+        let counts = all.flat_map(|service| AttemptOutcome::ALL.iter().zip(&service.attempts));
+        counts.fold((0, 0), |(calls, failed), (outcome, counter)| match outcome {
+            AttemptOutcome::NotCalled => (calls, failed),
+            AttemptOutcome::Delivered | AttemptOutcome::Accepted => (calls + counter.get(), failed),
+            _ => (calls + counter.get(), failed + counter.get()),
+        })
+    }
+
+    /// The mean duration of a callback to the services with this label, in seconds.
+    pub fn mean_seconds(&self, label: &str) -> Option<f64> {
+        if label == OTHER {
+            return self.other.mean_seconds();
+        }
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        services.get(label)?.mean_seconds()
     }
 
     /// The metrics of a service, with its own label as long as there are labels left.

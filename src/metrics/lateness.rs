@@ -140,6 +140,12 @@ impl LatenessMetrics {
         self.judge(lateness.own() <= objective, 1);
     }
 
+    /// The lateness of all tasks so far, by culprit in the order of [`Culprit::ALL`].
+    pub(super) fn in_all(&self) -> [Duration; Culprit::ALL.len()] {
+        let seconds = |at: usize| self.push[at].seconds.get() + self.pull[at].seconds.get();
+        std::array::from_fn(|at| Duration::from_secs_f64(seconds(at).max(0.0)))
+    }
+
     /// So many tasks have met the objective, or not.
     pub fn judge(&self, is_good: bool, tasks: u64) {
         let counter = if is_good { &self.good } else { &self.bad };

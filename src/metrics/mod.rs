@@ -17,9 +17,12 @@ mod log_lines;
 #[cfg(target_os = "linux")]
 mod process;
 mod readings;
+mod sampled;
 mod services;
 mod store;
 mod tasks;
+mod topics;
+mod usage;
 mod worker;
 
 use std::sync::Arc;
@@ -30,6 +33,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::model::culprit::Culprit;
+
 pub use api::{AddResult, ApiMetrics, Rejection};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
@@ -37,9 +42,12 @@ pub use destinations::{DestinationFigures, DestinationMetrics, LimitFigures};
 pub use lateness::LatenessMetrics;
 pub use log_lines::CountLines;
 pub use readings::Readings;
+pub use sampled::{SampledMetrics, ServiceSample};
 use services::ServiceNames;
 pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
+pub use topics::{TopicSample, topics_text};
+pub use usage::{Usage, usage};
 pub use worker::WorkerMetrics;
 
 /// The buckets of every duration, in seconds: 1 ms to 2 h. They contain the objectives that an
@@ -65,6 +73,8 @@ pub struct Metrics {
     pub tasks: Arc<TaskMetrics>,
     /// Calls of the store.
     pub store: Arc<StoreMetrics>,
+    /// What the sampler counts in the store.
+    pub sampled: SampledMetrics,
     /// What workers do beside the tasks.
     pub worker: WorkerMetrics,
     /// Reloads of the configuration.
@@ -93,8 +103,9 @@ impl Metrics {
         let lateness = LatenessMetrics::register(registry);
         let names = ServiceNames::default();
         let callbacks = Arc::new(CallbackMetrics::register(registry, names.clone()));
-        let destinations = DestinationMetrics::register(registry, names);
+        let destinations = DestinationMetrics::register(registry, names.clone());
         store.register(registry);
+        let sampled = SampledMetrics::register(registry, names);
         let worker = WorkerMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         log_lines::register(registry);
@@ -108,9 +119,21 @@ impl Metrics {
             destinations,
             tasks: store.tasks.clone(),
             store,
+            sampled,
             worker,
             config,
         })
+    }
+
+    /// What has happened since the start.
+    pub fn totals(&self) -> Totals {
+        let (calls, failed_calls) = self.callbacks.in_all();
+        Totals {
+            added: self.api.added_in_all(),
+            calls,
+            failed_calls,
+            lateness: self.lateness.in_all(),
+        }
     }
 
     /// The OpenMetrics text.
@@ -120,6 +143,19 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry);
         text
     }
+}
+
+/// Counters of this instance, summed over their labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Tasks that were stored or replaced.
+    pub added: u64,
+    /// Callbacks that ended.
+    pub calls: u64,
+    /// Those that failed.
+    pub failed_calls: u64,
+    /// The lateness of first attempts, by culprit in the order of [`Culprit::ALL`].
+    pub lateness: [Duration; Culprit::ALL.len()],
 }
 
 /// A histogram of durations.

@@ -34,6 +34,8 @@ label_value! {
         Note = "note",
         /// What each instance asks every second, and moments of lanes.
         Poll = "poll",
+        /// Counts of lanes for the sampler.
+        Sample = "sample",
         /// Reads of tasks, topics, counts and holds.
         Read = "read",
         /// Changes of tasks, topics and holds by callers.

@@ -10,8 +10,8 @@ use super::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery,
     Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task,
-    TopicEntry, Topics, Waiting, counted, embedded, redis,
+    PING_TIMEOUT, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -272,6 +272,16 @@ impl Maintenance for AnyStore {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         either!(self, Maintain, recover_topics())
+    }
+}
+
+impl Sampling for AnyStore {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        either!(self, Sample, sample(query))
+    }
+
+    async fn forget_instance(&self, id: &str) -> Result<()> {
+        either!(self, Change, forget_instance(id))
     }
 }
 

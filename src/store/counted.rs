@@ -29,6 +29,7 @@ impl Answer for Looked {
         self.holds.each_error(&mut count);
         self.next.each_error(&mut count);
         self.pulls.each_error(&mut count);
+        self.instances.each_error(&mut count);
     }
 }
 

@@ -84,6 +84,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
             breaker: Default::default(),
             retry_after_max: LONGEST_RETRY_AFTER,
         }),
+        instances: Arc::default(),
         metrics: Metrics::new([]),
         clock: Clock::system(),
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::{Client, Services};
+use crate::instances::Instances;
 use crate::limits::DestinationLimits;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
@@ -56,6 +57,8 @@ pub struct Parts<S = AnyStore, C = Client> {
     pub services: Arc<Services>,
     /// The limits of destinations.
     pub limits: DestinationLimits,
+    /// The instances.
+    pub instances: Arc<Instances>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// This instance's clock.

@@ -60,8 +60,16 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     });
     let (began, asked) = (Instant::now(), parts.clock.now());
     let (seen, asked_holds) = (parts.topics.seen(), parts.limits.ask_holds());
-    let look = Look { seen: seen.revision, workers: lanes.clone(), consumers: awaited.clone() };
-    let Looked { registry, holds, next, pulls, unknown } = parts.store.look(look).await;
+    let look = Look {
+        seen: seen.revision,
+        workers: lanes.clone(),
+        consumers: awaited.clone(),
+        heartbeat: Some(parts.instances.heartbeat(parts.limits.in_flight())),
+    };
+    let Looked { registry, holds, next, pulls, unknown, instances } = parts.store.look(look).await;
+    if let Some(living) = polled.part(instances) {
+        parts.instances.take_in(living);
+    }
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }

@@ -218,6 +218,7 @@ impl Bench {
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
             limits: DestinationLimits::new(limits),
+            instances: Arc::default(),
             metrics: Metrics::new([]),
             clock,
         };

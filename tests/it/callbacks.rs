@@ -309,6 +309,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
                 breaker: delayd::model::breaker::Params::default(),
                 retry_after_max: delayd::callback::LONGEST_RETRY_AFTER,
             }),
+            instances: Arc::default(),
             metrics: delayd::metrics::Metrics::new([]),
             clock: Clock::system(),
         };

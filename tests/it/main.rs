@@ -41,6 +41,7 @@ mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
 mod reload;
+mod sampler;
 mod security;
 mod start_and_stop;
 mod store_id;

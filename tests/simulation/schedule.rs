@@ -334,6 +334,7 @@ impl Deployment {
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
             }),
+            instances: Arc::default(),
             metrics: Metrics::new([]),
             clock: clock.clone(),
         };

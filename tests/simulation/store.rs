@@ -223,7 +223,7 @@ impl Access {
 
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
-        let Look { seen: _, workers, consumers } = look;
+        let Look { seen: _, workers, consumers, heartbeat } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
@@ -231,7 +231,8 @@ impl Delivery for Access {
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls, unknown: Vec::new() }
+        let instances = Ok(heartbeat.into_iter().collect());
+        Looked { registry, holds, next, pulls, unknown: Vec::new(), instances }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -15,9 +15,9 @@ use std::marker::PhantomData;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Options, Receipt, State, TaskId};
 use delayd::store::{
-    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask,
-    ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task,
-    Topics,
+    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LaneSample,
+    LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, SampleQuery,
+    Sampled, Sampling, Settle, Summary, Task, Topics,
 };
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -302,6 +302,18 @@ impl Twin {
         };
         let expected = seen(model.histories(&lanes())).collect::<Vec<_>>();
         assert_eq!(seen(store.histories(lanes()).await.unwrap()).collect::<Vec<_>>(), expected);
+        let query = SampleQuery { lanes: lanes(), within: vec![ms(0), ms(1_000), ms(60_000)] };
+        let in_order = |Sampled { now, mut lanes }| {
+            for sample in lanes.iter_mut().flatten() {
+                let LaneSample { schedules, .. } = sample;
+                schedules.sort_by(|one, other| one.destination.cmp(&other.destination));
+            }
+            (now, lanes)
+        };
+        assert_eq!(
+            in_order(store.sample(query.clone()).await.unwrap()),
+            in_order(model.sample(&query))
+        );
         for lane in lanes() {
             let ids: Vec<TaskId> = world.tasks.iter().map(|(_, id)| *id).collect();
             let named = |summary: Summary| Summary { id: self.id(summary.id), ..summary };

@@ -43,6 +43,7 @@ mod redis_repeats;
 mod redis_scripts;
 mod reference;
 mod registry;
+mod sampling;
 mod settle;
 mod steps;
 mod swept;
@@ -276,6 +277,11 @@ macro_rules! conformance {
 
             destination a_hold_lasts_until_it_is_released,
             destination waiting_tasks_are_counted_by_destination_over_all_lanes,
+
+            sampling a_sample_counts_lanes_by_state_and_by_destination,
+            sampling a_sample_names_the_earliest_destinations,
+            sampling a_sample_of_nothing_is_empty,
+
             check an_empty_store_is_in_order,
             check every_state_is_in_order_and_a_repair_changes_nothing,
             check a_check_pages_through_many_tasks_and_lanes,

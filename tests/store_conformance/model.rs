@@ -15,11 +15,11 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
-    Grant, Histories, History, Holds, Idempotency, LeaseKind, LeasedTask, ListQuery, Listed,
-    MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
-    MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Swept, Task,
-    TopicEntry, Waiting,
+    Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind, LeasedTask, ListQuery,
+    Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
+    MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask,
+    NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SampleQuery, Sampled,
+    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TopicEntry, Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -615,6 +615,39 @@ impl Model {
             expired: count(State::Expired),
             earliest: self.dues(lane).min(),
         }
+    }
+
+    pub(crate) fn sample(&self, query: &SampleQuery) -> Sampled {
+        let lane = |lane: &Lane| {
+            let mut schedules: Vec<ScheduleSample> = Vec::new();
+            for record in self.tasks.values().filter(|record| record.lane == *lane) {
+                let Some(due) = record.waits_for() else { continue };
+                let destination = &record.body.destination;
+                let known =
+                    schedules.iter().position(|schedule| schedule.destination == *destination);
+                let at = known.unwrap_or_else(|| {
+                    schedules.push(ScheduleSample {
+                        destination: destination.clone(),
+                        earliest: due,
+                        waiting: 0,
+                        due: vec![0; query.within.len()],
+                        is_cut: false,
+                    });
+                    schedules.len() - 1
+                });
+                let schedule = &mut schedules[at];
+                schedule.earliest = schedule.earliest.min(due);
+                schedule.waiting += 1;
+                for (count, span) in schedule.due.iter_mut().zip(&query.within) {
+                    *count += u64::from(due <= self.now + *span);
+                }
+            }
+            schedules.sort_by_key(|schedule| (!schedule.destination.is_pull(), schedule.earliest));
+            let pulled = schedules.iter().filter(|schedule| schedule.destination.is_pull()).count();
+            schedules.truncate(pulled + MAX_SAMPLED);
+            Some(LaneSample { counts: self.stats(lane), schedules })
+        };
+        Sampled { now: self.now, lanes: query.lanes.iter().map(lane).collect() }
     }
 
     /// The moments that the waiting tasks of a lane wait for.

@@ -3,7 +3,8 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition,
+    Counts, Instance, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store,
+    Transition,
 };
 
 use crate::bench::{
@@ -184,9 +185,16 @@ pub(crate) async fn a_poll_gives_the_answers_of_the_verbs(bench: Bench<impl Stor
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
     let lanes: Vec<Lane> =
         ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
-    let look = Look { seen: None, workers: vec![lane()], consumers: lanes.clone() };
-    let Looked { registry, holds, next, pulls, unknown } = bench.store.look(look).await;
+    let own = Instance { id: "a".into(), name: "host".into(), calls: 3, ..Instance::default() };
+    let look = Look {
+        seen: None,
+        workers: vec![lane()],
+        consumers: lanes.clone(),
+        heartbeat: Some(own.clone()),
+    };
+    let Looked { registry, holds, next, pulls, unknown, instances } = bench.store.look(look).await;
     assert!(unknown.is_empty());
+    assert_eq!(instances.unwrap(), [Instance { seen: bench.now(), ..own }]);
     let (revision, entries) = registry.unwrap().expect("the registry must be read the first time");
     assert_eq!(entries.len(), 2);
     assert!(holds.unwrap().held.is_empty());

@@ -43,6 +43,7 @@ tables! {
     settle: Lane, delivery::SETTLE;
     extend: Lane, delivery::EXTEND;
     note: Lane, delivery::NOTE;
+    heartbeat: Instances, maintenance::HEARTBEAT;
     next: Lanes, delivery::NEXT;
     cancel: Lane, admin::CANCEL;
     reschedule: Lane, admin::RESCHEDULE;
@@ -54,6 +55,7 @@ tables! {
     list: Lane, read::LIST;
     stats: Lane, read::STATS;
     forecast: Lane, read::FORECAST;
+    sample: Lanes, read::SAMPLE;
     lend: Lane, transfer::LEND;
     adopt: Lane, transfer::ADOPT;
     present: Add, transfer::PRESENT;

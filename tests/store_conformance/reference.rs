@@ -8,10 +8,10 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
-    Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
-    Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Standing, Store, Summary,
-    Task, TopicEntry, Topics, Transition, Waiting,
+    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery,
+    Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Novelty, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
+    Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -58,7 +58,7 @@ impl Reference {
 impl Delivery for Reference {
     async fn look(&self, look: Look) -> Looked {
         // It has no revisions: the registry is read each time.
-        let Look { seen: _, workers, consumers } = look;
+        let Look { seen: _, workers, consumers, heartbeat } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
@@ -66,7 +66,9 @@ impl Delivery for Reference {
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls, unknown: Vec::new() }
+        let now = self.clock.now();
+        let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
+        Looked { registry, holds, next, pulls, unknown: Vec::new(), instances: Ok(instances) }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -298,6 +300,16 @@ impl Maintenance for Reference {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
+    }
+}
+
+impl Sampling for Reference {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        Ok(self.model().sample(&query))
+    }
+
+    async fn forget_instance(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }
 

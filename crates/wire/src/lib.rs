@@ -16,6 +16,7 @@ mod code;
 mod dead;
 mod destination;
 mod failure;
+mod instance;
 mod one_of;
 mod rate;
 mod record;
@@ -35,6 +36,7 @@ pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
 pub use failure::Failure;
+pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
 pub use one_of::OneOf;
 pub use rate::{InvalidRate, Rate};
 pub use record::{

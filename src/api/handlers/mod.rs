@@ -3,6 +3,7 @@
 pub(crate) mod dead;
 pub(crate) mod destination;
 pub(crate) mod health;
+pub(crate) mod instance;
 pub(crate) mod metrics;
 pub(crate) mod migration;
 pub(crate) mod task;

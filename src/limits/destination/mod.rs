@@ -188,6 +188,17 @@ impl DestinationLimits {
         self.0.table().forget_idle(Instant::now());
     }
 
+    /// The destinations that operators hold.
+    pub fn held(&self) -> Vec<Destination> {
+        self.0.table().held.iter().cloned().collect()
+    }
+
+    /// The most calls at a time to a destination with this allowance.
+    pub fn slots(&self, allowance: Allowance) -> usize {
+        let params = self.0.params();
+        params.resolved(allowance).concurrency.min(params.concurrency)
+    }
+
     /// The number of taken slots in total.
     pub fn in_flight(&self) -> usize {
         self.0.table().in_flight

@@ -27,7 +27,7 @@ pub(super) struct Table {
     pub(super) holds_asked: u64,
     pub(super) holds_known: u64,
     /// The destinations that operators hold, by that answer. Their gates know it.
-    held: HashSet<Destination>,
+    pub(super) held: HashSet<Destination>,
     /// The latest releases by operators, and when each was.
     released: HashMap<Destination, UnixMillis>,
     /// Destinations that wait only because of the total. Ordered by the number of free slots that

@@ -64,5 +64,11 @@ pub const MAX_NOTES: usize = 16;
 /// The most of a response's body that a note keeps, in bytes.
 pub const MAX_ANSWER: usize = 2048;
 
+/// How long an instance counts as alive after its last heartbeat.
+pub const INSTANCE_TTL: Duration = Duration::from_secs(10);
+
+/// The most called destinations of a lane that one sample names.
+pub const MAX_SAMPLED: usize = 16;
+
 /// The most steps of a forecast.
 pub const MAX_FORECAST: usize = 1000;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::sampling::Instance;
 use super::topics::{Misfire, Registered, Revision};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
@@ -24,8 +25,8 @@ pub trait Delivery: Send + Sync + 'static {
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
     /// What each instance polls every second, in as few requests as possible: the registry unless
-    /// its revision is the one that was `seen`, the manual holds, and the next moments of lanes, as
-    /// [`Self::next_due`] and [`Self::next_pull`]. Each part may fail alone.
+    /// its revision is the one that was `seen`, the manual holds, the next moments of lanes, as
+    /// [`Self::next_due`] and [`Self::next_pull`], and the heartbeats. Each part may fail alone.
     fn look(&self, look: Look) -> impl Future<Output = Looked> + Send;
 
     /// The store's now, and for each lane the next moment at which a claim would have work: a due
@@ -109,6 +110,8 @@ pub struct Look {
     pub workers: Vec<Lane>,
     /// The lanes for which consumers wait at this instance.
     pub consumers: Vec<Lane>,
+    /// The heartbeat of this instance.
+    pub heartbeat: Option<Instance>,
 }
 
 /// The answer to a poll.
@@ -125,6 +128,9 @@ pub struct Looked {
     pub pulls: Result<Option<NextDue>>,
     /// The lanes of consumers of which nothing is known, because their server did not answer.
     pub unknown: Vec<Lane>,
+    /// The instances that sent a heartbeat within [`INSTANCE_TTL`](crate::store::INSTANCE_TTL),
+    /// with this one if it sent one now, sorted by name.
+    pub instances: Result<Vec<Instance>>,
 }
 
 /// A request for the due tasks of one lane.

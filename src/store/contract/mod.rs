@@ -13,15 +13,17 @@ mod delivery;
 mod intake;
 mod maintenance;
 mod migration;
+mod sampling;
 mod topics;
 
 pub use admin::{
     Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
 };
 pub use bounds::{
-    EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED,
-    MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
-    MAX_RECEIPTS, MAX_SWEEP, MISFIRED, PING_TIMEOUT, RELEASES_KEPT, UNREADABLE,
+    EXPIRED, FURTHEST_DEADLINE, INSTANCE_TTL, KEPT, LEASE_RAN_OUT, MAX_ANSWER, MAX_CLAIM_BYTES,
+    MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME,
+    MAX_OUTLOOK, MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP, MISFIRED, PING_TIMEOUT, RELEASES_KEPT,
+    UNREADABLE,
 };
 pub use delayd_wire::Durability;
 pub use delivery::{
@@ -31,12 +33,13 @@ pub use delivery::{
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use maintenance::{Histories, History, Maintenance};
 pub use migration::{Adopted, Adoptee, MOVED, Standing};
+pub use sampling::{Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample};
 pub use topics::{
     Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
 
 /// A whole store: all parts, and what concerns it as one.
-pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
+pub trait Store: Delivery + Intake + Topics + Admin + Maintenance + Sampling {
     /// The state of the circuit breaker around the store: the worst one if there are several
     /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {

@@ -78,6 +78,7 @@ mod query;
 mod receipts;
 mod record;
 mod rows;
+mod sample;
 mod settle;
 #[cfg(test)]
 mod silence_tests;

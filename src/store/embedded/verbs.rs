@@ -13,16 +13,17 @@ use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
     Embedded, PER_TASK, add, admin, claim, destination, forecast, forget, fsck, list, migration,
-    note, query, settle, topics, write_tx,
+    note, query, sample, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake,
+    Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake,
     LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled,
+    Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition,
+    Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -88,7 +89,7 @@ async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. 
 impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
         // This store counts no revisions: the registry is read each time.
-        let Look { seen: _, workers, consumers } = look;
+        let Look { seen: _, workers, consumers, heartbeat } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
@@ -102,7 +103,9 @@ impl Delivery for Embedded {
             topics::topics(db)
         });
         let registry = registry.await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls, unknown: Vec::new() }
+        let now = self.clock.now();
+        let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
+        Looked { registry, holds, next, pulls, unknown: Vec::new(), instances: Ok(instances) }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -366,6 +369,18 @@ impl Maintenance for Embedded {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.writes.run(1, topics::recover_topics).await
+    }
+}
+
+impl Sampling for Embedded {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| sample::sample(db, &query, clock.now())).await
+    }
+
+    /// There is one instance, and none is remembered.
+    async fn forget_instance(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }
 

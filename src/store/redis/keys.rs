@@ -10,6 +10,7 @@
 //! | the store | `<p>:DELAY_STORE-{R}` | hash: `id`, `since`, …; see `identity` |
 //! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
+//! | instances | `<p>:DELAY_INSTANCES-{R}` | hash instance → see `lua/heartbeat.lua` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string, a number |
 //! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
@@ -116,6 +117,11 @@ impl Keys {
     /// The hash of the store's identity.
     pub(super) fn store(&self) -> String {
         self.beside_topics("DELAY_STORE")
+    }
+
+    /// The hash of the heartbeats.
+    pub(super) fn instances(&self) -> String {
+        self.beside_topics("DELAY_INSTANCES")
     }
 
     fn beside_topics(&self, role: &str) -> String {

@@ -46,6 +46,7 @@ mod hint_relay;
 mod hints;
 mod identity;
 mod ids;
+mod instances;
 mod keys;
 mod log_once;
 #[cfg(feature = "benching")]
@@ -59,6 +60,7 @@ mod poll;
 mod query;
 mod record;
 mod registry;
+mod sample;
 #[doc(hidden)]
 pub mod script;
 mod session;

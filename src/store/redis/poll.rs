@@ -5,6 +5,8 @@
 //! lane has its own slot. Pipelines are bounded, so that claims and settles on the same connection
 //! do not wait long.
 
+use std::sync::LazyLock;
+
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
@@ -15,7 +17,7 @@ use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::refusal::Refusal;
-use super::{destination, identity};
+use super::{destination, identity, instances};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
@@ -24,6 +26,8 @@ use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Rev
 const LANES_A_SCRIPT: usize = 64;
 /// The most lanes of one pipeline.
 const LANES_A_PIPELINE: usize = 512;
+
+const NEXT: LanesScript = (&script::NEXT, LANES_A_SCRIPT);
 
 /// Whose next moments are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +51,8 @@ impl Audience {
 /// The next moments of lanes. Nothing is known of a lane whose server is unreachable; fails only if
 /// that is so for all lanes.
 pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) -> Result<NextDue> {
-    let told =
-        ask_lanes(session, &[], &script::NEXT, &[(audience.word(), lanes)], read_moment).await.1;
+    let asked = [(audience.word(), lanes)];
+    let told = ask_lanes(session, &[], NEXT, &asked, read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
@@ -65,12 +69,14 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         identity::ask(&session.keys),
         held,
         released,
+        instances::beat(session, look.heartbeat.as_ref()),
     ];
     let asked = [(Audience::Workers, &look.workers[..]), (Audience::Consumers, &look.consumers)];
     let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
-    let (answers, told) = ask_lanes(session, &before, &script::NEXT, &asked, read_moment).await;
-    let [revision, id, held, released] =
-        <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
+    let (answers, told) = ask_lanes(session, &before, NEXT, &asked, read_moment).await;
+    let [revision, id, held, released, living] =
+        <[_; 5]>::try_from(answers).unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
+    let instances = living.and_then(instances::read);
     identity::take_in(session, id).await;
     let holds = held.and_then(|held| destination::read_holds([held, released?]));
     let revision =
@@ -97,30 +103,34 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         _ => Ok(None),
     };
     let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls, unknown }
+    Looked { registry, holds, next, pulls, unknown, instances }
 }
 
 /// What a purge would find in each lane.
 pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
-    let told = ask_lanes(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
+    let script = (&script::HISTORIES, LANES_A_SCRIPT);
+    let told = ask_lanes(session, &[], script, &[("", lanes)], read_history).await.1;
     let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
 
 /// The time of the first server that answers, and an answer for each lane; `None` if its server did
 /// not answer.
-type Answers<T> = (UnixMillis, Vec<Option<T>>);
+pub(super) type Answers<T> = (UnixMillis, Vec<Option<T>>);
+
+/// A script over lanes, and the most lanes of one call.
+pub(super) type LanesScript = (&'static LazyLock<Script>, usize);
 
 /// Calls a script over groups of lanes, each with an argument of its own, and reads the answers
 /// with `read`. The first pipeline begins with the commands in `before`, whose answers come first.
-async fn ask_lanes<T>(
+pub(super) async fn ask_lanes<T>(
     session: &Session,
     before: &[Cmd],
-    script: &Script,
+    (script, most): LanesScript,
     groups: &[(&str, &[Lane])],
     read: impl Fn(Value) -> Result<T>,
 ) -> (Vec<Result<Value>>, Vec<Result<Answers<T>>>) {
-    let a_script = if session.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
+    let a_script = if session.servers.is_cluster() { 1 } else { most };
     let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
     for (group, &(word, lanes)) in groups.iter().enumerate() {
         calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));

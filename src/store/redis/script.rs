@@ -82,6 +82,8 @@ scripts! {
     STATS: READ, "stats";
     NEXT: READ, "next";
     HISTORIES: READ, "histories";
+    SAMPLE: READ, "sample";
+    HEARTBEAT: WAY_OUT, "heartbeat";
     POLICY: WAY_OUT, "policy";
     PAUSE: WAY_OUT, "pause";
     RESUME: WAY_OUT, "resume";
@@ -115,7 +117,8 @@ pub fn sent() -> Vec<(&'static str, &'static str)> {
 mod tests {
     use super::*;
     use crate::store::{
-        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE,
+        EXPIRED, FURTHEST_DEADLINE, INSTANCE_TTL, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS,
+        MAX_SAMPLED, MISFIRED, UNREADABLE,
     };
 
     #[test]
@@ -130,5 +133,8 @@ mod tests {
         ] {
             assert!(CLAIM.code.contains(&line), "claim.lua should hold: {line}");
         }
+        let lives = format!("local LIVES_MS, KEPT_MS = {},", INSTANCE_TTL.as_millis());
+        assert!(HEARTBEAT.code.contains(&lives));
+        assert!(SAMPLE.code.contains(&format!("local MAX_SAMPLED = {MAX_SAMPLED}\n")));
     }
 }

@@ -6,8 +6,8 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, claim, destination, forget, fsck, identity, migration, note, ping, poll, query,
-    settle,
+    Redis, admin, claim, destination, forget, fsck, identity, instances, migration, note, ping,
+    poll, query, sample, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
@@ -16,8 +16,8 @@ use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
     Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics,
-    Waiting,
+    Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
+    Task, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -233,6 +233,16 @@ impl Maintenance for Redis {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         recover::recover(&self.session).await
+    }
+}
+
+impl Sampling for Redis {
+    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        sample::sample(&self.session, &query).await
+    }
+
+    async fn forget_instance(&self, id: &str) -> Result<()> {
+        instances::forget(&self.session, id).await
     }
 }
 

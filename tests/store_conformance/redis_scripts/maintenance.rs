@@ -93,3 +93,29 @@ pub(super) const STAMP: &[Row] = &[
     },
     Row { case: "an empty lane", before: &[], args: &["2"], answer: "nil", after: &[] },
 ];
+
+/// An instance, and what it says. Now is 1000, so a minute ago lies before 0; a moment as far ahead
+/// counts the same.
+pub(super) const HEARTBEAT: &[Row] = &[
+    Row {
+        case: "the first",
+        before: &[],
+        args: &["a", "{\"x\":\"1 2\"}"],
+        answer: r#"[1000, {"x":"1 2"}]"#,
+        after: &[r#"+ instances a = 1000 {"x":"1 2"}"#],
+    },
+    Row {
+        case: "it replaces the one before, and reads the others",
+        before: &[&["instances a = 400 old", "instances b = 900 other"]],
+        args: &["a", "new"],
+        answer: "[1000, new, 900, other]",
+        after: &["- instances a = 400 old", "+ instances a = 1000 new"],
+    },
+    Row {
+        case: "silent ones are left out, and removed after a minute",
+        before: &[&["instances a = 11000 silent", "instances b = 61000 gone", "instances c = ?"]],
+        args: &["", ""],
+        answer: "[]",
+        after: &["- instances b = 61000 gone"],
+    },
+];

@@ -136,3 +136,15 @@ pub(super) const FORECAST: &[Row] = &[
         after: &[],
     },
 ];
+
+/// Spans of time.
+pub(super) const SAMPLE: &[Row] = &[
+    Row { case: "nothing", before: &[], args: &["0"], answer: "[1000, ]", after: &[] },
+    Row {
+        case: "by state, and the tasks that are due within half a second and a second",
+        before: &[LANE],
+        args: &["500,1000"],
+        answer: "[1000, [3, 1, 0, 1, 0, 0, [@pull, 1700, 1, 0, 1], [shop, 1500, 2, 2, 2]]]",
+        after: &[],
+    },
+];

@@ -43,11 +43,12 @@ pub(super) enum Keys {
     Registry,
     LastId,
     Store,
+    Instances,
 }
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 24] = [
+const NAMES: [(&str, &str); 25] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -72,6 +73,7 @@ const NAMES: [(&str, &str); 24] = [
     ("revision", "DELAY_TOPIC_REVISION"),
     ("last_id", "DELAY_TASK_ID"),
     ("store", "DELAY_STORE"),
+    ("instances", "DELAY_INSTANCES"),
 ];
 const LANE: usize = 16;
 
@@ -84,7 +86,8 @@ impl Keys {
             Self::Lanes => &NAMES[2..3],
             Self::Registry => &NAMES[17..22],
             Self::LastId => &NAMES[22..23],
-            Self::Store => &NAMES[23..],
+            Self::Store => &NAMES[23..24],
+            Self::Instances => &NAMES[24..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }

@@ -34,6 +34,14 @@ rows! {
     due: "SELECT " [id, name] " FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
              ORDER BY earliest, id LIMIT ? OFFSET ?";
 
+    /// The called destinations that tasks wait for, for the sampler.
+    sampled: "SELECT " [id, name, earliest] " FROM destination
+             WHERE lane = ? AND called = 1 AND earliest IS NOT NULL ORDER BY earliest, id LIMIT ?";
+
+    /// The pulled tasks, with the columns of `sampled`.
+    sampled_pull: "SELECT " [id, name, earliest] " FROM destination
+             WHERE lane = ? AND name = '@pull' AND earliest IS NOT NULL LIMIT ?";
+
     by_earliest: "SELECT " [id, earliest]
         " FROM destination WHERE lane = ? AND earliest IS NOT NULL ORDER BY earliest";
 

@@ -21,6 +21,10 @@ rows! {
         earliest = "(SELECT min(earliest) FROM destination WHERE lane = ?1)",
     ] " FROM lane WHERE id = ?1";
 
+    /// The counts of a lane, for the sampler.
+    sampled: "SELECT " [id, scheduled, leased, delivered, dead, cancelled, expired]
+        " FROM lane WHERE topic = ? AND shard = ?";
+
     /// What a purge would find in a lane. Tasks of each state end in the order of their moments.
     history: "SELECT " [
         ended = "delivered + cancelled + expired",

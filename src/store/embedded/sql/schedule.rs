@@ -8,6 +8,9 @@ pub(crate) static DELETE: &str =
 pub(crate) static DELETE_UP_TO: &str =
     "DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)";
 pub(crate) static EARLIEST: &str = "SELECT min(due) FROM schedule WHERE destination = ?";
+/// How many tasks of a destination fall due after a moment and by another, up to a limit.
+pub(crate) static COUNT_WITHIN: &str = "SELECT count(*) FROM \
+    (SELECT 1 FROM schedule WHERE destination = ? AND due > ? AND due <= ? LIMIT ?)";
 
 rows! {
     /// The due tasks of a destination.

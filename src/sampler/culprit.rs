@@ -1,0 +1,71 @@
+//! Who delays the overdue tasks of a destination.
+
+use std::collections::HashMap;
+
+use crate::callback::Services;
+use crate::limits::DestinationLimits;
+use crate::model::culprit::Culprit;
+use crate::model::task::{Destination, Topic};
+use crate::store::Registered;
+
+/// What is known at one moment of that which delays tasks.
+#[derive(Debug)]
+pub(super) struct Court<'a> {
+    pub(super) services: &'a Services,
+    pub(super) limits: &'a DestinationLimits,
+    pub(super) topics: HashMap<&'a Topic, &'a Registered>,
+    /// The culprit of tasks that nothing blocks. `None`: another instance knows.
+    pub(super) unblocked: Option<Culprit>,
+    /// The answers for destinations.
+    known: HashMap<Destination, Option<Culprit>>,
+}
+
+impl<'a> Court<'a> {
+    pub(super) fn new(
+        services: &'a Services,
+        limits: &'a DestinationLimits,
+        topics: &'a [Registered],
+        unblocked: Option<Culprit>,
+    ) -> Self {
+        let topics = topics.iter().map(|known| (&known.entry.topic, known)).collect();
+        Self { services, limits, topics, unblocked, known: HashMap::new() }
+    }
+
+    /// Who delays tasks of a topic for a destination; `None` if this instance cannot tell.
+    /// `is_away`: the lane's server does not answer.
+    pub(super) fn culprit(
+        &mut self,
+        topic: &Topic,
+        destination: &Destination,
+        is_away: bool,
+    ) -> Option<Culprit> {
+        let topic = self.topics.get(topic);
+        if is_away {
+            return Some(Culprit::Store);
+        }
+        if topic.is_some_and(|topic| topic.paused.is_some()) {
+            return Some(Culprit::Operator);
+        }
+        if destination.is_pull() {
+            return Some(Culprit::Receiver);
+        }
+        let has_rate = topic.is_some_and(|topic| topic.policy.rate.is_some());
+        let blocked = match self.known.get(destination) {
+            Some(known) => *known,
+            None => {
+                let blocked = self.blocked(destination);
+                self.known.insert(destination.clone(), blocked);
+                blocked
+            }
+        };
+        blocked.or(if has_rate { Some(Culprit::Operator) } else { self.unblocked })
+    }
+
+    fn blocked(&self, destination: &Destination) -> Option<Culprit> {
+        // A destination that is not configured is not called.
+        let Some(service) = self.services.get(destination.as_str()) else {
+            return Some(Culprit::Operator);
+        };
+        self.limits.blocked_by(destination, service.allowance())
+    }
+}

@@ -1,0 +1,39 @@
+//! Writes a snapshot into the gauges of `GET /metrics`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::snapshot::{Snapshot, WITHIN};
+use crate::metrics::{Metrics, ServiceSample};
+use crate::model::culprit::Culprit;
+use crate::store::Counts;
+
+pub(super) fn set(metrics: &Metrics, snapshot: &Snapshot) {
+    let gauges = &metrics.sampled;
+    gauges.set_timestamp(snapshot.at.0);
+    let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = snapshot.tasks;
+    gauges.set_tasks([scheduled, leased, delivered, dead, cancelled, expired]);
+    for culprit in Culprit::ALL {
+        let overdue = &snapshot.overdue[culprit as usize];
+        gauges.set_overdue(culprit, overdue.count, overdue.oldest.map_or(0, |oldest| oldest.0));
+    }
+    let mut services: BTreeMap<Arc<str>, ServiceSample> = BTreeMap::new();
+    // Configured services come first: labels are few, and callers can name any number of hosts.
+    let (configured, others): (Vec<_>, Vec<_>) =
+        snapshot.destinations.iter().partition(|(_, figures)| figures.is_configured);
+    for (destination, figures) in configured.into_iter().chain(others) {
+        let label = gauges.label(destination.as_str());
+        let mean = metrics.callbacks.mean_seconds(&label);
+        let service = services
+            .entry(label)
+            .or_insert_with(|| ServiceSample { is_configured: true, ..ServiceSample::default() });
+        service.waiting += figures.waiting;
+        service.is_held |= figures.is_held;
+        service.is_configured &= figures.is_configured;
+        for (at, (_, span)) in WITHIN.iter().enumerate() {
+            service.forecast[at] += figures.within[at];
+            service.capacity[at] += figures.capacity(*span, mean, snapshot.workers);
+        }
+    }
+    gauges.set_services(services);
+}

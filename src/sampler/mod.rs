@@ -1,0 +1,304 @@
+//! The sampler: counts the store once a second, for all who look on.
+//!
+//! Viewers (`GET /metrics`, `series`, a dashboard) read the last [`Snapshot`] and never the store,
+//! so ten of them cost what one costs. A sample asks for at most 512 lanes, in one pipeline per
+//! server; more lanes are sampled in rotation. A tick that comes while a sample still runs is
+//! skipped. ADR 20 says why.
+//!
+//! - `figures` keeps the last counts of each lane, and says which lanes are next.
+//! - `culprit` says who delays overdue tasks.
+//! - `gauges` writes the metrics of the store.
+//! - `history` keeps the figures of the last day.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::callback::Services;
+use crate::instances::Instances;
+use crate::limits::{Allowance, DestinationLimits};
+use crate::metrics::{Metrics, TopicSample, Totals};
+use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::task::Lane;
+use crate::store::{self, AnyStore, Delivery, Registered, SampleQuery, Sampling};
+use crate::topic::Registry;
+
+mod culprit;
+mod figures;
+mod gauges;
+mod history;
+mod snapshot;
+
+use culprit::Court;
+use figures::{Figures, spans};
+pub use history::{FIGURES, History, Point};
+pub use snapshot::{DestinationFigures, HORIZONS, Overdue, Snapshot};
+
+/// The most topics with figures of their own.
+const TOPICS: usize = 1_000;
+
+/// A store that takes longer for a sample is slow: tasks that nothing else delays wait for it.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What the sampler needs.
+#[derive(Debug)]
+pub struct Parts<S = AnyStore> {
+    /// The store.
+    pub store: Arc<S>,
+    /// The topics.
+    pub topics: Arc<Registry<S>>,
+    /// The services that are called.
+    pub services: Arc<Services>,
+    /// The limits of destinations.
+    pub limits: DestinationLimits,
+    /// The instances.
+    pub instances: Arc<Instances>,
+    /// Where the gauges are.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The settings of the sampler.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Whether this instance makes callbacks, and so knows why a destination is not called.
+    pub has_workers: bool,
+    /// The time between two samples. It is 1 s; only tests change it.
+    pub every: Duration,
+}
+
+/// The running sampler of this instance. Dropping it stops it.
+#[derive(Debug)]
+pub struct Sampler {
+    task: AbortHandle,
+    sampled: Sampled,
+}
+
+/// What the sampler has found. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    history: Arc<Mutex<History>>,
+    figures: Arc<Mutex<Figures>>,
+}
+
+impl Default for Sampled {
+    /// Of no sampler.
+    fn default() -> Self {
+        Self {
+            snapshots: watch::channel(Arc::default()).1,
+            history: Arc::default(),
+            figures: Arc::default(),
+        }
+    }
+}
+
+impl Sampled {
+    /// The last snapshot, and those to come.
+    pub fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshots.clone()
+    }
+
+    /// The figures of the first [`TOPICS`] topics by name, and how many more there are.
+    pub fn topics(&self) -> (Vec<TopicSample>, usize) {
+        lock(&self.figures).topics(TOPICS)
+    }
+
+    /// The figures of the last day. The sampler waits for the guard to be dropped.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        lock(&self.history)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sampler {
+    /// Starts the sampler. The first sample is taken at once.
+    pub fn start<S: Sampling + Delivery>(parts: Parts<S>, params: Params) -> Self {
+        let (publish, snapshots) = watch::channel(Arc::default());
+        let sampled = Sampled { snapshots, ..Sampled::default() };
+        let task = tokio::spawn(run(parts, params, publish, sampled.clone())).abort_handle();
+        Self { task, sampled }
+    }
+
+    /// What it finds.
+    pub fn sampled(&self) -> &Sampled {
+        &self.sampled
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run<S: Sampling + Delivery>(
+    parts: Parts<S>,
+    params: Params,
+    publish: watch::Sender<Arc<Snapshot>>,
+    sampled: Sampled,
+) {
+    let mut ticks = tokio::time::interval(params.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut state = State { figures: sampled.figures.clone(), ..State::default() };
+    loop {
+        ticks.tick().await;
+        state.sample(&parts).await;
+        let snapshot = state.snapshot(&parts, params);
+        gauges::set(&parts.metrics, &snapshot);
+        sampled.history().note(state.now(), values(&parts, &snapshot, state.now()));
+        publish.send_replace(Arc::new(snapshot));
+    }
+}
+
+/// The figures of one moment, for the history.
+fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history::Values {
+    let Totals { added, calls, failed_calls, lateness } = parts.metrics.totals();
+    let lateness = lateness.map(|sum| sum.as_millis() as u64);
+    let overdue = Culprit::ALL.map(|culprit| snapshot.overdue[culprit as usize]);
+    let oldest = overdue.iter().filter_map(|overdue| overdue.oldest).min();
+    let own = parts.instances.own();
+    let every = Allowance { concurrency: usize::MAX, rate: None };
+    [
+        added,
+        calls,
+        failed_calls,
+        lateness[0],
+        lateness[1],
+        lateness[2],
+        lateness[3],
+        snapshot.tasks.scheduled,
+        snapshot.tasks.leased,
+        snapshot.tasks.dead,
+        overdue[0].count,
+        overdue[1].count,
+        overdue[2].count,
+        overdue[3].count,
+        oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
+        parts.limits.in_flight() as u64,
+        parts.limits.slots(every) as u64,
+        (own.cpu * 1_000.0) as u64,
+        own.memory,
+    ]
+}
+
+/// What the sampler knows of the store.
+#[derive(Debug, Default)]
+struct State {
+    figures: Arc<Mutex<Figures>>,
+    /// The store's time in the last answer, and when that came.
+    read: Option<(UnixMillis, Instant)>,
+    /// The servers that did not answer.
+    away: HashSet<u64>,
+    is_slow: bool,
+}
+
+impl State {
+    async fn sample<S: Sampling + Delivery>(&mut self, parts: &Parts<S>) {
+        let all = || -> Vec<Lane> {
+            parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect()
+        };
+        let next = lock(&self.figures).next(all);
+        let within = spans(next.with_forecast);
+        let asked = Instant::now();
+        let lanes = next.lanes.clone();
+        let answers = match parts.store.sample(SampleQuery { lanes, within }).await {
+            Ok(store::Sampled { now, lanes }) => {
+                self.read = Some((now, Instant::now()));
+                lanes
+            }
+            Err(error) => {
+                tracing::debug!(%error, "Could not sample the store");
+                vec![None; next.lanes.len()]
+            }
+        };
+        for (lane, answer) in next.lanes.iter().zip(&answers) {
+            let server = parts.store.server_of(lane);
+            match answer {
+                Some(_) => self.away.remove(&server),
+                None => self.away.insert(server),
+            };
+        }
+        lock(&self.figures).take_in(self.now(), next, answers);
+        self.is_slow = asked.elapsed() >= SLOW;
+    }
+
+    /// The store's now, by its last answer.
+    fn now(&self) -> UnixMillis {
+        self.read.map_or(UnixMillis(0), |(now, at)| now + at.elapsed())
+    }
+
+    /// The culprit of tasks that nothing blocks; `None` if an instance with workers is alive and
+    /// this one has none.
+    fn unblocked(&self, instances: &Instances, params: Params) -> Option<Culprit> {
+        let living = instances.living();
+        if !params.has_workers
+            && (living.is_empty() || living.iter().any(|instance| instance.has_workers))
+        {
+            return None;
+        }
+        Some(if self.is_slow { Culprit::Store } else { Culprit::Delayd })
+    }
+
+    fn snapshot<S: Delivery>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
+        let Parts { topics, services, limits, instances, .. } = parts;
+        let topics: Vec<Registered> = topics.known();
+        let mut court = Court::new(services, limits, &topics, self.unblocked(instances, params));
+        let (now, known) = (self.now(), lock(&self.figures));
+        let mut snapshot = Snapshot {
+            at: self.read.map_or(UnixMillis(0), |(now, _)| now),
+            is_complete: self.read.is_some() && known.is_complete(),
+            workers: instances.living().iter().filter(|instance| instance.has_workers).count(),
+            ..Snapshot::default()
+        };
+        snapshot.oldest = snapshot.at;
+        for service in services.all() {
+            snapshot.configure(service.name(), Some(service.allowance()), limits);
+        }
+        for held in limits.held() {
+            let allowance = services.get(held.as_str()).map(|service| service.allowance());
+            snapshot.configure(&held, allowance, limits).is_held = true;
+        }
+        for (lane, figures) in known.lanes() {
+            snapshot.oldest = snapshot.oldest.min(figures.read);
+            snapshot.count(&figures.counts);
+            let is_away = !self.away.is_empty() && self.away.contains(&parts.store.server_of(lane));
+            for schedule in &figures.schedules {
+                let overdue = if is_away { schedule.overdue_by(now) } else { schedule.overdue };
+                if overdue > 0
+                    && let Some(culprit) =
+                        court.culprit(&lane.topic, &schedule.destination, is_away)
+                {
+                    snapshot.overdue[culprit as usize].add(
+                        overdue,
+                        schedule.is_cut,
+                        schedule.earliest,
+                    );
+                }
+                if schedule.destination.is_pull() {
+                    continue;
+                }
+                if !snapshot.destinations.contains_key(&schedule.destination) {
+                    let allowance = services
+                        .get(schedule.destination.as_str())
+                        .map(|service| service.allowance());
+                    snapshot.configure(&schedule.destination, allowance, limits);
+                }
+                if let Some(destination) = snapshot.destinations.get_mut(&schedule.destination) {
+                    destination.add(schedule.waiting, overdue, &schedule.within);
+                }
+            }
+        }
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What the sampler publishes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use delayd_wire::Rate;
+
+use crate::limits::{Allowance, DestinationLimits};
+use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::task::Destination;
+use crate::store::Counts;
+
+/// The horizons of the forecast, by name.
+pub(super) const WITHIN: [(&str, Duration); HORIZONS] = [
+    ("1m", Duration::from_secs(60)),
+    ("10m", Duration::from_secs(600)),
+    ("1h", Duration::from_secs(3_600)),
+    ("24h", Duration::from_secs(86_400)),
+];
+/// Their number.
+pub const HORIZONS: usize = 4;
+
+/// The store and this instance at one moment. The parts may be as old as [`Self::oldest`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The store's time of the last sample that was answered; 0 before the first.
+    pub at: UnixMillis,
+    /// When the oldest part was read.
+    pub oldest: UnixMillis,
+    /// Whether each lane was read once.
+    pub is_complete: bool,
+    /// The tasks by state.
+    pub tasks: Counts,
+    /// The overdue tasks, by culprit in the order of [`Culprit::ALL`].
+    pub overdue: [Overdue; Culprit::ALL.len()],
+    /// The destinations that tasks wait for, that are configured, or that are held. Without
+    /// `@pull`.
+    pub destinations: BTreeMap<Destination, DestinationFigures>,
+    /// How many instances with workers are alive.
+    pub workers: usize,
+}
+
+impl Snapshot {
+    /// Adds the counts of a lane.
+    pub(super) fn count(&mut self, counts: &Counts) {
+        let Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest } = *counts;
+        let all = &mut self.tasks;
+        all.scheduled += scheduled;
+        all.leased += leased;
+        all.delivered += delivered;
+        all.dead += dead;
+        all.cancelled += cancelled;
+        all.expired += expired;
+        all.earliest = all.earliest.into_iter().chain(earliest).min();
+    }
+
+    /// The figures of a destination, with its limits; `None` if it is not configured.
+    pub(super) fn configure(
+        &mut self,
+        destination: &Destination,
+        allowance: Option<Allowance>,
+        limits: &DestinationLimits,
+    ) -> &mut DestinationFigures {
+        self.destinations.entry(destination.clone()).or_insert_with(|| DestinationFigures {
+            is_configured: allowance.is_some(),
+            slots: allowance.map_or(0, |allowance| limits.slots(allowance)),
+            rate: allowance.and_then(|allowance| allowance.rate).map(Rate::per_second),
+            ..DestinationFigures::default()
+        })
+    }
+}
+
+/// The overdue tasks of one culprit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overdue {
+    /// Their number.
+    pub count: u64,
+    /// Whether there may be more.
+    pub is_cut: bool,
+    /// When the first of them fell due.
+    pub oldest: Option<UnixMillis>,
+}
+
+impl Overdue {
+    pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis) {
+        self.count += count;
+        self.is_cut |= is_cut;
+        self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));
+    }
+}
+
+/// The figures of one destination over all lanes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DestinationFigures {
+    /// The tasks that wait, due or not.
+    pub waiting: u64,
+    /// Those that are overdue.
+    pub overdue: u64,
+    /// Those that are due within each horizon, overdue ones included.
+    pub within: [u64; HORIZONS],
+    /// Whether an operator holds it.
+    pub is_held: bool,
+    /// Whether it is a service or an allowed host.
+    pub is_configured: bool,
+    /// How many callbacks run at a time on one instance; 0 if it is not configured.
+    pub slots: usize,
+    /// The rate of one instance, in callbacks per second.
+    pub rate: Option<f64>,
+}
+
+impl DestinationFigures {
+    pub(super) fn add(&mut self, waiting: u64, overdue: u64, within: &[u64; HORIZONS]) {
+        self.waiting += waiting;
+        self.overdue += overdue;
+        self.within.iter_mut().zip(within).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// How many callbacks `workers` instances can make within a span, if one takes `mean` seconds;
+    /// infinite as long as no callback has been made and no rate is set.
+    pub fn capacity(&self, within: Duration, mean: Option<f64>, workers: usize) -> f64 {
+        if self.slots == 0 || workers == 0 {
+            return 0.0;
+        }
+        let by_slots = mean.map_or(f64::INFINITY, |mean| self.slots as f64 / mean.max(0.000_1));
+        let per_second = self.rate.map_or(by_slots, |rate| rate.min(by_slots));
+        per_second * within.as_secs_f64() * workers as f64
+    }
+}

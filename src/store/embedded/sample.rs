@@ -1,0 +1,127 @@
+//! `sample`: counts of lanes for the sampler. The counts by state are columns of the lane. Waiting
+//! tasks are counted in their index, up to a limit, because SQLite counts rows one by one.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::sql::{self, destination, lane, only};
+use super::values::{read_name, rows};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane};
+use crate::store::{Counts, LaneSample, MAX_SAMPLED, SampleQuery, Sampled, ScheduleSample};
+
+/// The most rows that one sample counts, some milliseconds, and how many of one schedule.
+const MOST_ROWS: u64 = 50_000;
+const MOST_ROWS_OF_ONE: u64 = 5_000;
+
+pub(super) fn sample(
+    db: &Connection,
+    query: &SampleQuery,
+    now: UnixMillis,
+) -> rusqlite::Result<Sampled> {
+    let mut left = MOST_ROWS;
+    let lanes = query.lanes.iter().map(|lane| {
+        let sample = of_lane(db, lane, |destination| {
+            let most = left.min(MOST_ROWS_OF_ONE);
+            let counted = count(db, destination, &query.within, now, most)?;
+            left -= counted.rows;
+            Ok(counted)
+        })?;
+        Ok(Some(sample))
+    });
+    Ok(Sampled { now, lanes: lanes.collect::<rusqlite::Result<_>>()? })
+}
+
+fn of_lane(
+    db: &Connection,
+    lane: &Lane,
+    mut count: impl FnMut(i64) -> rusqlite::Result<Counted>,
+) -> rusqlite::Result<LaneSample> {
+    let found = db.prepare_cached(lane::sampled::SQL)?.query_row(
+        (lane.topic.as_str(), lane.shard),
+        |row| {
+            let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+            let counts = Counts {
+                scheduled: count(lane::sampled::scheduled)?,
+                leased: count(lane::sampled::leased)?,
+                delivered: count(lane::sampled::delivered)?,
+                dead: count(lane::sampled::dead)?,
+                cancelled: count(lane::sampled::cancelled)?,
+                expired: count(lane::sampled::expired)?,
+                earliest: None,
+            };
+            Ok((row.get::<_, i64>(lane::sampled::id)?, counts))
+        },
+    );
+    let Some((lane, mut counts)) = found.optional()? else { return Ok(LaneSample::default()) };
+    let mut schedules = Vec::new();
+    for (called, most) in [(false, 1), (true, MAX_SAMPLED)] {
+        let mut select = db.prepare_cached(if called {
+            destination::sampled::SQL
+        } else {
+            destination::sampled_pull::SQL
+        })?;
+        let mut found = select.query((lane, rows(most)))?;
+        while let Some(row) = found.next()? {
+            let name: Destination = read_name(row, destination::sampled::name)?;
+            let Counted { waiting, due, is_cut, .. } = count(row.get(destination::sampled::id)?)?;
+            let earliest = row.get(destination::sampled::earliest)?;
+            schedules.push(ScheduleSample { destination: name, earliest, waiting, due, is_cut });
+        }
+    }
+    counts.earliest = schedules.iter().map(|schedule| schedule.earliest).min();
+    complete(&mut schedules, counts.scheduled);
+    Ok(LaneSample { counts, schedules })
+}
+
+/// The lane's count of waiting tasks completes that of the only schedule that was not counted
+/// whole. Most lanes have one schedule.
+fn complete(schedules: &mut [ScheduleSample], scheduled: u64) {
+    let is_whole = schedules.len() <= MAX_SAMPLED;
+    let counted: u64 = schedules.iter().map(|schedule| schedule.waiting).sum();
+    let mut cut = schedules.iter_mut().filter(|schedule| schedule.is_cut);
+    if let (Some(only), None, true) = (cut.next(), cut.next(), is_whole) {
+        only.waiting += scheduled.saturating_sub(counted);
+    }
+}
+
+/// How many tasks wait for a destination.
+#[derive(Debug, Default)]
+struct Counted {
+    waiting: u64,
+    due: Vec<u64>,
+    is_cut: bool,
+    rows: u64,
+}
+
+/// Counts in the order of the due moments, so that the overdue tasks come first.
+fn count(
+    db: &Connection,
+    destination: i64,
+    within: &[Duration],
+    now: UnixMillis,
+    most: u64,
+) -> rusqlite::Result<Counted> {
+    let mut select = db.prepare_cached(sql::schedule::COUNT_WITHIN)?;
+    let mut counted = Counted::default();
+    let mut after = i64::MIN;
+    let moments = within.iter().map(|span| (now + *span).0);
+    for moment in moments.chain([i64::MAX]) {
+        // One row more tells whether there are more.
+        let left = most - counted.rows;
+        let found: i64 = select
+            .query_row((destination, after, moment, rows(left as usize).saturating_add(1)), only)?;
+        let found = found.unsigned_abs();
+        counted.is_cut |= found > left;
+        counted.rows += found.min(left);
+        counted.due.push(counted.rows);
+        after = moment;
+    }
+    counted.waiting = counted.due.pop().unwrap_or(0);
+    Ok(counted)
+}
+
+#[cfg(test)]
+#[path = "sample_tests.rs"]
+mod tests;

@@ -123,7 +123,7 @@ async fn delivered_meanwhile(account: &Arc<Account>, _fleet: &Fleet, receiver: &
 
 /// A file system in memory for the process, at `folder`. It needs no root: the process is root of a
 /// user namespace.
-fn small_disk(folder: &Path) -> By {
+pub fn small_disk(folder: &Path) -> By {
     const THEN: &str = r#"mount -t tmpfs -o size=256m drill "$1" && shift && exec "$@""#;
     let possible = Command::new("unshare")
         .args(["-Urm", "true"])
@@ -145,6 +145,6 @@ fn small_disk(folder: &Path) -> By {
 }
 
 /// The folder as the process with this id sees it.
-fn as_seen_by(pid: u32, folder: &Path) -> PathBuf {
+pub fn as_seen_by(pid: u32, folder: &Path) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root")).join(folder.strip_prefix("/").unwrap())
 }

@@ -33,10 +33,12 @@ mod machine;
 mod moving;
 mod outside;
 mod probe;
+mod prometheus;
 mod row;
 mod strace;
 mod verdict;
 
+mod alerts;
 mod crash;
 mod disk;
 mod failover;
@@ -53,6 +55,8 @@ mod rolling;
 mod slow_callers;
 mod time;
 
+#[path = "../support/dashboard.rs"]
+mod dashboard;
 #[path = "../support/fake_time.rs"]
 mod fake_time;
 #[path = "../support/open_loop.rs"]

@@ -16,7 +16,7 @@ on_both_stores!(
 );
 
 /// A file in the project's folder.
-fn page(name: &str) -> String {
+pub fn page(name: &str) -> String {
     std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
@@ -333,7 +333,7 @@ fn prose(text: &str) -> String {
 }
 
 /// The anchors of a text's headings, as links name them.
-fn anchors(text: &str) -> impl Iterator<Item = String> {
+pub fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings: Vec<String> =
         prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
     headings.into_iter().map(|heading| {

@@ -11,7 +11,7 @@ fn text(name: &str) -> String {
 }
 
 /// The lines below a line of a YAML text, by indentation.
-fn below(yaml: &str, head: &str) -> String {
+pub fn below(yaml: &str, head: &str) -> String {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let mut lines = yaml.lines().skip_while(|line| *line != head);
     assert!(lines.next().is_some(), "{head} is missing");

@@ -27,6 +27,7 @@ mod load;
 mod long_poll;
 mod metrics;
 mod metrics_causes;
+mod monitoring;
 mod moving;
 mod moving_changes;
 mod openapi;
@@ -50,6 +51,8 @@ mod verbs;
 
 mod program;
 
+#[path = "../support/dashboard.rs"]
+mod dashboard;
 #[path = "../support/fake_time.rs"]
 mod fake_time;
 #[path = "../support/open_loop.rs"]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery,
-    Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task,
-    TopicEntry, Topics, Waiting, embedded, redis,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
+    Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
@@ -252,6 +252,16 @@ impl Maintenance for AnyStore {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         either!(self, recover_topics())
+    }
+}
+
+impl Audit for AnyStore {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        either!(self, record(entries))
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        either!(self, audit(before, limit))
     }
 }
 

@@ -10,6 +10,7 @@
 //! | the store | `<p>:DELAY_STORE-{R}` | hash: `id`, `since`, …; see `identity` |
 //! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
+//! | the audit log | `<p>:DELAY_AUDIT-{R}` | stream of entries, each with JSON as `entry` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string, a number |
 //! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
@@ -116,6 +117,11 @@ impl Keys {
     /// The hash of the store's identity.
     pub(super) fn store(&self) -> String {
         self.beside_topics("DELAY_STORE")
+    }
+
+    /// The stream of the audit log.
+    pub(super) fn audit(&self) -> String {
+        self.beside_topics("DELAY_AUDIT")
     }
 
     fn beside_topics(&self, role: &str) -> String {
@@ -269,7 +275,7 @@ mod tests {
         assert_eq!(keys.of_add(&lane), of_script[..4]);
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
-        for beside in keys.of_registry().into_iter().chain([keys.store()]) {
+        for beside in keys.of_registry().into_iter().chain([keys.store(), keys.audit()]) {
             assert_eq!(
                 slot::of_key(beside.as_bytes()),
                 slot::of_key(keys.topics().as_bytes()),

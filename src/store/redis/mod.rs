@@ -33,6 +33,7 @@ mod add;
 mod admin;
 mod answer;
 mod arguments;
+mod audit;
 mod claim;
 mod compose;
 mod destination;

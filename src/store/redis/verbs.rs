@@ -6,18 +6,18 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, claim, destination, forget, fsck, identity, migration, note, ping, poll, query,
-    settle,
+    Redis, admin, audit, claim, destination, forget, fsck, identity, migration, note, ping, poll,
+    query, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
-    Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics,
-    Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Forecast, Hint,
+    Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread,
+    Store, Summary, Task, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -233,6 +233,16 @@ impl Maintenance for Redis {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         recover::recover(&self.session).await
+    }
+}
+
+impl Audit for Redis {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        audit::record(&self.session, &entries).await
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        audit::audit(&self.session, before, limit).await
     }
 }
 

@@ -15,7 +15,7 @@ use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
-use crate::api::handlers::{dead, destination, health, metrics};
+use crate::api::handlers::{audit, dead, destination, health, metrics};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
@@ -39,6 +39,7 @@ fn routes() -> Vec<Route> {
     routes.extend(dead_letters());
     routes.extend(topics());
     routes.extend(destinations());
+    routes.extend(audits());
     routes.extend(pages());
     routes
 }
@@ -81,6 +82,7 @@ fn tasks() -> Vec<Route> {
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/cancel", "Cancel a task", manage::cancel)
             .access(&[Produce], Topic)
+            .recorded_of_admins()
             .reads::<manage::CancelRequest>()
             .answers::<wire::Gone>()
             .errors(UNKNOWN_OR_CONFLICT),
@@ -90,6 +92,7 @@ fn tasks() -> Vec<Route> {
             manage::update,
         )
         .access(&[Produce], Topic)
+        .recorded_of_admins()
         .body(Content)
         .reads::<manage::UpdateRequest<'_>>()
         .answers::<wire::Moved>()
@@ -237,6 +240,16 @@ fn destinations() -> Vec<Route> {
     ]
 }
 
+fn audits() -> Vec<Route> {
+    vec![
+        Route::call("/delay/audit/list", "List administrative actions", audit::list)
+            .only_reads()
+            .access(READ, All)
+            .reads::<audit::ListRequest>()
+            .answers::<wire::AuditPage>(),
+    ]
+}
+
 /// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
 /// the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
@@ -314,6 +327,7 @@ mod tests {
                 "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => {
                     About::EachOfThem
                 }
+                "/delay/audit/list" => About::All,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };

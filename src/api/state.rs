@@ -11,6 +11,7 @@ use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
+use crate::audit::AuditLog;
 use crate::callback::Services;
 use crate::limits::DestinationLimits;
 use crate::metrics::Metrics;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub clock: Clock,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Where administrative calls are recorded.
+    pub audit: Arc<AuditLog>,
     /// True as soon as the instance drains: it refuses new work.
     pub draining: watch::Receiver<bool>,
 }
@@ -61,12 +64,14 @@ pub struct Api {
     /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) audit: Arc<AuditLog>,
 }
 
 impl Api {
     /// Builds the shared state. Must be called within a tokio runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, limits, tokens, clock, metrics, draining } = parts;
+        let Parts { store, topics, services, limits, tokens, clock, metrics, audit, draining } =
+            parts;
         let pending = TaskTracker::new();
         let lease_return = LeaseReturn { store: store.clone(), pending: pending.clone() };
         let pulls =
@@ -89,6 +94,7 @@ impl Api {
             pulls,
             pending,
             metrics,
+            audit,
         }
     }
 

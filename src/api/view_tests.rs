@@ -43,6 +43,7 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/get"
         | "/delay/topic/forecast"
         | "/delay/destination/list"
+        | "/delay/audit/list"
         | "/metrics" => Decision::Reads,
         "/delay/task/add"
         | "/delay/task/add_batch"
@@ -99,7 +100,7 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
-        "/delay/topic/list" | "/delay/destination/list" => vec![json!({})],
+        "/delay/topic/list" | "/delay/destination/list" | "/delay/audit/list" => vec![json!({})],
         path if path.starts_with("/delay/destination/") => vec![json!({"sn": SERVICE})],
         path if path.starts_with("/delay/") => vec![json!({"topic": "t"})],
         _ => vec![Value::Null],

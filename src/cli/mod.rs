@@ -21,6 +21,7 @@ use crate::telemetry;
 
 mod add;
 mod args;
+mod audit;
 mod bench;
 mod cell;
 mod check;
@@ -118,6 +119,7 @@ enum Command {
     Dead(dead::Args),
     Destination(destination::Args),
     Stats(stats::Args),
+    Audit(audit::Args),
     Export(export::Args),
     Import(import::Args),
     Move(migrate::Args),
@@ -314,6 +316,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Dead(args) => dead::run(args).await,
             Command::Destination(args) => destination::run(args).await,
             Command::Stats(args) => stats::run(args).await,
+            Command::Audit(args) => audit::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::Move(args) => migrate::run(args).await,

@@ -8,6 +8,7 @@
 //! callers choose are capped (`services`).
 
 mod api;
+mod audit;
 mod callbacks;
 mod config;
 mod labels;
@@ -26,6 +27,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use api::{AddResult, ApiMetrics, Rejection};
+pub use audit::{AuditDrop, AuditMetrics};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
 pub use lateness::LatenessMetrics;
@@ -50,6 +52,8 @@ pub struct Metrics {
     pub callbacks: CallbackMetrics,
     /// Reloads of the configuration.
     pub config: ConfigMetrics,
+    /// The audit log.
+    pub audit: AuditMetrics,
 }
 
 impl Metrics {
@@ -66,10 +70,11 @@ impl Metrics {
         let lateness = LatenessMetrics::register(registry);
         let callbacks = CallbackMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
+        let audit = AuditMetrics::register(registry);
         log_lines::register(registry);
         #[cfg(target_os = "linux")]
         all.register_collector(Box::new(process::ProcessCollector));
-        Arc::new(Self { registry: all, api, lateness, callbacks, config })
+        Arc::new(Self { registry: all, api, lateness, callbacks, config, audit })
     }
 
     /// The OpenMetrics text.

@@ -116,6 +116,8 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     check("/delay/dead/replay", json!({"topic": "d", "all": true, "rate": "1/s"}), 200).await;
     check("/delay/dead/purge", json!({"topic": "d", "all": true}), 200).await;
     check("/delay/destination/hold", json!({"sn": "nobody"}), 404).await;
+    let logged = check("/delay/audit/list", json!({"limit": 3}), 200).await;
+    check("/delay/audit/list", json!({"cursor": logged["cursor"]}), 200).await;
     for path in ["/healthz", "/readyz"] {
         document.check_by("get", path, 200, &delayd.get(path).await.body);
     }

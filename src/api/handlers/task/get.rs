@@ -126,7 +126,10 @@ mod tests {
         let check = |scopes: &[Scope], expected: Value| {
             assert_eq!(options(&given, &Caller::with(scopes)), expected, "{scopes:?}");
         };
-        let of = |headers: Value, url: Value| json!({"max_attempts": 3, "headers": headers, "on_dead": {"sn": "a.b", "url": url}});
+        let of = |headers: Value, url: Value| {
+            let on_dead = json!({"sn": "a.b", "url": url});
+            json!({"max_attempts": 3, "headers": headers, "on_dead": on_dead})
+        };
         let (hidden, url) = (json!({"authorization": null}), json!("/x?secret"));
         check(&[Admin], of(json!({"authorization": "Bearer secret"}), url.clone()));
         check(&[Produce], of(hidden.clone(), url.clone()));

@@ -128,3 +128,6 @@ fn log(entry: &AuditEntry) {
         "{action} by {by}: {result}"
     );
 }
+
+#[cfg(test)]
+mod tests;

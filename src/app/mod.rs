@@ -42,6 +42,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 const STORE_CLOSING: Duration = Duration::from_secs(10);
 
 pub mod check;
+mod gauges;
 mod params;
 pub mod reload;
 
@@ -123,7 +124,9 @@ impl App {
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let limits = DestinationLimits::new(limits);
 
-        let metrics = Metrics::new(api::routes());
+        let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
+        params::set_objective(&settings, &metrics);
+        gauges::connect(&metrics, &limits, services.clone());
         let draining = watch::Sender::new(false);
         let audit = AuditLog::start(store.clone(), metrics.clone(), clock.clone());
         let parts = api::Parts {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::limits::{Allowance, LimitParams};
+use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::origin::Origin;
 use crate::outcome::Policy;
@@ -57,6 +58,11 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {
     topic::Params { max_topics: settings.limits.topics }
+}
+
+/// The objective applies from now on.
+pub(super) fn set_objective(settings: &Settings, metrics: &Metrics) {
+    metrics.lateness.set_objective(settings.objective.lateness.0, settings.objective.target);
 }
 
 pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {

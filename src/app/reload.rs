@@ -170,6 +170,7 @@ fn reload(
     parts.tokens.set_public_origins(params::public_origins(&settings));
     parts.limits.set_params(params::limits(&settings, parts.open_files));
     parts.topics.set_params(&params::topic(&settings));
+    params::set_objective(&settings, &parts.metrics);
     parts.api.set_bounds(&params::api(&settings, parts.connections));
     let changed = changed(&taken.settings, &settings);
     match changed.is_empty() {
@@ -213,6 +214,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ),
         ("callback.retry_after_max", call.retry_after_max != now.retry_after_max),
         ("callback.breaker", call.breaker != now.breaker),
+        ("objective", old.objective != new.objective),
         ("log.level", old.log.level != new.log.level),
     ])
 }

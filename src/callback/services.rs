@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use http::{HeaderValue, Uri};
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use super::signature::Secret;
 use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
 use crate::limits::Allowance;
+use crate::metrics::{CallbackMetrics, ServiceMetrics};
 use crate::model::task::Destination;
 
 /// One service, as the configuration describes it.
@@ -131,6 +132,7 @@ pub struct Service {
     secrets: Vec<Secret>,
     reach: Reach,
     next: AtomicUsize,
+    metrics: OnceLock<Arc<ServiceMetrics>>,
 }
 
 impl Service {
@@ -156,7 +158,8 @@ impl Service {
         let endpoints = endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
         let ServiceParams { allowance, success, secrets, .. } = params;
         let (reach, next) = (Reach::Anywhere, AtomicUsize::new(0));
-        Ok(Self { name, endpoints, allowance, success, secrets, reach, next })
+        let metrics = OnceLock::new();
+        Ok(Self { name, endpoints, allowance, success, secrets, reach, next, metrics })
     }
 
     /// A service without a section. Without endpoints it is a host, and each call has the whole
@@ -171,6 +174,7 @@ impl Service {
             secrets: Vec::new(),
             reach,
             next: AtomicUsize::new(0),
+            metrics: OnceLock::new(),
         }
     }
 
@@ -182,6 +186,11 @@ impl Service {
     /// The limits for [`crate::limits::DestinationLimits`].
     pub fn allowance(&self) -> Allowance {
         self.allowance
+    }
+
+    /// The metrics of its calls. A service of the configuration looks them up once.
+    pub fn metrics(&self, all: &CallbackMetrics) -> &ServiceMetrics {
+        self.metrics.get_or_init(|| all.service(self.name.as_str()))
     }
 
     /// Which responses are a success.

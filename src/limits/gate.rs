@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::rate_limit::RateLimit;
 use super::slow_start::SlowStart;
 use crate::model::breaker::{self, Breaker, State, Ticket, Verdict};
+use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
 use delayd_wire::Rate;
 
@@ -72,6 +73,17 @@ impl Gate {
             return 0;
         }
         self.rate.available(now).min(self.breaker.room(now))
+    }
+
+    /// Who keeps the gate closed; `None` if it is open.
+    pub(super) fn blocked_by(&mut self, now: Instant) -> Option<Culprit> {
+        if self.is_held {
+            return Some(Culprit::Operator);
+        }
+        if self.held_for(now).is_some() || self.breaker.room(now) == 0 {
+            return Some(Culprit::Receiver);
+        }
+        (self.rate.available(now) == 0).then_some(Culprit::Operator)
     }
 
     /// How many calls may run at a time.

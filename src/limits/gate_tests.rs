@@ -92,6 +92,27 @@ fn a_gate_admits_what_the_strictest_of_its_parts_does() {
 }
 
 #[test]
+fn a_closed_gate_has_a_culprit() {
+    type Steps = fn(&mut Gate, Instant);
+    let check = |what: &str, rate: &str, steps: Steps, culprit: Option<Culprit>| {
+        let now = Instant::now();
+        let mut gate = gate(rate, now);
+        steps(&mut gate, now);
+        assert_eq!(gate.blocked_by(now), culprit, "{what}");
+    };
+    let fail: Steps = |gate, now| (0..5).for_each(|_| fail(gate, now));
+    let spend: Steps = |gate, now| {
+        gate.reserve(1, now);
+    };
+    check("new", "10/s", |_, _| {}, None);
+    check("without a token", "10/s", spend, Some(Culprit::Operator));
+    check("open", "", fail, Some(Culprit::Receiver));
+    let wait: Steps = |gate, now| gate.retry_after(now + SECOND);
+    check("Retry-After", "", wait, Some(Culprit::Receiver));
+    check("held", "", |gate, _| gate.set_held(true), Some(Culprit::Operator));
+}
+
+#[test]
 fn a_half_open_gate_admits_probes_whatever_still_hangs() {
     let now = Instant::now();
     let mut gate = gate("", now);

@@ -37,7 +37,7 @@ mod wait_queue;
 
 pub use allowance::Allowance;
 pub use destination::{
-    DestinationLimits, HoldsAsked, LimitParams, Permit, Permits, Standing, Waiter,
+    DestinationLimits, Figures, HoldsAsked, LimitParams, Permit, Permits, Standing, Survey, Waiter,
 };
 pub use token_bucket::TokenBucket;
 pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};

@@ -20,6 +20,7 @@ use super::allowance::Allowance;
 use super::bulkhead::Bulkhead;
 use super::rate_limit::RateLimit;
 use super::wait_queue::Availability;
+use crate::model::culprit::Culprit;
 use crate::model::task::Topic;
 
 /// A topic's bulkhead is forgotten after this time without use.
@@ -87,6 +88,18 @@ impl TopicBulkhead {
         let mut state = self.state();
         state.waiters += 1;
         TopicWaiter { bulkhead: Arc::clone(self), number: state.waiters, wake }
+    }
+
+    /// Who keeps calls of the topic from beginning: its rate, which an operator sets, or slow calls
+    /// in all its slots. `None` if one may begin.
+    pub fn blocked_by(&self, allowance: Allowance) -> Option<Culprit> {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.allow(allowance, now);
+        if state.rate.available(now) == 0 {
+            return Some(Culprit::Operator);
+        }
+        (state.free(now) == 0).then_some(Culprit::Receiver)
     }
 
     fn take(

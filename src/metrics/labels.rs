@@ -1,5 +1,17 @@
 //! Names as values of labels.
 
+use std::hash::Hash;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+/// A family of counters with these labels and no others, and the counters in the same order.
+pub(super) fn resolved<L: Clone + Eq + Hash>(labels: &[L]) -> (Family<L, Counter>, Vec<Counter>) {
+    let family = Family::default();
+    let counters = labels.iter().map(|labels| family.get_or_create_owned(labels)).collect();
+    (family, counters)
+}
+
 /// An enum without data whose variants have the names that a label shows. All of them are known in
 /// advance, so that each series can exist from the start.
 macro_rules! label_value {

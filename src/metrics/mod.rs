@@ -11,12 +11,17 @@ mod api;
 mod audit;
 mod callbacks;
 mod config;
+mod destinations;
 mod labels;
 mod lateness;
 mod log_lines;
 #[cfg(target_os = "linux")]
 mod process;
+mod readings;
 mod services;
+mod store;
+mod tasks;
+mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +35,14 @@ pub use api::{AddResult, ApiMetrics, Rejection};
 pub use audit::{AuditDrop, AuditMetrics};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
+pub use destinations::{DestinationFigures, DestinationMetrics, LimitFigures};
 pub use lateness::LatenessMetrics;
 pub use log_lines::CountLines;
+pub use readings::Readings;
+use services::ServiceNames;
+pub use store::{DiskMetrics, ErrorKind, Op, StoreMetrics};
+pub use tasks::{End, TaskMetrics};
+pub use worker::WorkerMetrics;
 
 /// The buckets of every duration, in seconds: 1 ms to 2 h. They contain the objectives that an
 /// operator is likely to set.
@@ -49,7 +60,15 @@ pub struct Metrics {
     /// How late first callbacks begin.
     pub lateness: LatenessMetrics,
     /// Callbacks and what they came to.
-    pub callbacks: CallbackMetrics,
+    pub callbacks: Arc<CallbackMetrics>,
+    /// The limits of calls.
+    pub destinations: DestinationMetrics,
+    /// Ends of tasks and leases.
+    pub tasks: Arc<TaskMetrics>,
+    /// Calls of the store.
+    pub store: Arc<StoreMetrics>,
+    /// What workers do beside the tasks.
+    pub worker: WorkerMetrics,
     /// Reloads of the configuration.
     pub config: ConfigMetrics,
     /// The audit log.
@@ -57,8 +76,16 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All of them, at 0. `routes` are the paths of the routes.
+    /// All of them, at 0, with those of both stores. `routes` are the paths of the routes.
     pub fn new(routes: impl IntoIterator<Item = &'static str>) -> Arc<Self> {
+        Self::with_store(routes, StoreMetrics::of_both())
+    }
+
+    /// All of them, with those of the store in use.
+    pub fn with_store(
+        routes: impl IntoIterator<Item = &'static str>,
+        store: Arc<StoreMetrics>,
+    ) -> Arc<Self> {
         let mut all = Registry::default();
         let registry = all.sub_registry_with_prefix("delayd");
         registry.register(
@@ -68,13 +95,28 @@ impl Metrics {
         );
         let api = ApiMetrics::register(registry, routes);
         let lateness = LatenessMetrics::register(registry);
-        let callbacks = CallbackMetrics::register(registry);
+        let names = ServiceNames::default();
+        let callbacks = Arc::new(CallbackMetrics::register(registry, names.clone()));
+        let destinations = DestinationMetrics::register(registry, names);
+        store.register(registry);
+        let worker = WorkerMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         let audit = AuditMetrics::register(registry);
         log_lines::register(registry);
         #[cfg(target_os = "linux")]
         all.register_collector(Box::new(process::ProcessCollector));
-        Arc::new(Self { registry: all, api, lateness, callbacks, config, audit })
+        Arc::new(Self {
+            registry: all,
+            api,
+            lateness,
+            callbacks,
+            destinations,
+            tasks: store.tasks.clone(),
+            store,
+            worker,
+            config,
+            audit,
+        })
     }
 
     /// The OpenMetrics text.

@@ -27,6 +27,15 @@ impl ServiceNames {
         names.insert(name.clone());
         Some(name)
     }
+
+    /// The services that have a label of their own, by name.
+    pub(super) fn all(&self) -> Vec<Arc<str>> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<str>> = names.iter().cloned().collect();
+        drop(names);
+        all.sort_unstable();
+        all
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! - [`clock`]: the clock, which tests replace.
 //! - [`culprit`]: who delays a task.
 //! - [`glob`]: patterns with `*`, for topics and hosts.
+//! - [`lateness`]: who delayed a task, and for how long.
 //! - [`origin`]: origins of web pages.
 //! - [`token`]: access tokens and their scopes.
 //!
@@ -15,6 +16,7 @@ pub mod breaker;
 pub mod clock;
 pub mod culprit;
 pub mod glob;
+pub mod lateness;
 pub mod origin;
 pub mod task;
 pub mod token;

@@ -33,6 +33,7 @@ mod keys;
 mod layers;
 mod limits;
 mod log;
+mod objective;
 #[cfg(test)]
 mod secret_tests;
 mod services;
@@ -52,6 +53,7 @@ pub use history::{History, NotedAttempts};
 pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
+pub use objective::Objective;
 pub use services::{Endpoint, Service, ServicesFallback, Success};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
@@ -86,6 +88,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How long ended tasks are kept.
     pub history: History,
+    /// How late tasks may be.
+    pub objective: Objective,
     /// How the service stops.
     pub shutdown: Shutdown,
     /// Level and format of the logs.
@@ -153,6 +157,7 @@ impl Settings {
         self.services.iter().try_for_each(|(name, service)| service.check(name))?;
         self.limits.check()?;
         self.history.check()?;
+        self.objective.check()?;
         self.shutdown.check()?;
         self.log.check()
     }

@@ -1,16 +1,20 @@
-//! The store that was picked at start.
+//! The store that was picked at start. Its calls are measured here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
     Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
     Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
     Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, counted, embedded,
+    redis,
 };
+use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -24,15 +28,28 @@ pub enum AnyStore {
     Redis(redis::Redis),
 }
 
-/// Calls a method of whichever store it is. The future is boxed: those of the stores are deep, and
-/// their callers' would be deeper.
+impl AnyStore {
+    /// What this store counts.
+    pub fn metrics(&self) -> &Arc<StoreMetrics> {
+        match self {
+            Self::Embedded(store) => store.metrics(),
+            Self::Redis(store) => store.metrics(),
+        }
+    }
+}
+
+/// Calls a method of whichever store it is, and measures the call. The future is boxed: those of
+/// the stores are deep, and their callers' would be deeper.
 macro_rules! either {
-    ($store:expr, $verb:ident($($argument:expr),*)) => {
-        match $store {
+    ($store:expr, $op:ident, $verb:ident($($argument:expr),*)) => {{
+        let began = Instant::now();
+        let answer = match $store {
             AnyStore::Embedded(store) => Box::pin(store.$verb($($argument),*)).await,
             AnyStore::Redis(store) => Box::pin(store.$verb($($argument),*)).await,
-        }
-    };
+        };
+        counted::count($store.metrics(), Op::$op, began, &answer);
+        answer
+    }};
 }
 
 impl Delivery for AnyStore {
@@ -44,15 +61,19 @@ impl Delivery for AnyStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
-        either!(self, claim(claim))
+        let claimed = either!(self, Claim, claim(claim));
+        if let Ok(claimed) = &claimed {
+            counted::count_claim(self.metrics(), claimed);
+        }
+        claimed
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        either!(self, settle(settles))
+        either!(self, Settle, settle(settles))
     }
 
     async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        either!(self, settle_confirmed(settles))
+        either!(self, Settle, settle_confirmed(settles))
     }
 
     async fn extend_confirmed(
@@ -62,7 +83,7 @@ impl Delivery for AnyStore {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        either!(self, extend_confirmed(lane, id, receipt, lease))
+        either!(self, Extend, extend_confirmed(lane, id, receipt, lease))
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
@@ -79,23 +100,23 @@ impl Delivery for AnyStore {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        either!(self, extend(lane, id, receipt, lease))
+        either!(self, Extend, extend(lane, id, receipt, lease))
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        either!(self, note(notes))
+        either!(self, Note, note(notes))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        either!(self, next_due(lanes))
+        either!(self, Poll, next_due(lanes))
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        either!(self, next_pull(lanes))
+        either!(self, Poll, next_pull(lanes))
     }
 
     async fn look(&self, look: Look) -> Looked {
-        either!(self, look(look))
+        either!(self, Poll, look(look))
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
@@ -115,51 +136,51 @@ impl Intake for AnyStore {
     }
 
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        either!(self, add(tasks))
+        either!(self, Add, add(tasks))
     }
 }
 
 impl Topics for AnyStore {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        either!(self, list(query))
+        either!(self, Read, list(query))
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        either!(self, stats(lane))
+        either!(self, Read, stats(lane))
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        either!(self, register(entry))
+        either!(self, Change, register(entry))
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        either!(self, topic(topic))
+        either!(self, Read, topic(topic))
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        either!(self, topics())
+        either!(self, Read, topics())
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        either!(self, set_policy(topic, policy))
+        either!(self, Change, set_policy(topic, policy))
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        either!(self, pause(topic))
+        either!(self, Change, pause(topic))
     }
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        either!(self, resume(topic, becomes))
+        either!(self, Change, resume(topic, becomes))
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        either!(self, unregister(entry))
+        either!(self, Change, unregister(entry))
     }
 }
 
 impl Admin for AnyStore {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        either!(self, cancel(lane, id))
+        either!(self, Change, cancel(lane, id))
     }
 
     async fn reschedule(
@@ -169,35 +190,35 @@ impl Admin for AnyStore {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        either!(self, reschedule(lane, id, moment, content))
+        either!(self, Change, reschedule(lane, id, moment, content))
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        either!(self, get(lane, id))
+        either!(self, Read, get(lane, id))
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        either!(self, summaries(lane, ids))
+        either!(self, Read, summaries(lane, ids))
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        either!(self, replay(lane, ids, spread))
+        either!(self, Change, replay(lane, ids, spread))
     }
 
     async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        either!(self, discard(lane, state, ids))
+        either!(self, Change, discard(lane, state, ids))
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
-        either!(self, clear(lane, limit))
+        either!(self, Change, clear(lane, limit))
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
-        either!(self, forecast(lane, step, steps))
+        either!(self, Read, forecast(lane, step, steps))
     }
 
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-        either!(self, notes(lane, id))
+        either!(self, Read, notes(lane, id))
     }
 
     async fn lend(
@@ -207,33 +228,33 @@ impl Admin for AnyStore {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Vec<bool>> {
-        either!(self, lend(lane, ids, receipt, lease))
+        either!(self, Migrate, lend(lane, ids, receipt, lease))
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        either!(self, adopt(tasks))
+        either!(self, Migrate, adopt(tasks))
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        either!(self, set_hold(destination, is_held))
+        either!(self, Change, set_hold(destination, is_held))
     }
 
     async fn holds(&self) -> Result<Holds> {
-        either!(self, holds())
+        either!(self, Read, holds())
     }
 
     async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        either!(self, waiting(lanes))
+        either!(self, Read, waiting(lanes))
     }
 
     async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        either!(self, check(from, repair))
+        either!(self, Maintain, check(from, repair))
     }
 }
 
 impl Maintenance for AnyStore {
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        either!(self, histories(lanes))
+        either!(self, Maintain, histories(lanes))
     }
 
     async fn purge(
@@ -243,25 +264,25 @@ impl Maintenance for AnyStore {
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        either!(self, purge(lane, state, before, limit))
+        either!(self, Maintain, purge(lane, state, before, limit))
     }
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        either!(self, forget_misfire(topic, misfire))
+        either!(self, Maintain, forget_misfire(topic, misfire))
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        either!(self, recover_topics())
+        either!(self, Maintain, recover_topics())
     }
 }
 
 impl Audit for AnyStore {
     async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
-        either!(self, record(entries))
+        either!(self, Maintain, record(entries))
     }
 
     async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
-        either!(self, audit(before, limit))
+        either!(self, Read, audit(before, limit))
     }
 }
 
@@ -274,12 +295,23 @@ impl Store for AnyStore {
     }
 
     async fn ping(&self) -> Result<UnixMillis> {
-        let ping = async { either!(self, ping()) };
+        let began = Instant::now();
+        let ping = async {
+            match self {
+                Self::Embedded(store) => Box::pin(store.ping()).await,
+                Self::Redis(store) => Box::pin(store.ping()).await,
+            }
+        };
         let silent = |_| Err(Error::Unavailable("no answer to a ping".into()));
-        tokio::time::timeout(PING_TIMEOUT, ping).await.unwrap_or_else(silent)
+        let answer = tokio::time::timeout(PING_TIMEOUT, ping).await.unwrap_or_else(silent);
+        counted::count(self.metrics(), Op::Ping, began, &answer);
+        answer
     }
 
     async fn close(&self) {
-        either!(self, close())
+        match self {
+            Self::Embedded(store) => Box::pin(store.close()).await,
+            Self::Redis(store) => Box::pin(store.close()).await,
+        }
     }
 }

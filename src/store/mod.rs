@@ -14,6 +14,7 @@
 mod any;
 mod check;
 mod contract;
+mod counted;
 pub mod embedded;
 mod error;
 mod format;
@@ -29,8 +30,8 @@ pub use contract::{
     MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME,
     MAX_OUTLOOK, MAX_RECEIPTS, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Misfire, Misfired, Moment,
     NewContent, NewTask, NextDue, Novelty, Outlook, PING_TIMEOUT, RELEASES_KEPT, Registered,
-    Rescheduled, Revision, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry,
-    Topics, Transition, UNREADABLE, Waiting, Want, warning_of,
+    Rescheduled, Revision, Settle, Settled, Spread, Standing, Store, Summary, Swept, Task,
+    TopicEntry, Topics, Transition, UNREADABLE, Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use delayd_wire::Way;
 use tokio::time::Instant;
 
 use super::in_flight::{HeldTask, Lease, MARGIN};
@@ -15,6 +16,8 @@ use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::limits::TopicPermit;
 use crate::metrics::AttemptOutcome;
 use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::lateness::Lateness;
 use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
@@ -28,6 +31,7 @@ pub(super) fn start(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lane: &Lane,
     task: LeasedTask,
+    lateness: Lateness,
     receipt: &Receipt,
     since: Instant,
     permits: &mut Reserved,
@@ -48,8 +52,10 @@ pub(super) fn start(
         // The task was rescheduled to another destination, for which no permit is left.
         return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
     };
-    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, held, permits };
-    shared.calls.spawn(async move {
+    let (shared, lane) = (shared.clone(), lane.clone());
+    let calls = shared.calls.clone();
+    let mut flight = Flight { shared, lane, task, lateness, held, permits, is_refused: false };
+    calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
         }
@@ -62,8 +68,12 @@ struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
+    /// How late the task was handed out.
+    lateness: Lateness,
     held: HeldTask,
     permits: CallPermits,
+    /// Whether the receiver refused the task for good.
+    is_refused: bool,
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
@@ -88,7 +98,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let shared = self.shared.clone();
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
-        self.observe_lateness(started);
+        self.observe_lateness(started, &policy);
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
@@ -111,17 +121,21 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             shared.parts.limits.hold(&self.task.destination, *hold);
         }
         let took = began.elapsed();
-        let metrics = shared.parts.metrics.callbacks.service(self.task.destination.as_str());
-        metrics.attempted(counted_as(&answer), took);
+        service.metrics(&shared.parts.metrics.callbacks).attempted(counted_as(&answer), took);
         self.note(&answer, started, took, excerpt);
+        self.is_refused = matches!(answer, Answer::Final { .. });
         Some(self.conclude(&policy, &answer))
     }
 
     /// Retries are as late as their backoff says, so only first attempts are observed.
-    fn observe_lateness(&self, now: UnixMillis) {
+    fn observe_lateness(&self, now: UnixMillis, policy: &TopicPolicy) {
         if self.held.lease().attempt == 1 {
-            let lateness = u64::try_from(now.0 - self.task.due.0).unwrap_or_default();
-            self.shared.parts.metrics.lateness.observe(Duration::from_millis(lateness));
+            let mut lateness = self.lateness;
+            // The rest is the time between the claim's answer and the call.
+            let rest = now.since(self.task.due).saturating_sub(lateness.total());
+            lateness.add(Culprit::Delayd, rest.as_millis() as i64);
+            let metrics = &self.shared.parts.metrics.lateness;
+            metrics.observe(Way::Push, &lateness, policy.lateness_objective);
         }
     }
 
@@ -175,7 +189,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             {
                 // Check again: the answer may have been slow, so that little of the lease is left.
                 Ok(Settled::Done) => self.held.extended(since + span),
-                Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
+                Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
                     tracing::warn!(
                         task.id = %self.task.id, lane = %self.lane, %error,
@@ -246,10 +260,11 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, held, permits, .. } = self;
+        let Self { shared, lane, held, permits, is_refused, .. } = self;
         // The permits are free before the settle is sent.
         drop(permits);
-        shared.settler.send(Ending::of(lane, held, transition));
+        let ending = Ending::of(lane, held, transition);
+        shared.settler.send(if is_refused { ending.refused() } else { ending });
     }
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::delays::{Answered, Delays};
 use super::permits::{Reserved, Waiters};
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::limits::Availability;
-use crate::model::clock::UnixMillis;
+use crate::model::lateness::Lateness;
 use crate::model::task::{Destination, Lane, Receipt};
 use crate::store::{
     Claim, Claimed, Delivery, Grant, LeasedTask, MAX_OUTLOOK, Outlook, Result, Want,
@@ -37,6 +38,8 @@ pub(super) struct Claimer {
     last: Option<Destination>,
     /// Whether the store may keep the lane's lock for this instance.
     keeps_lock: bool,
+    /// What delays the lane's tasks.
+    delays: Delays,
 }
 
 /// What a claim asks for.
@@ -74,8 +77,8 @@ pub(super) struct Batch {
     /// The leases hold at least for `worker.lease` from here.
     pub(super) since: Instant,
     pub(super) permits: Reserved,
-    /// The store's now.
-    pub(super) now: UnixMillis,
+    /// When the claim was sent and answered.
+    pub(super) claim: Answered,
 }
 
 impl Claimer {
@@ -88,6 +91,7 @@ impl Claimer {
             recent: Vec::new(),
             last: None,
             keeps_lock: false,
+            delays: Delays::default(),
         }
     }
 
@@ -107,6 +111,7 @@ impl Claimer {
         let server = shared.parts.store.server_of(&self.lane);
         if shared.settler.is_away(server) {
             self.waiters.suspend();
+            self.delays.store_fails(shared.time.store_now());
             return Ok(ClaimResult::ServerAway { server });
         }
         let result = self.send(shared, ask).await;
@@ -128,7 +133,8 @@ impl Claimer {
             Default::default()
         } else {
             let due = in_turn(self.outlook.due.iter(), self.last.as_ref());
-            self.waiters.reserve(shared, &self.lane.topic, &due, &self.recent)
+            let (topic, delays) = (&self.lane.topic, &mut self.delays);
+            self.waiters.reserve(shared, topic, &due, &self.recent, delays)
         };
         let wants: Vec<Want> = in_turn(permits.destinations(), self.last.as_ref())
             .into_iter()
@@ -148,7 +154,13 @@ impl Claimer {
             misfires: shared.parts.topics.misfires_of(&self.lane.topic),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
-        let grant = match shared.parts.store.claim(claim).await? {
+        let asked_store = shared.time.at(asked);
+        let claimed = shared.parts.store.claim(claim).await;
+        match &claimed {
+            Ok(_) => self.delays.store_answers(asked_store),
+            Err(_) => self.delays.store_fails(asked_store),
+        }
+        let grant = match claimed? {
             Claimed::Granted(grant) => grant,
             Claimed::Refused { retry_in } => {
                 self.keeps_lock = false;
@@ -156,10 +168,12 @@ impl Claimer {
             }
         };
         shared.time.saw(grant.now, asked);
-        let Grant { now, receipt, tasks, outlook } = grant;
+        let Grant { now, receipt, tasks, outlook, .. } = grant;
         self.keeps_lock &= !outlook.due.is_empty();
         self.learn(&tasks, outlook, last);
-        Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, now }))
+        // The answer may have been on its way for a while, so `now` is too early.
+        let claim = Answered { asked: asked_store, answered: shared.time.store_now().max(now) };
+        Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, claim }))
     }
 
     fn learn(&mut self, tasks: &[LeasedTask], outlook: Outlook, last_asked: Option<Destination>) {
@@ -189,7 +203,24 @@ impl Claimer {
         shared: &Shared<impl Delivery, impl Caller>,
         wake: &Arc<Notify>,
     ) -> Availability {
-        self.waiters.check(shared, &self.lane.topic, &self.outlook.due, wake)
+        let (topic, due) = (&self.lane.topic, &self.outlook.due);
+        self.waiters.check(shared, topic, due, wake, &mut self.delays)
+    }
+
+    /// How late the tasks of a claim are, and who delayed them.
+    pub(super) fn lateness<'a, S, C>(
+        &'a self,
+        shared: &Shared<S, C>,
+        claim: Answered,
+    ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
+        self.delays.of_claim(shared, &self.lane.topic, claim)
+    }
+
+    /// The tasks of the last claim have been handed out.
+    pub(super) fn handed_out(&mut self) {
+        if !self.is_paging() {
+            self.delays.keep_only(&self.outlook.due);
+        }
     }
 
     /// Gives the lane's lock back, if the store may keep it for this instance.

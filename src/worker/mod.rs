@@ -10,6 +10,7 @@
 //!   the poll.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
+//! - `delays` notes what delays the tasks of a lane.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
 //! - `settler` sends the ends of leases in batches, and keeps them until the store has answered.
 //! - `notes` writes the log of attempts.
@@ -36,6 +37,7 @@ use crate::store::{AnyStore, Delivery, Holder};
 
 mod call;
 mod claim;
+mod delays;
 mod idle_limits;
 mod in_flight;
 mod lane;
@@ -64,8 +66,10 @@ pub struct Worker<S = AnyStore, C = Client> {
 impl<S: Delivery, C: Caller> Worker<S, C> {
     /// Starts all roles.
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
-        let (settler, endings) = Settler::new();
-        let (notes, taken) = Notes::new();
+        let metrics = parts.metrics.clone();
+        let dropped = metrics.worker.notes_dropped.clone();
+        let (settler, endings) = Settler::new(metrics.worker.settles_pending.clone());
+        let (notes, taken) = Notes::new(dropped.clone());
         let holder = Holder(Receipt::random().as_str().into());
         let shared = Arc::new(Shared::new(parts, params, holder, Arc::new(settler), notes));
         let (store, stopping) = (&shared.parts.store, &shared.stopping);
@@ -74,11 +78,12 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
             settler: shared.settler.clone(),
             calls: shared.calls.clone(),
             stopping: stopping.clone(),
+            tasks: metrics.tasks.clone(),
         };
         let settling = tokio::spawn(settler::run(settling, endings));
         let roles = vec![
             tokio::spawn(idle_limits::forget(shared.clone())),
-            tokio::spawn(notes::run(store.clone(), stopping.clone(), taken)),
+            tokio::spawn(notes::run(store.clone(), stopping.clone(), taken, dropped)),
             tokio::spawn(supervisor::run(shared.clone())),
         ];
         Self { shared, roles, settling }

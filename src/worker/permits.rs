@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::delays::Delays;
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::limits::{
     Allowance, Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
 };
+use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic, TopicPolicy};
 use crate::store::Delivery;
 
@@ -72,8 +74,9 @@ impl Waiters {
         topic: &Topic,
         due: &[&Destination],
         recent: &[Destination],
+        delays: &mut Delays,
     ) -> (Reserved, bool) {
-        let (reserved, more) = self.take(shared, topic, due, recent);
+        let (reserved, more) = self.take(shared, topic, due, recent, delays);
         self.by_destination.retain(|name, _| !reserved.by_destination.contains_key(name));
         self.suspend();
         (reserved, more)
@@ -85,14 +88,18 @@ impl Waiters {
         topic: &Topic,
         due: &[&Destination],
         recent: &[Destination],
+        delays: &mut Delays,
     ) -> (Reserved, bool) {
         let mut reserved =
             Reserved { of_topic: self.take_of_topic(shared, topic), ..Reserved::default() };
         let mut left =
             reserved.of_topic.as_ref().map_or(shared.params.claim_batch, TopicPermits::len);
         if left == 0 {
+            self.topic_is_full(shared, topic, delays);
             return (reserved, false);
         }
+        let now = shared.time.store_now();
+        delays.topic_blocked(now, None);
         let mut waiting = due.len();
         let mut more = false;
         for (i, destination) in due.iter().copied().chain(recent).enumerate() {
@@ -105,12 +112,23 @@ impl Waiters {
             if reserved.by_destination.contains_key(destination) {
                 continue;
             }
-            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let Some(service) = shared.parts.services.get(destination.as_str()) else {
+                if is_due {
+                    delays.blocked(destination, now, Culprit::Operator);
+                }
+                continue;
+            };
             let permits = match self.by_destination.get(destination) {
                 Some(waiter) => waiter.reserve(service.allowance(), most),
                 None => shared.parts.limits.reserve(destination, service.allowance(), most),
             };
-            if !permits.is_empty() {
+            if permits.is_empty() {
+                if is_due && most > 0 {
+                    let by = shared.parts.limits.blocked_by(destination, service.allowance());
+                    delays.blocked(destination, now, by.unwrap_or(Culprit::Receiver));
+                }
+            } else {
+                delays.free(destination, now);
                 left -= permits.len();
                 reserved.by_destination.insert(destination.clone(), permits);
             }
@@ -141,29 +159,55 @@ impl Waiters {
         topic: &Topic,
         due: &[Destination],
         wake: &Arc<Notify>,
+        delays: &mut Delays,
     ) -> Availability {
         if let Availability::Later(wait) = self.check_topic(shared, topic, wake) {
+            self.topic_is_full(shared, topic, delays);
             self.by_destination.values().for_each(Waiter::suspend);
             return Availability::Later(wait);
         }
+        let now = shared.time.store_now();
+        delays.topic_blocked(now, None);
         let mut least: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.by_destination);
         for destination in due {
-            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let Some(service) = shared.parts.services.get(destination.as_str()) else {
+                delays.blocked(destination, now, Culprit::Operator);
+                continue;
+            };
             let enqueue = || shared.parts.limits.enqueue(destination, wake.clone());
             let waiter = before.remove(destination).unwrap_or_else(enqueue);
             let availability = waiter.check(service.allowance());
             self.by_destination.insert(destination.clone(), waiter);
             match availability {
                 Availability::Now => {
+                    delays.free(destination, now);
                     self.by_destination.append(&mut before);
                     return Availability::Now;
                 }
-                Availability::Later(wait) => least = least.into_iter().chain(wait).min(),
+                Availability::Later(wait) => {
+                    let by = shared.parts.limits.blocked_by(destination, service.allowance());
+                    // Free slots are promised to lanes that have waited longer.
+                    delays.blocked(destination, now, by.unwrap_or(Culprit::Receiver));
+                    least = least.into_iter().chain(wait).min();
+                }
             }
         }
         self.of_topic.iter().for_each(TopicWaiter::suspend);
         Availability::Later(least)
+    }
+
+    /// Notes who keeps the topic's calls from beginning.
+    fn topic_is_full(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+        delays: &mut Delays,
+    ) {
+        if let Some(allowance) = topic_allowance(&shared.policy_of(topic)) {
+            let by = shared.topic_limits.of(topic).blocked_by(allowance);
+            delays.topic_blocked(shared.time.store_now(), Some(by.unwrap_or(Culprit::Receiver)));
+        }
     }
 
     fn check_topic(

@@ -2,6 +2,7 @@
 //! can.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,6 +11,9 @@ use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Look, Looked, NextDue, Result};
+
+/// A poll that takes longer than this delays tasks of which this instance does not know yet.
+const SLOW: Duration = Duration::from_millis(50);
 
 /// What a poll found.
 #[derive(Debug, Default)]
@@ -64,6 +68,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
+    note_delays(shared, asked, began, next.is_ok());
     let holds = polled.part(holds).map(|holds| {
         let released = holds.released.into_iter().collect();
         parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
@@ -85,6 +90,25 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         polled.add(new, next);
     }
     polled
+}
+
+/// Notes the pauses of topics, and whether the store answers.
+fn note_delays(
+    shared: &Shared<impl Delivery, impl Caller>,
+    asked: UnixMillis,
+    began: Instant,
+    answers: bool,
+) {
+    let delays = &shared.parts.metrics.lateness.delays;
+    let (asked, now) = (shared.time.at(asked), shared.time.store_now());
+    if began.elapsed() >= SLOW || !answers {
+        delays.saw_store(asked, false);
+    }
+    if answers {
+        delays.saw_store(now, true);
+    }
+    let known = shared.parts.topics.known();
+    delays.saw_pauses(now, known.iter().map(|known| (&known.entry.topic, known.paused)));
 }
 
 /// The lanes of topics that are not paused. None on an instance without workers.

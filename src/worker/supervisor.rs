@@ -13,6 +13,7 @@ use tokio::time::MissedTickBehavior;
 use super::lane::{self, COMING, Nudge};
 use super::poll::{self, Polled};
 use super::shared::Shared;
+use super::time::JumpWatch;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
@@ -37,6 +38,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut polls = tokio::time::interval(shared.params.poll_every);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
+    let mut jumps = JumpWatch::new(shared.parts.clock.clone());
     // The poll runs beside the hints: they must not wait for a slow server.
     let mut polling = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
@@ -51,6 +53,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
                 }
             }
             _ = polls.tick(), if polling.is_terminated() => {
+                if jumps.has_jumped() {
+                    shared.parts.metrics.worker.clock_jumps.inc();
+                }
                 polling.set(OptionFuture::from(Some(poll::poll(&shared).fuse())));
             }
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),

@@ -13,7 +13,11 @@
 //! each wrong wake-up leads to an answer that corrects the difference.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::metrics::WorkerMetrics;
 use crate::model::clock::{Clock, UnixMillis};
 
 /// Converts between the store's time and ours. Each answer that has the store's now corrects it.
@@ -25,11 +29,12 @@ use crate::model::clock::{Clock, UnixMillis};
 pub(super) struct StoreTime {
     clock: Clock,
     ahead_ms: AtomicI64,
+    metrics: WorkerMetrics,
 }
 
 impl StoreTime {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, ahead_ms: AtomicI64::new(0) }
+    pub(super) fn new(clock: Clock, metrics: WorkerMetrics) -> Self {
+        Self { clock, ahead_ms: AtomicI64::new(0), metrics }
     }
 
     /// Learns from an answer that has just arrived. `asked` is when the request was sent, by our
@@ -44,12 +49,20 @@ impl StoreTime {
         let fits = |ahead: i64| (seen - ahead).abs() <= took / 2 + 1;
         let known = self.ahead_ms.load(Ordering::Relaxed);
         let ahead = [known, 0].into_iter().find(|&ahead| fits(ahead)).unwrap_or(seen);
-        self.ahead_ms.store(ahead, Ordering::Relaxed);
+        if ahead != known {
+            self.ahead_ms.store(ahead, Ordering::Relaxed);
+            self.metrics.clock_is_ahead(ahead);
+        }
     }
 
     /// The store's now, by what is known of its clock.
     pub(super) fn store_now(&self) -> UnixMillis {
-        UnixMillis(self.clock.now().0 + self.ahead_ms.load(Ordering::Relaxed))
+        self.at(self.clock.now())
+    }
+
+    /// The store's time at this moment of our clock.
+    pub(super) fn at(&self, ours: UnixMillis) -> UnixMillis {
+        UnixMillis(ours.0 + self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Returns when the store's clock has reached `moment`, by what is known of it then.
@@ -61,10 +74,48 @@ impl StoreTime {
     }
 }
 
+/// Compares our wall clock with the monotonic clock, which never jumps.
+#[derive(Debug)]
+pub(super) struct JumpWatch {
+    clock: Clock,
+    seen: Seen,
+}
+
+/// A reading of the wall clock, and the monotonic times before and after it.
+#[derive(Debug)]
+struct Seen {
+    wall: UnixMillis,
+    between: (Instant, Instant),
+}
+
+impl Seen {
+    fn now(clock: &Clock) -> Self {
+        let before = Instant::now();
+        let wall = clock.now();
+        Self { wall, between: (before, Instant::now()) }
+    }
+}
+
+/// A smaller difference is the gradual correction of a clock.
+const JUMP: Duration = Duration::from_millis(500);
+
+impl JumpWatch {
+    pub(super) fn new(clock: Clock) -> Self {
+        let seen = Seen::now(&clock);
+        Self { clock, seen }
+    }
+
+    /// Whether our clock has jumped since the last call.
+    pub(super) fn has_jumped(&mut self) -> bool {
+        let Seen { wall, between } = std::mem::replace(&mut self.seen, Seen::now(&self.clock));
+        let least = self.seen.between.0.duration_since(between.1);
+        let most = self.seen.between.1.duration_since(between.0);
+        self.seen.wall + JUMP <= wall + least || wall + most + JUMP <= self.seen.wall
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures_util::poll;
 
     use super::*;
@@ -73,7 +124,7 @@ mod tests {
 
     fn at(ms: i64) -> (StoreTime, Clock) {
         let clock = Clock::manual(UnixMillis(ms));
-        (StoreTime::new(clock.clone()), clock)
+        (StoreTime::new(clock.clone(), WorkerMetrics::default()), clock)
     }
 
     #[test]
@@ -93,6 +144,19 @@ mod tests {
         check(13_000, 10_000, 3_000);
         check(7_000, 10_000, -3_000);
         check(12_995, 9_990, 3_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_of_our_clock_is_noticed_once_and_a_slow_second_is_none() {
+        let clock = Clock::running(UnixMillis(HOUR));
+        let mut watch = JumpWatch::new(clock.clone());
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(!watch.has_jumped());
+        clock.set(UnixMillis(1_000));
+        assert!(watch.has_jumped());
+        assert!(!watch.has_jumped());
+        clock.advance(Duration::from_millis(500));
+        assert!(watch.has_jumped());
     }
 
     #[test]

@@ -423,11 +423,11 @@ async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
     let all = json!({
         "retry": {"max_attempts": 5, "backoff": backoff, "final_statuses": [404, 410]},
         "timeout": "1500ms", "mode": "push", "rate": "6000/m", "concurrency": 7, "quota": 100_000,
-        "history": {"keep": "90m", "max": 5}, "misfire": "skip",
+        "history": {"keep": "90m", "max": 5}, "misfire": "skip", "lateness_objective": "250ms",
     });
     let shown =
         call(&delayd, "/delay/topic/set", with(all, json!({"topic": "a"}))).await["policy"].clone();
-    assert_eq!(shown.as_object().unwrap().len(), 8, "{shown}");
+    assert_eq!(shown.as_object().unwrap().len(), 9, "{shown}");
     let mut edited = shown.clone();
     edited["history"]["max"] = json!(6);
     let second =

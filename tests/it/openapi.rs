@@ -93,7 +93,8 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     let set = json!({
         "topic": "d", "retry": retry, "timeout": 5, "mode": "pull", "rate": "10/s",
         "concurrency": 5, "quota": 7,
-        "history": {"keep": "1h", "max": 10}, "misfire": "dead", "paused": true});
+        "history": {"keep": "1h", "max": 10}, "misfire": "dead", "lateness_objective": "5s",
+        "paused": true});
     check("/delay/topic/set", set, 200).await;
     check("/delay/topic/resume", json!({"topic": "d"}), 200).await;
     let add = json!({"topic": "d", "delay": 0, "content": "text", "idempotency_key": "k"});

@@ -249,7 +249,7 @@ impl Account {
         answer: Settled,
         now: UnixMillis,
     ) -> Option<Violation> {
-        if answer != Settled::Done {
+        if !answer.is_done() {
             return None;
         }
         if self.current.as_ref() != Some(receipt) {
@@ -267,7 +267,7 @@ impl Account {
         answer: Settled,
         now: UnixMillis,
     ) -> Option<Violation> {
-        if answer != Settled::Done {
+        if !answer.is_done() {
             return None;
         }
         let is_repeat = !self.taken.insert((receipt.clone(), kind(transition)));

@@ -83,7 +83,8 @@ pub(crate) async fn any_end_of_the_lease_but_success_fulfils_a_pending_cancel(
         (Transition::Release, ""),
     ] {
         let held = pending(&bench).await;
-        assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done, "{transition:?}");
+        let settled = bench.settle(&held, transition.clone()).await;
+        assert_eq!(settled, Settled::Cancelled, "{transition:?}");
         let task = bench.get(held.id).await;
         assert_eq!(
             (task.state, task.finished),

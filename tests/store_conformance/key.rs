@@ -105,7 +105,9 @@ pub(crate) async fn a_leased_task_of_the_key_is_not_retried_but_may_succeed(
             (second.id, Novelty::Replaced),
             "the newer task must have the key"
         );
-        assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done);
+        let settled = bench.settle(&held, transition.clone()).await;
+        assert_eq!(settled == Settled::Cancelled, state == State::Cancelled, "{settled:?}");
+        assert!(settled.is_done(), "{settled:?}");
         assert_eq!(bench.state(first.id).await, state, "{transition:?}");
         assert_eq!(bench.state(second.id).await, State::Scheduled);
         assert_eq!(bench.store.cancel(&lane(), second.id).await.unwrap(), Cancelled::Done);

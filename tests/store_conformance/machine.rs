@@ -233,6 +233,7 @@ impl Twin {
         let expected_tasks = expected.tasks.iter().map(|task| self.leased_task(task));
         assert_eq!(found.collect::<Vec<_>>(), expected_tasks.collect::<Vec<_>>());
         assert_eq!((grant.now, grant.outlook.next), (expected.now, expected.outlook.next));
+        assert_eq!(grant.swept, expected.swept);
         // Destinations of one moment may come in any order, so moments are compared instead.
         let heads = world.model.heads(&claim.lane);
         let moments = |due: &[Destination]| -> Vec<UnixMillis> {

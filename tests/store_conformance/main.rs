@@ -22,6 +22,7 @@ mod check_redis;
 mod check_redis_keys;
 mod check_redis_registry;
 mod claim;
+mod counted;
 mod damage;
 mod destination;
 mod expiry;
@@ -45,6 +46,7 @@ mod reference;
 mod registry;
 mod settle;
 mod steps;
+mod swept;
 mod topics;
 mod transfer;
 mod world;
@@ -190,6 +192,10 @@ macro_rules! conformance {
             misfire an_expired_task_does_not_misfire,
             misfire a_claim_ends_a_bounded_number_of_misfires,
             misfire a_lease_that_expired_in_a_pause_misfires,
+
+            swept a_claim_says_which_leases_ran_out,
+            swept a_claim_says_which_tasks_it_ended,
+            swept a_claim_says_which_tasks_end_with_their_leases,
 
             notes notes_are_kept_as_they_were_written,
             notes the_newest_notes_are_kept,

@@ -15,11 +15,11 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
-    Grant, Histories, History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER,
-    MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP,
-    MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
-    Waiting,
+    Grant, Histories, History, Holds, Idempotency, LeaseKind, LeasedTask, ListQuery, Listed,
+    MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
+    MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Swept, Task,
+    TopicEntry, Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -169,9 +169,10 @@ impl Model {
 
     pub(crate) fn claim(&mut self, claim: &Claim, receipt: Receipt) -> Grant {
         let lane = &claim.lane;
-        self.sweep(lane);
+        let mut swept = self.sweep(lane);
         let expired = self.expired(lane).into_iter().take(MAX_ENDED).collect::<Vec<_>>();
         let (now, mut may_end) = (self.now, MAX_ENDED - expired.len());
+        swept.expired = expired.len() as u32;
         expired.into_iter().for_each(|(_, id)| self.task(id).expire(EXPIRED, now));
         let until = self.now + claim.lease;
         let mut tasks: Vec<LeasedTask> = Vec::new();
@@ -184,6 +185,10 @@ impl Model {
                     .take(may_end)
                     .collect();
                 may_end -= ended.len();
+                match misfire.becomes {
+                    Misfired::Expired => swept.misfired_expired += ended.len() as u32,
+                    Misfired::Dead => swept.misfired_dead += ended.len() as u32,
+                }
                 ended.into_iter().for_each(|id| self.misfire(id, misfire.becomes));
             }
             let due = self.waiting(lane, &want.destination, self.now).into_iter();
@@ -208,13 +213,13 @@ impl Model {
         if may_end == 0 && self.tasks.iter().any(is_left) {
             outlook.next = outlook.next.min(Some(self.now)).or(Some(self.now));
         }
-        Grant { now: self.now, receipt, tasks, outlook }
+        Grant { now: self.now, receipt, tasks, outlook, swept }
     }
 
     /// Ends the expired leases of a lane, the earliest first. Then ends those whose deadline is too
     /// far away.
-    fn sweep(&mut self, lane: &Lane) {
-        let now = self.now;
+    fn sweep(&mut self, lane: &Lane) -> Swept {
+        let (now, mut swept) = (self.now, Swept::default());
         let mut over: Vec<(bool, UnixMillis, TaskId)> = self
             .tasks
             .iter()
@@ -222,9 +227,22 @@ impl Model {
             .map(|(id, record)| (record.listed().1 > now, record.listed().1, *id))
             .collect();
         over.sort_unstable();
-        over.into_iter()
-            .take(MAX_SWEEP)
-            .for_each(|(_, _, id)| self.bearing_death(id, |record| record.sweep(now)));
+        for (_, _, id) in over.into_iter().take(MAX_SWEEP) {
+            let kind = self.task(id).kind;
+            self.bearing_death(id, |record| record.sweep(now));
+            let state = self.task(id).listed().0;
+            match (kind, state) {
+                (Some(LeaseKind::Mover { .. }), State::Scheduled) => {}
+                (Some(LeaseKind::Consumer), _) => swept.pull_leases += 1,
+                _ => swept.push_leases += 1,
+            }
+            match state {
+                State::Cancelled => swept.cancelled += 1,
+                State::Dead => swept.leases_ran_out += 1,
+                _ => {}
+            }
+        }
+        swept
     }
 
     /// The waiting tasks of a lane that have expired, the earliest first.

@@ -147,7 +147,7 @@ pub(crate) async fn a_task_that_did_not_die_makes_no_call(bench: Bench<impl Stor
             "cancel pending" => {
                 let held = bench.hold().await;
                 bench.store.cancel(&lane(), id).await.unwrap();
-                assert_eq!(bench.settle(&held, dead()).await, Settled::Done);
+                assert_eq!(bench.settle(&held, dead()).await, Settled::Cancelled);
             }
             _ => {
                 bench.advance(1);

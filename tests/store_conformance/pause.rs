@@ -50,6 +50,7 @@ fn policy() -> TopicPolicy {
         quota: Some(u64::from(u32::MAX) + 5),
         history: TopicHistory { keep: Some(Span::seconds(3_600)), max: Some(1_000) },
         misfire: Some(MisfirePolicy::Dead),
+        lateness_objective: Some(Span(ms(250))),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Record {
     /// How many leases in a row were swept.
     expiries: u32,
     /// Who holds it, or held it until its lease was swept.
-    kind: Option<LeaseKind>,
+    pub(crate) kind: Option<LeaseKind>,
     /// A cancel is pending: it is cancelled when its lease ends, unless it succeeds.
     cancelling: bool,
     receipts: Receipts,
@@ -290,7 +290,10 @@ impl Record {
                 State::Scheduled | State::Leased,
             ) if is_current => {
                 self.fail(to, now);
-                Settled::Done
+                match self.state(now) {
+                    State::Cancelled => Settled::Cancelled,
+                    _ => Settled::Done,
+                }
             }
             (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
                 self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };

@@ -44,6 +44,9 @@ pub struct TopicPolicy {
     /// What happens to tasks that were due during a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misfire: Option<MisfirePolicy>,
+    /// How late a task may be because of delayd or of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness_objective: Option<Span>,
 }
 
 /// How a topic's failed tasks are retried.
@@ -127,6 +130,10 @@ pub struct TopicSetRequest<Topic, Number, Time, Frequency, ModeWord, Misfire, Re
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
     pub misfire: Option<Misfire>,
+    /// How late a task may be because of delayd or of the store: 1 ms to 2 h.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
+    pub lateness_objective: Option<Time>,
     /// Pauses or resumes the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -231,8 +238,17 @@ impl TopicPolicy {
     }
 
     /// The names of the settings.
-    pub const SETTINGS: [&str; 8] =
-        ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
+    pub const SETTINGS: [&str; 9] = [
+        "retry",
+        "timeout",
+        "mode",
+        "rate",
+        "concurrency",
+        "quota",
+        "history",
+        "misfire",
+        "lateness_objective",
+    ];
 
     /// These settings without those named in `reset`, and with those that are `given`. In a setting
     /// that has parts, such as `retry`, only the given parts are replaced.

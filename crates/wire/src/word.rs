@@ -197,6 +197,9 @@ impl Durability {
 }
 
 impl BreakerState {
+    /// Every state, in the order of the variants.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
+
     /// The name.
     pub const fn as_str(self) -> &'static str {
         match self {

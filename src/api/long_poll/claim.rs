@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::api::long_poll::delivery::{LeaseReturn, PullParams, PulledTasks, WRITING};
+use crate::api::long_poll::delivery::{Answered, LeaseReturn, PullParams, PulledTasks, WRITING};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Lane};
@@ -80,6 +81,7 @@ pub(crate) async fn take(
             in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };
+        let sent = Instant::now();
         let grant = match pulls.lease_return.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,
             // Only claims under the lane's lock are refused, and a consumer's claim takes no lock.
@@ -91,8 +93,12 @@ pub(crate) async fn take(
             }
             Err(error) => return Err(error.into()),
         };
+        let at = Instant::now();
+        let took = at - sent;
+        // The store answered in the middle of that time, as far as one can tell.
+        let answered = Answered { took, now: grant.now + took / 2, at };
         for task in grant.tasks {
-            taken.add(&lane, &grant.receipt, task);
+            taken.add(&lane, &grant.receipt, task, &answered);
         }
         if taken.tasks.len() >= params.slots || taken.bytes >= MAX_CLAIM_BYTES {
             break;

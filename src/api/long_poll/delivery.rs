@@ -6,12 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::Pulled;
+use delayd_wire::{Pulled, Way};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::{End, TaskMetrics};
+use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::lateness::{Lateness, OfTopic, charge};
 use crate::model::task::{Lane, Receipt, TaskId};
-use crate::store::{self, AnyStore, Delivery, Settle, Transition};
+use crate::store::{self, AnyStore, Delivery, Settle, Settled, Transition};
 
 /// The longest time to write the answer of a pull without `lease`.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);
@@ -37,6 +41,8 @@ pub(crate) struct PulledTasks {
     /// The length of their contents, in bytes.
     pub(crate) bytes: usize,
     pub(crate) held: ClaimedLeases,
+    /// When their lateness is measured.
+    pub(crate) first: Vec<FirstHandOut>,
     /// When the answer must have been written, because later another consumer may have the tasks.
     pub(crate) deadline: Instant,
 }
@@ -49,12 +55,22 @@ impl PulledTasks {
         Self {
             tasks: Vec::new(),
             bytes: 0,
+            first: Vec::new(),
             held: ClaimedLeases::new(to, params.lease.is_none()),
             deadline,
         }
     }
 
-    pub(crate) fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
+    pub(crate) fn add(
+        &mut self,
+        lane: &Lane,
+        receipt: &Receipt,
+        task: crate::store::LeasedTask,
+        claim: &Answered,
+    ) {
+        if task.attempt == 1 {
+            self.first.push(FirstHandOut { due: task.due, claim: *claim });
+        }
         self.held.hold(lane.clone(), task.id, receipt.clone());
         self.bytes += task.content.len();
         self.tasks.push(Pulled {
@@ -63,6 +79,37 @@ impl PulledTasks {
             attempt: Some(task.attempt),
             receipt: (!self.held.consumes).then(|| receipt.to_string()),
         });
+    }
+}
+
+/// When a claim was sent and answered: by the store's clock, and by ours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) took: Duration,
+    pub(crate) now: UnixMillis,
+    pub(crate) at: Instant,
+}
+
+/// The first time that a task is handed out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstHandOut {
+    due: UnixMillis,
+    claim: Answered,
+}
+
+impl FirstHandOut {
+    /// How late the task is for a consumer that came at this moment, and who delayed it: the
+    /// receiver until then, and the store while the claim took.
+    pub(crate) fn lateness(&self, came: Instant, topic: &OfTopic) -> Lateness {
+        let Answered { took, now, at } = self.claim;
+        let asked = now - took;
+        let waits = (now - at.saturating_duration_since(came)).min(asked);
+        let timelines = [&topic.pauses, &topic.store];
+        let mut lateness = charge(self.due, waits, &timelines, Culprit::Receiver);
+        let waited = self.due.max(waits);
+        lateness.add_all(&charge(waited, asked, &timelines, Culprit::Delayd));
+        lateness.add(Culprit::Store, now.0 - self.due.max(asked).0);
+        lateness
     }
 }
 
@@ -126,6 +173,9 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let answers = store.settle(settles.clone()).await;
+        for (settle, answer) in settles.iter().zip(&answers) {
+            count(&store.metrics().tasks, &settle.transition, answer);
+        }
         let failed = settles
             .into_iter()
             .zip(answers)
@@ -146,6 +196,16 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
         settles = again.into_iter().map(|(settle, _)| settle).collect();
         tokio::time::sleep(wait).await;
         wait *= 3;
+    }
+}
+
+/// Counts the answer to the end of a lease.
+fn count(tasks: &TaskMetrics, transition: &Transition, answer: &store::Result<Settled>) {
+    match (transition, answer) {
+        (Transition::Delivered { .. }, Ok(Settled::Done)) => tasks.ended(End::Pull),
+        (_, Ok(Settled::Cancelled)) => tasks.ended(End::PendingCancel),
+        (_, Ok(Settled::Stale { .. })) => tasks.stale_settle(Way::Pull),
+        _ => {}
     }
 }
 

@@ -63,11 +63,14 @@ pub(super) struct Args {
         value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str)
     )]
     misfire: Option<MisfirePolicy>,
+    /// How late a task may be because of delayd or of the store, 1ms to 2h
+    #[arg(long, value_name = "DURATION")]
+    lateness_objective: Option<Span>,
     /// Pause the topic as well
     #[arg(long)]
     paused: bool,
     /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history,
-    /// misfire
+    /// misfire, lateness_objective
     #[arg(
         long,
         value_name = "SETTING",
@@ -101,6 +104,7 @@ fn body(args: &Args) -> impl Serialize {
         quota: args.quota,
         history: Some(history).filter(|history| !history.is_empty()),
         misfire: args.misfire,
+        lateness_objective: args.lateness_objective,
         paused: args.paused.then_some(true),
         reset: args.reset.as_ref(),
     }
@@ -153,13 +157,15 @@ mod tests {
                 "pull",
                 "--misfire",
                 "skip",
+                "--lateness-objective",
+                "250ms",
                 "--paused",
                 "--history-keep",
                 "1h",
             ],
             json!({
                 "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip",
-                "paused": true,
+                "lateness_objective": "250ms", "paused": true,
                 "history": {"keep": "3600000ms"},
             }),
         );

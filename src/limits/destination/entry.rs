@@ -10,6 +10,7 @@ use crate::limits::bulkhead::Bulkhead;
 use crate::limits::gate::{Ending, Gate};
 use crate::limits::slow_start::RECENT;
 use crate::model::breaker::{self, State, Ticket};
+use crate::model::culprit::Culprit;
 
 /// An entry whose breaker is not closed is forgotten after this time without use.
 const LONG_AGO: Duration = Duration::from_secs(15 * 60);
@@ -53,6 +54,14 @@ impl Entry {
     /// How many slots the destination may take, if `free` are free in total.
     pub(super) fn free(&mut self, free_in_total: usize, now: Instant) -> usize {
         self.room(now).min(share(free_in_total, self.bulkhead.in_flight()))
+    }
+
+    /// Who keeps calls from beginning, if `free` slots are free in total; `None` if one may begin.
+    /// Calls that take all slots are slow because of their receivers.
+    pub(super) fn blocked_by(&mut self, free_in_total: usize, now: Instant) -> Option<Culprit> {
+        self.gate
+            .blocked_by(now)
+            .or_else(|| (self.free(free_in_total, now) == 0).then_some(Culprit::Receiver))
     }
 
     /// Takes up to `most` of the free slots, with a token and a probe for each.

@@ -26,13 +26,17 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Allowance;
+use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
 
 mod entry;
+mod observer;
 mod params;
 mod permit;
 mod shared;
+mod survey;
 mod table;
 mod waiter;
 
@@ -40,6 +44,7 @@ use entry::Entry;
 pub use params::{LimitParams, Standing};
 pub use permit::{Permit, Permits};
 use shared::Shared;
+pub use survey::{Figures, Survey};
 pub use waiter::Waiter;
 
 /// The number of a request for the holds, in the order of the requests.
@@ -84,6 +89,20 @@ impl DestinationLimits {
                 entry.free(free, now)
             }
             None => Entry::new(allowance, &params.breaker, now).free(free, now),
+        }
+    }
+
+    /// Who keeps calls to `destination` from beginning now; `None` if one may begin.
+    pub fn blocked_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
+        let (now, params) = (Instant::now(), self.0.params());
+        let mut table = self.0.table();
+        let free = table.free();
+        match table.entries.get_mut(destination) {
+            Some(entry) => {
+                entry.allow(params.resolved(allowance), now);
+                entry.blocked_by(free, now)
+            }
+            None => (free == 0).then_some(Culprit::Receiver),
         }
     }
 
@@ -156,6 +175,11 @@ impl DestinationLimits {
             }
             None => Entry::new(params.resolved(allowance), &params.breaker, now).standing(now),
         }
+    }
+
+    /// Calls `tell` with each change of a breaker. `tell` must not wait, nor use the limits.
+    pub fn observe_breakers(&self, tell: impl Fn(&Destination, State) + Send + Sync + 'static) {
+        self.0.observer.set(Box::new(tell));
     }
 
     /// Forgets idle destinations. The worker calls it once a minute: callers may name any number of

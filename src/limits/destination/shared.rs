@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::entry::Entry;
+use super::observer::Observer;
 use super::params::LimitParams;
 use super::table::Table;
 use crate::limits::{Allowance, Availability};
@@ -17,12 +18,17 @@ use crate::model::task::Destination;
 pub(super) struct Shared {
     params: RwLock<Arc<LimitParams>>,
     table: Mutex<Table>,
+    pub(super) observer: Observer,
 }
 
 impl Shared {
     pub(super) fn new(params: LimitParams) -> Self {
         let table = Table::new(params.concurrency);
-        Self { params: RwLock::new(Arc::new(params)), table: Mutex::new(table) }
+        Self {
+            params: RwLock::new(Arc::new(params)),
+            table: Mutex::new(table),
+            observer: Observer::default(),
+        }
     }
 
     pub(super) fn params(&self) -> Arc<LimitParams> {
@@ -56,6 +62,7 @@ impl Shared {
         let (taken, ticket) = entry.take(free, waiter, most, now);
         if entry.gate.log_change(destination, now) {
             entry.bulkhead.wake_timer();
+            self.observer.tell(destination, entry.gate.breaker(now));
         }
         table.in_flight += taken;
         // The breaker may have become half-open just now, and may admit more than these.
@@ -101,6 +108,7 @@ impl Shared {
         let freed = change(entry, now);
         if entry.gate.log_change(destination, now) {
             entry.bulkhead.wake_timer();
+            self.observer.tell(destination, entry.gate.breaker(now));
         }
         table.in_flight -= freed;
         table.serve(destination, now);

@@ -190,6 +190,29 @@ pub struct Grant {
     pub tasks: Vec<LeasedTask>,
     /// What is next.
     pub outlook: Outlook,
+    /// What the claim ended.
+    pub swept: Swept,
+}
+
+/// What a claim ended, beside the tasks that it handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Leases of workers and receivers that ran out.
+    pub push_leases: u32,
+    /// Leases of consumers that ran out.
+    pub pull_leases: u32,
+    /// Tasks that are cancelled, because a cancel was pending when the lease ran out.
+    pub cancelled: u32,
+    /// Tasks that are dead, because too many leases in a row ran out.
+    pub leases_ran_out: u32,
+    /// Tasks that are dead, because their records cannot be read.
+    pub unreadable: u32,
+    /// Tasks that have expired.
+    pub expired: u32,
+    /// Tasks that have expired, because they fell due in a pause.
+    pub misfired_expired: u32,
+    /// Tasks that are dead, because they fell due in a pause.
+    pub misfired_dead: u32,
 }
 
 /// What a lane holds for its worker after a claim.
@@ -302,6 +325,9 @@ pub enum Transition {
 pub enum Settled {
     /// The task stands as asked. Also if it did already, by this receipt.
     Done,
+    /// The lease has ended, and with it the task, because a cancel was pending. A repeat is
+    /// [`Settled::Done`].
+    Cancelled,
     /// The lease was superseded, or the task has ended in another way; nothing changed.
     Stale {
         /// The task's state.
@@ -309,6 +335,13 @@ pub enum Settled {
     },
     /// No such task.
     Unknown,
+}
+
+impl Settled {
+    /// Whether the lease has ended, or was extended, as asked.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled)
+    }
 }
 
 /// The answer of `next_due` and `next_pull`.

@@ -13,10 +13,10 @@ use super::sql::schedule::due;
 use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Receipt, TaskId};
+use crate::model::task::{Destination, Receipt, State, TaskId};
 use crate::store::{
     Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
-    MAX_SWEEP, Outlook, Want,
+    MAX_SWEEP, Outlook, Swept, Want,
 };
 
 /// One process has the file, so no claim is refused.
@@ -26,17 +26,19 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
         receipt: Receipt::random(),
         tasks: Vec::new(),
         outlook: Outlook::default(),
+        swept: Swept::default(),
     };
     if let Some(lane) = tx.find_lane(&claim.lane)? {
         tx.make_owed_calls(lane)?;
         let mut budget = Budget::new(tx);
-        sweep(tx, lane, &budget)?;
+        sweep(tx, lane, &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
         grant.outlook = look(tx, lane, claim.skip)?;
         if budget.is_exceeded {
             grant.outlook.next = Some(tx.now);
         }
+        grant.swept = budget.swept;
     }
     Ok(Claimed::Granted(grant))
 }
@@ -52,7 +54,7 @@ pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> 
     Ok(held.len())
 }
 
-fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
+fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
     let now = tx.now;
     let mut expired = read_leases(tx, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
@@ -65,9 +67,26 @@ fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<(
             break;
         }
         let after = pending.swept(record::due_after_lease(pending.due, now), now);
+        count(&mut budget.swept, &pending, &after);
         tx.replace(id, &Record::Pending(pending), &after)?;
     }
     Ok(())
+}
+
+/// Counts a lease that ran out, and the end of its task. A mover's lease that only returns the task
+/// does not count.
+fn count(swept: &mut Swept, before: &Pending, after: &Record) {
+    match (before.lease, after) {
+        (Some(LeaseKind::Mover { .. }), Record::Pending(_)) => {}
+        (Some(LeaseKind::Consumer), _) => swept.pull_leases += 1,
+        _ => swept.push_leases += 1,
+    }
+    if let Record::Ended(ended) = after {
+        match ended.state {
+            State::Cancelled => swept.cancelled += 1,
+            _ => swept.leases_ran_out += 1,
+        }
+    }
 }
 
 fn read_leases(
@@ -109,6 +128,7 @@ fn take(
         for Due { id, before, task } in due {
             let Some(mut task) = task else {
                 bury(tx, id, before)?;
+                budget.swept.unreadable += 1;
                 continue;
             };
             let after = before.leased_by(receipt, LeaseKind::of_claim(&want.destination), deadline);

@@ -15,7 +15,7 @@ use super::values::rows;
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::TaskId;
-use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
+use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire, Misfired, Swept};
 
 /// How many tasks one claim may still end.
 #[derive(Debug)]
@@ -26,11 +26,18 @@ pub(super) struct Budget {
     calls: usize,
     /// Whether there were more tasks to end.
     pub(super) is_exceeded: bool,
+    /// What the claim has ended.
+    pub(super) swept: Swept,
 }
 
 impl Budget {
     pub(super) fn new(tx: &WriteTx<'_>) -> Self {
-        Self { tasks: MAX_ENDED, calls: tx.called + MAX_CLAIM_BYTES, is_exceeded: false }
+        Self {
+            tasks: MAX_ENDED,
+            calls: tx.called + MAX_CLAIM_BYTES,
+            is_exceeded: false,
+            swept: Swept::default(),
+        }
     }
 
     /// Takes one task off the budget, if there is one.
@@ -78,6 +85,7 @@ pub(super) fn expire(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> ru
             Some(Record::Pending(before)) if !before.leased && before.expires == Some(moment) => {
                 let after = before.expired(tx.now);
                 tx.replace(id, &Record::Pending(before), &after)?;
+                budget.swept.expired += 1;
             }
             // The row is wrong.
             _ => tx.forget_expiry(lane, moment, id)?,
@@ -103,6 +111,10 @@ pub(super) fn misfire(
             }
             let after = before.misfired(misfire.becomes, tx.now);
             tx.replace(id, &Record::Pending(before), &after)?;
+            match misfire.becomes {
+                Misfired::Expired => budget.swept.misfired_expired += 1,
+                Misfired::Dead => budget.swept.misfired_dead += 1,
+            }
         }
     }
     Ok(left_over)

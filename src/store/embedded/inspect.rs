@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::disk::{fault, identity, schema, space};
 use super::threads::{reader, write_queue};
 use super::{Embedded, Params, Threads, spawn};
+use crate::metrics::StoreMetrics;
 use crate::store::{Error, Result};
 
 impl Embedded {
@@ -64,6 +65,8 @@ impl Embedded {
             clock,
             hints,
             health,
+            meter: None,
+            metrics: StoreMetrics::embedded(),
             threads,
         })
     }

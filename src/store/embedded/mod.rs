@@ -48,6 +48,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
 use super::{AuditEntry, Error, Formats, Hint, Result};
+use crate::metrics::StoreMetrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
 
@@ -133,6 +134,9 @@ pub struct Embedded {
     clock: Clock,
     hints: broadcast::Sender<Hint>,
     health: Arc<disk::fault::Health>,
+    /// `None` if the store is only looked at.
+    meter: Option<disk::space::Meter>,
+    metrics: Arc<StoreMetrics>,
     threads: Mutex<Threads>,
 }
 
@@ -180,6 +184,9 @@ impl Embedded {
         let mut space = disk::space::Space::new(disk)?;
         let mut db = disk::schema::open(&path)?;
         space.look_if_due(&db);
+        let metrics = StoreMetrics::embedded();
+        let disk = metrics.disk.clone().unwrap_or_default();
+        let meter = Some(space.meter(disk.clone()));
         let health = Arc::new(disk::fault::Health::new());
         let explain = |failure: rusqlite::Error| disk::fault::explain(&path, &failure);
         let voided = match push_leases {
@@ -216,6 +223,8 @@ impl Embedded {
             hints: hints.clone(),
             keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone()),
             space,
+            disk,
+            is_synced: true,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
@@ -238,6 +247,8 @@ impl Embedded {
             clock,
             hints,
             health,
+            meter,
+            metrics,
             threads,
         })
     }
@@ -284,6 +295,11 @@ impl Embedded {
     /// really on disk.
     pub fn fatal(&self) -> watch::Receiver<bool> {
         self.health.watch()
+    }
+
+    /// What this store counts.
+    pub fn metrics(&self) -> &Arc<StoreMetrics> {
+        &self.metrics
     }
 
     fn close_queues(&self) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, oneshot};
 
+use super::disk::space::Meter;
 use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
@@ -94,8 +95,14 @@ impl Delivery for Embedded {
         let pulls =
             if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.holds().await;
+        let meter = self.meter.clone();
         // Last: a pause that has been read must not wait for the others.
-        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        let registry = self.reads.run(move |db| {
+            // A thread that reads may wait for the disk.
+            meter.iter().for_each(Meter::measure);
+            topics::topics(db)
+        });
+        let registry = registry.await.map(|topics| Some((Revision::default(), topics)));
         Looked { registry, holds, next, pulls, unknown: Vec::new() }
     }
 

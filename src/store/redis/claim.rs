@@ -11,7 +11,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
-    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result,
+    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result, Swept,
 };
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
@@ -54,7 +54,35 @@ pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,
     };
-    Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next } }))
+    let swept = match fields.next() {
+        Some(counts) => read_swept(counts)?,
+        None => Swept::default(),
+    };
+    Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next }, swept }))
+}
+
+/// Reads what the claim ended. The script says it only if that is anything.
+fn read_swept(counts: Value) -> Result<Swept> {
+    let [
+        push_leases,
+        pull_leases,
+        cancelled,
+        leases_ran_out,
+        unreadable,
+        expired,
+        misfired_expired,
+        misfired_dead,
+    ] = <[u32; 8]>::from_redis_value(counts).map_err(corrupt)?;
+    Ok(Swept {
+        push_leases,
+        pull_leases,
+        cancelled,
+        leases_ran_out,
+        unreadable,
+        expired,
+        misfired_expired,
+        misfired_dead,
+    })
 }
 
 fn write_misfires(misfires: &[Misfire]) -> String {

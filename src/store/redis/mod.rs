@@ -27,6 +27,7 @@ use self::session::Session;
 use self::transport::node::Purpose;
 use self::transport::servers::Route;
 use super::{Durability, Error, Formats, Result};
+use crate::metrics::StoreMetrics;
 use crate::model::task::StoreId;
 
 mod add;
@@ -71,6 +72,7 @@ mod verbs;
 pub struct Redis {
     session: Arc<Session>,
     adders: Adders,
+    metrics: Arc<StoreMetrics>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -92,6 +94,13 @@ impl Redis {
             }
             Ok(()) => true,
         };
+        let metrics = StoreMetrics::redis();
+        if let Some(breakers) = &metrics.breakers {
+            let servers = Arc::downgrade(&servers);
+            breakers.read_by(move || {
+                servers.upgrade().map(|servers| servers.open_breakers()).unwrap_or_default()
+            });
+        }
         let (hints, outward) = Hints::new(params.publish_hints);
         let session = Arc::new(Session::new(params, servers.clone(), hints));
         let tasks = vec![
@@ -100,7 +109,7 @@ impl Redis {
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
         let adders = Adders::new(session.clone());
-        let store = Self { session, adders, tasks };
+        let store = Self { session, adders, metrics, tasks };
         if is_up
             && let Ok(answer) =
                 store.session.working.run_one(identity::ask(&store.session.keys)).await
@@ -108,6 +117,11 @@ impl Redis {
             identity::check(answer)?;
         }
         Ok(store)
+    }
+
+    /// What this store counts.
+    pub fn metrics(&self) -> &Arc<StoreMetrics> {
+        &self.metrics
     }
 
     /// Gives the store another id. Running instances learn of it within seconds. Returns the

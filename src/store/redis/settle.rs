@@ -21,6 +21,7 @@ const MOST: usize = 64;
 fn settled(answer: &str) -> Result<Settled> {
     match answer {
         "done" => Ok(Settled::Done),
+        "done cancelled" => Ok(Settled::Cancelled),
         "unknown" => Ok(Settled::Unknown),
         _ if put_back(answer).is_some() => Ok(Settled::Done),
         name => Ok(Settled::Stale { state: state(name)? }),

@@ -133,14 +133,18 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     }
 
     fn hand_out(&mut self, batch: Batch) -> Granted {
-        let Batch { tasks, receipt, since, mut permits, now } = batch;
+        let Batch { tasks, receipt, since, mut permits, claim } = batch;
         if !tasks.is_empty() {
             self.last_work = Instant::now();
         }
+        let lateness = self.claimer.lateness(self.shared, claim);
         for task in tasks {
-            call::start(self.shared, self.lane, task, &receipt, since, &mut permits);
+            let late = lateness(&task);
+            call::start(self.shared, self.lane, task, late, &receipt, since, &mut permits);
         }
-        self.warn_of_unknown(now);
+        drop(lateness);
+        self.claimer.handed_out();
+        self.warn_of_unknown(claim.answered);
         if self.claimer.is_paging() {
             return Granted::ToBeContinued;
         }

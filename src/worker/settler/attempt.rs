@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayd_wire::Way;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ending::Ending;
 use super::handle::Settler;
+use crate::metrics::{End, TaskMetrics};
 use crate::model::task::Lane;
 use crate::store::{Delivery, Error, MAX_LEASE, Settled, Transition};
 use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
@@ -20,6 +22,7 @@ pub(in crate::worker) struct Settling<S> {
     pub(in crate::worker) settler: Arc<Settler>,
     pub(in crate::worker) calls: TaskTracker,
     pub(in crate::worker) stopping: CancellationToken,
+    pub(in crate::worker) tasks: Arc<TaskMetrics>,
 }
 
 /// What came of a batch.
@@ -40,12 +43,14 @@ impl<S: Delivery> Settling<S> {
             match answer {
                 Ok(settled) => {
                     attempt.answered = true;
+                    self.settler.is_answered();
                     self.conclude(ending, settled);
                 }
                 // The store has answered. In a batch of several lanes, one corrupt lane must not
                 // fail the others: they are repeated lane by lane.
                 Err(error @ Error::Corrupt(_)) if is_one_lane => {
                     attempt.answered = true;
+                    self.settler.is_answered();
                     broken.get_or_insert((error, 0)).1 += 1;
                 }
                 Err(error) => attempt.failed.push((ending, error)),
@@ -65,7 +70,8 @@ impl<S: Delivery> Settling<S> {
         let id = ending.id;
         match answer {
             // The store tells the lane what waits again.
-            Settled::Done => {}
+            Settled::Done => ending.end.into_iter().for_each(|end| self.tasks.ended(end)),
+            Settled::Cancelled => self.tasks.ended(End::PendingCancel),
             Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
                 // Its acknowledgement came before the response that announced it.
                 tracing::debug!(
@@ -74,6 +80,7 @@ impl<S: Delivery> Settling<S> {
                 );
             }
             Settled::Stale { state } => {
+                self.tasks.stale_settle(Way::Push);
                 tracing::info!(
                     task.id = %id, lane = %ending.lane, state = state.as_str(),
                     "A late settle of task {id} changed nothing: it is {} by now", state.as_str()
@@ -125,7 +132,9 @@ impl<S: Delivery> Settling<S> {
             match self.store.extend(lane, task.id(), &receipt, span).await {
                 Ok(Settled::Done) => task.extended(since + span),
                 // Somebody else has the task, or gets it when the lease runs out.
-                Ok(Settled::Stale { .. } | Settled::Unknown) | Err(_) => return,
+                Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) | Err(_) => {
+                    return;
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The end of one lease.
 
+use crate::metrics::End;
 use crate::model::task::{Lane, TaskId};
 use crate::store::{Settle, Transition};
 use crate::worker::in_flight::{HeldTask, Lease};
@@ -19,6 +20,8 @@ pub(in crate::worker) struct Ending {
     pub(super) lease: Lease,
     pub(super) task: Option<HeldTask>,
     pub(super) transition: Transition,
+    /// How the task ends by this, if it does.
+    pub(super) end: Option<End>,
 }
 
 impl Ending {
@@ -32,7 +35,17 @@ impl Ending {
                 task = Some(newer);
             }
         }
-        Self { lane, id, lease, task, transition }
+        let end = match &transition {
+            Transition::Delivered { .. } => Some(End::Callback),
+            Transition::Dead { .. } => Some(End::AttemptsUsedUp),
+            _ => None,
+        };
+        Self { lane, id, lease, task, transition, end }
+    }
+
+    /// The same, if the receiver refused the task for good.
+    pub(in crate::worker) fn refused(self) -> Self {
+        Self { end: Some(End::Refused), ..self }
     }
 
     pub(super) fn settle(&self) -> Settle {

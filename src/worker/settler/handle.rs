@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +13,8 @@ use super::ending::Ending;
 #[derive(Debug)]
 pub(in crate::worker) struct Settler {
     sender: mpsc::UnboundedSender<Ending>,
+    /// The number of endings that the store has not answered.
+    pending: Gauge,
     /// The servers that do not answer settles.
     away: Mutex<HashSet<u64>>,
     back: Notify,
@@ -19,15 +22,23 @@ pub(in crate::worker) struct Settler {
 }
 
 impl Settler {
-    pub(in crate::worker) fn new() -> (Self, mpsc::UnboundedReceiver<Ending>) {
+    pub(in crate::worker) fn new(pending: Gauge) -> (Self, mpsc::UnboundedReceiver<Ending>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (away, back, finished) = (Mutex::default(), Notify::new(), CancellationToken::new());
-        (Self { sender, away, back, finished }, receiver)
+        (Self { sender, pending, away, back, finished }, receiver)
     }
 
     /// Queues the ending. After the last flush it is dropped, and the lease runs out.
     pub(in crate::worker) fn send(&self, ending: Ending) {
-        let _ = self.queue(ending);
+        self.pending.inc();
+        if self.queue(ending).is_some() {
+            self.pending.dec();
+        }
+    }
+
+    /// The store has answered an ending, or it is given up.
+    pub(super) fn is_answered(&self) {
+        self.pending.dec();
     }
 
     /// Queues the ending. Returns it after the last flush.

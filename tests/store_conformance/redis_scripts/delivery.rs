@@ -95,7 +95,7 @@ pub(super) const CLAIM: &[Row] = &[
         case: "a claim without destinations sweeps an expired lease",
         before: &[OVERDUE],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [shop], ]",
+        answer: "[1, 1000, [], [shop], , [1, 0, 0, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 - w r * shop ",
             "- leased 1 @ 900",
@@ -112,7 +112,7 @@ pub(super) const CLAIM: &[Row] = &[
             "leased 1 @ 900",
         ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [], ]",
+        answer: "[1, 1000, [], [], , [1, 0, 0, 1, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 16 15 - w r * shop lease ran out",
             "- leased 1 @ 900",
@@ -128,7 +128,7 @@ pub(super) const CLAIM: &[Row] = &[
             "leased 1 @ 900",
         ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [], ]",
+        answer: "[1, 1000, [], [], , [1, 0, 1, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
             "- leased 1 @ 900",
@@ -157,7 +157,7 @@ pub(super) const CLAIM: &[Row] = &[
         case: "an expired task is ended, not leased",
         before: &[DUE, &["expiries 1 @ 800"]],
         args: BY_A_WORKER,
-        answer: "[1, 1000, [], [], ]",
+        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 1, 0, 0]]",
         after: &[
             "- destinations shop @ 500",
             "- expiries 1 @ 800",
@@ -184,7 +184,7 @@ pub(super) const CLAIM: &[Row] = &[
             "shop",
             "5",
         ],
-        answer: "[1, 1000, [], [], ]",
+        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 0, 0, 1]]",
         after: &[
             "- destinations shop @ 500",
             "- schedule:shop 1 @ 500",
@@ -196,7 +196,8 @@ pub(super) const CLAIM: &[Row] = &[
         case: "a record that cannot be read is dead, and its neighbour is leased",
         before: &[DUE, &["bodies 2 = 9 what is this", "schedule:shop 2 @ 400"]],
         args: BY_A_WORKER,
-        answer: "[1, 1000, [2, 0, 9 what is this, 1, 1, 1 500 400 shop -|hello], [], 3000]",
+        answer: "[1, 1000, [2, 0, 9 what is this, 1, 1, 1 500 400 shop -|hello], [], 3000, \
+             [0, 0, 0, 0, 1, 0, 0, 0]]",
         after: &[
             "- destinations shop @ 500",
             "- schedule:shop 1 @ 500",
@@ -298,7 +299,7 @@ pub(super) const SETTLE: &[Row] = &[
             "leased 1 @ 3000",
         ]],
         args: &["1", "r", "retry", "700", "503"],
-        answer: "[done]",
+        answer: "[done cancelled]",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
             "- leased 1 @ 3000",

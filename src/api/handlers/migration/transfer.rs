@@ -17,6 +17,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Lease, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, way_of};
+use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
     Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
@@ -169,7 +170,14 @@ pub(crate) async fn moved(
             Settled::Stale { state } => stale.push(StaleTask { task_id: id.into(), state }),
             // An earlier call removed it, and its answer was lost.
             Settled::Unknown => count += 1,
+            Settled::Cancelled => {
+                api.metrics.tasks.ended(End::PendingCancel);
+                count += 1;
+            }
             Settled::Done => {
+                if !is_back {
+                    api.metrics.tasks.ended(End::Moved);
+                }
                 count += 1;
                 gone.push(id);
             }

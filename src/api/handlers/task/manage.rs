@@ -15,6 +15,7 @@ use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
 use crate::callback::target_of_object;
+use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
 
@@ -31,10 +32,13 @@ pub(crate) async fn cancel(
     let request: CancelRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
-    let store = &api.store;
+    let (store, tasks) = (&api.store, &api.metrics.tasks);
     let cancel = |lane: Lane| async move {
         match store.cancel(&lane, task_id).await? {
-            Cancelled::Done => Ok(Success::of(Gone { task_id: task_id.into() })),
+            Cancelled::Done => {
+                tasks.ended(End::Cancel);
+                Ok(Success::of(Gone { task_id: task_id.into() }))
+            }
             Cancelled::Pending => Err(Error::CancelPending),
             Cancelled::Refused { state } => Err(Error::Conflict(state)),
             Cancelled::Unknown => Err(Error::no_task()),

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span};
+use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span, Way};
 use http::{HeaderValue, header};
+use tokio::time::Instant;
 
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
@@ -69,6 +70,7 @@ pub(crate) async fn pull(
     }
     api.check_accepting()?;
     let params = PullParams { slots: count.unwrap_or(1) as usize, lease };
+    let came = Instant::now();
     let taken = match wait.filter(|wait| !wait.is_zero()) {
         Some(wait) => {
             slot.free();
@@ -78,6 +80,7 @@ pub(crate) async fn pull(
         }
         None => take_now(&api, &topic, params, slot).await?,
     };
+    observe_lateness(&api, &topic, &taken, came);
     answer(taken, count.is_some())
 }
 
@@ -99,6 +102,18 @@ async fn take_now(
         }
     };
     api.pending.spawn(taking).await.map_err(|_| Error::Internal)?
+}
+
+/// Observes how late the tasks are that are handed out for the first time.
+fn observe_lateness(api: &Api, topic: &Topic, taken: &PulledTasks, came: Instant) {
+    if taken.first.is_empty() {
+        return;
+    }
+    let metrics = &api.metrics.lateness;
+    let (delays, own) = (metrics.delays.of(topic), api.topics.policy_of(topic).lateness_objective);
+    for first in &taken.first {
+        metrics.observe(Way::Pull, &first.lateness(came, &delays), own);
+    }
 }
 
 /// One task's content, in any state.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Nothing, Span};
+use delayd_wire::{Nothing, Span, Way};
 
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::route::Routed;
@@ -14,6 +14,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, Id, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
+use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
 use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
@@ -104,15 +105,27 @@ impl Lease {
         lane: Lane,
         transition: Transition,
     ) -> Result<Success<Nothing>, Error> {
+        let end = match &transition {
+            Transition::Delivered { .. } => Some(End::Ack),
+            Transition::Dead { .. } => Some(End::AttemptsUsedUp),
+            _ => None,
+        };
         let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
         let settled = api.store.settle_confirmed(vec![settle]).await;
-        answer(settled.into_iter().next().expect("a store answers every settle")?)
+        let settled = settled.into_iter().next().expect("a store answers every settle")?;
+        match settled {
+            Settled::Done => end.into_iter().for_each(|end| api.metrics.tasks.ended(end)),
+            Settled::Cancelled => api.metrics.tasks.ended(End::PendingCancel),
+            Settled::Stale { .. } => api.metrics.tasks.stale_settle(Way::Pull),
+            Settled::Unknown => {}
+        }
+        answer(settled)
     }
 }
 
 fn answer(settled: Settled) -> Result<Success<Nothing>, Error> {
     match settled {
-        Settled::Done => Ok(Success::of(Nothing {})),
+        Settled::Done | Settled::Cancelled => Ok(Success::of(Nothing {})),
         Settled::Stale { state } => Err(Error::Stale(state)),
         Settled::Unknown => Err(Error::no_task()),
     }

@@ -27,6 +27,8 @@ use crate::store::{Registered, TopicEntry, Topics};
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
 const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
+const OBJECTIVE: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(2 * 3600);
 const STATUSES: RangeInclusive<u32> = 300..=599;
 /// At most every status once.
 const MAX_STATUSES: usize = 300;
@@ -127,6 +129,11 @@ fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
             .transpose()?
             .unwrap_or_default(),
         misfire: request.misfire.map(|OneOf(misfire)| misfire),
+        lateness_objective: request
+            .lateness_objective
+            .map(|objective| within(objective, "lateness_objective", OBJECTIVE))
+            .transpose()?
+            .map(Span),
     })
 }
 

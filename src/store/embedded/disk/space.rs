@@ -23,6 +23,7 @@
 //! disk, because what they delete leaves free pages within the file. The released ballast gives
 //! them at least its room.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use rusqlite::Connection;
 use tokio::time::Instant;
 
 use super::ballast::Ballast;
+use crate::metrics::DiskMetrics;
 use crate::store::{Error, Result};
 
 /// The interval between two looks at the disk.
@@ -140,6 +142,30 @@ enum State {
     },
     /// Adds are accepted on trial; the next commit decides.
     Trying,
+}
+
+/// Measures the disk for the metrics.
+#[derive(Clone)]
+pub(crate) struct Meter {
+    gauge: Gauge,
+    folder: PathBuf,
+    metrics: DiskMetrics,
+}
+
+impl Meter {
+    /// Measures the free space. Waits for a disk that does not answer.
+    pub(crate) fn measure(&self) {
+        // If the disk cannot be looked at, it is taken to be unchanged.
+        if let Ok(volume) = (self.gauge)(&self.folder) {
+            self.metrics.is_free(volume.known().free);
+        }
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter").finish_non_exhaustive()
+    }
 }
 
 /// The writer's view of the disk.
@@ -260,6 +286,15 @@ impl Space {
         if self.state == State::Trying {
             self.recover();
         }
+    }
+
+    /// Measures the same disk for the metrics.
+    pub(crate) fn meter(&self, metrics: DiskMetrics) -> Meter {
+        metrics.reserves(self.reserve);
+        let meter =
+            Meter { gauge: Arc::clone(&self.params.gauge), folder: self.folder.clone(), metrics };
+        meter.measure();
+        meter
     }
 
     /// Whether a write found no room, and no sign of room has followed.

@@ -59,7 +59,11 @@ impl Pending {
             }
             _ => return Verdict::unchanged(Settled::Stale { state: self.state(now) }),
         };
-        Verdict::becomes(Settled::Done, record)
+        let answer = match &record {
+            Record::Ended(ended) if ended.state == State::Cancelled => Settled::Cancelled,
+            _ => Settled::Done,
+        };
+        Verdict::becomes(answer, record)
     }
 
     /// The lease of `by` ended without success: the task waits again, unless a cancel is pending.
@@ -267,7 +271,7 @@ mod tests {
     fn any_end_but_success_fulfils_a_pending_cancel() {
         let cancelling = || Pending { cancelling: true, ..leased() };
         for to in [retry(5), dead(), Transition::Release] {
-            check(cancelling(), "b", &to, DONE, Some(State::Cancelled));
+            check(cancelling(), "b", &to, Settled::Cancelled, Some(State::Cancelled));
         }
         assert_eq!(cancelling().swept(START, START).state(START), State::Cancelled);
     }

@@ -22,11 +22,13 @@
 //! - The cache of the [`WriteTx`] is dropped when a transaction fails.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, mpsc};
 
 use super::write_queue::{Job, Watchdog};
+use crate::metrics::DiskMetrics;
 use crate::model::clock::Clock;
 use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::embedded::disk::space::Space;
@@ -65,6 +67,9 @@ pub(crate) struct Writer {
     pub(crate) hints: broadcast::Sender<Hint>,
     pub(crate) keeper: checkpoint::Keeper,
     pub(crate) space: Space,
+    pub(crate) disk: DiskMetrics,
+    /// Whether commits wait for the disk.
+    pub(crate) is_synced: bool,
 }
 
 impl Writer {
@@ -124,7 +129,9 @@ impl Writer {
             let error = self.health.judge(&failure);
             return answer_all(batch, &Err(error));
         }
+        self.is_synced = false;
         self.carry_out(batch);
+        self.is_synced = true;
         if let Err(failure) = schema::sync(&self.db, true) {
             self.health.condemn(&format!("commits cannot be made safe again: {failure}"));
         }
@@ -223,7 +230,11 @@ impl Writer {
         }
         *at = None;
         let hints = tx.finish()?;
+        let began = Instant::now();
         transaction.commit()?;
+        if self.is_synced {
+            self.disk.synced(began.elapsed());
+        }
         Ok(hints)
     }
 

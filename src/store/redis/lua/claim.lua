@@ -7,7 +7,8 @@
 --         pauses: '', or "<from ms> <to ms> <what becomes of the tasks> ..."; 12 bytes that the
 --         holder has already; then pairs of destination and slots
 -- returns {0, ms left of another's lock}, or
---         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}
+--         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}, with a
+--         sixth item if the call ended anything: the number of each, in the order of SWEPT
 --
 -- The lock is set by SET NX EX in this script: a SET of its own would be refused at maxmemory,
 -- where this script (allow-oom) still runs. It is kept only between the claims of one burst.
@@ -30,16 +31,33 @@ if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) t
   end
 end
 
+-- What a call may end, beside the tasks that it hands out.
+local SWEPT = {
+  push_lease = 1, pull_lease = 2, cancelled = 3, leases_ran_out = 4, unreadable = 5, expired = 6,
+  misfired_expired = 7, misfired_dead = 8,
+}
+local swept
+local function tally(what)
+  swept = swept or { 0, 0, 0, 0, 0, 0, 0, 0 }
+  swept[SWEPT[what]] = swept[SWEPT[what]] + 1
+end
+
+local function sweep_and_count(id, deadline)
+  local lease, ended = sweep_one(id, tonumber(deadline))
+  if lease then tally(lease) end
+  if ended then tally(ended) end
+end
+
 -- Ends expired leases, at most this many.
 local function sweep(most)
   local passed = redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #passed, 2 do
-    sweep_one(passed[i], tonumber(passed[i + 1]))
+    sweep_and_count(passed[i], passed[i + 1])
   end
   local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf',
     'WITHSCORES', 'LIMIT', 0, most - #passed / 2)
   for i = 1, #too_far, 2 do
-    sweep_one(too_far[i], tonumber(too_far[i + 1]))
+    sweep_and_count(too_far[i], too_far[i + 1])
   end
 end
 sweep(tonumber(ARGV[7]))
@@ -72,6 +90,7 @@ local function end_expired()
     if entry.destination and redis.call('ZREM', SCHEDULES .. entry.destination, id) == 1 then
       touched[entry.destination] = true
       expire(id, entry, EXPIRED)
+      tally('expired')
     else
       -- It does not wait. No script leaves such an item behind, and it must not be met again and
       -- again.
@@ -107,6 +126,7 @@ local function end_misfired(destination)
       else
         expire(id, entry, MISFIRED)
       end
+      tally('misfired_' .. misfire.becomes)
       may_end = may_end - 1
     end
   end
@@ -174,6 +194,7 @@ local function readable(ids, records, count, destination, leased)
     else
       local entry = entry_or_fresh(id, destination)
       bury(id, entry)
+      tally('unreadable')
       leased[#leased + 1] = id
       leased[#leased + 1] = entry.attempts
       leased[#leased + 1] = records[i]
@@ -257,4 +278,4 @@ if token ~= '' then
     redis.call('DEL', LOCK)
   end
 end
-return { 1, now, leased, due, next_moment or '' }
+return { 1, now, leased, due, next_moment or '', swept }

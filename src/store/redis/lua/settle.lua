@@ -4,8 +4,9 @@
 -- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
 --         'keep', wait ms (retry) or lease ms (keep), outcome
 -- returns for each settle: 'done'; 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to
---         be called, or pulled, from then on: this one, or the dead-letter call); 'unknown' (or
---         unreadable); or the state that makes it stale
+--         be called, or pulled, from then on: this one, or the dead-letter call); 'done
+--         cancelled' (a cancel was pending); 'unknown' (or unreadable); or the state that makes it
+--         stale
 -- uses: now, keys, entry, entries, expiry, schedule, lease, ending, sweep
 local function settle_ended(id, entry, receipt, verb, outcome)
   if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
@@ -39,6 +40,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
     finish(id, entry, 'delivered')
   elseif entry.mark == '!' then
     finish(id, entry, 'cancelled')
+    return 'done cancelled'
   elseif verb == 'dead' then
     return die(id, entry) and done_and_due(nil, now) or 'done'
   else

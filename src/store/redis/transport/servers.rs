@@ -177,6 +177,13 @@ impl Servers {
         map.nodes().iter().map(|node| node.breaker()).max().unwrap_or(State::Closed)
     }
 
+    /// The name of each server, and whether its breaker refuses calls.
+    pub(crate) fn open_breakers(&self) -> Vec<(Arc<str>, bool)> {
+        let map = self.map();
+        let is_open = |node: &Arc<Node>| (node.name.clone(), node.breaker() == State::Open);
+        map.nodes().iter().map(is_open).collect()
+    }
+
     /// A description of the servers, for people.
     pub(crate) fn describe(&self) -> String {
         let map = self.map();

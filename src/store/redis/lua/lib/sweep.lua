@@ -19,6 +19,7 @@ end
 
 -- Ends one expired lease: the task waits again, unless a cancel is pending or it is in a crash
 -- loop. A task whose entry cannot be read gets a fresh one, if its record has the destination.
+-- Returns whose lease ran out (nil: a mover's, which returns the task), and the end of the task.
 local function sweep_one(id, deadline)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -27,19 +28,26 @@ local function sweep_one(id, deadline)
     local record = redis.call('HGET', BODIES, id)
     local destination = record and destination_of(record)
     entry = fresh_entry(destination or '-')
-    if not destination then return bury(id, entry) end
+    if not destination then
+      bury(id, entry)
+      return 'push_lease', 'unreadable'
+    end
   end
-  if give_back(id, entry) then return end
+  if give_back(id, entry) then return nil end
+  local lease = entry.lease == 'c' and 'pull_lease' or 'push_lease'
   entry.expiries = entry.expiries + 1
   entry.outcome = LEASE_RAN_OUT
   if entry.mark == '!' then
     finish(id, entry, 'cancelled')
+    return lease, 'cancelled'
   elseif entry.expiries >= MAX_EXPIRIES then
     die(id, entry)
+    return lease, 'leases_ran_out'
   else
     schedule(id, entry.destination, math.min(deadline, now))
     turn_expiry(id, 1)
     keep(id, entry)
+    return lease
   end
 end
 

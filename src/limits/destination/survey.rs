@@ -1,0 +1,133 @@
+//! The figures of all destinations, for metrics.
+
+use std::collections::HashSet;
+
+use tokio::time::Instant;
+
+use super::DestinationLimits;
+use super::entry::Entry;
+use crate::limits::Allowance;
+use crate::model::breaker::State;
+use crate::model::task::Destination;
+
+/// The most other destinations that one survey looks at. The lock is held for less than a
+/// millisecond.
+const MOST_OTHERS: usize = 10_000;
+
+/// The figures of one destination, or the sums over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Taken slots.
+    pub in_flight: usize,
+    /// The most slots that may be taken now.
+    pub window: usize,
+    /// The number of destinations with each state of the breaker, in the order of [`State::ALL`].
+    pub breakers: [usize; State::ALL.len()],
+}
+
+/// The figures of all destinations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Taken slots in total.
+    pub in_flight: usize,
+    /// The most slots in total.
+    pub limit: usize,
+    /// The figures of each destination of the request, in order.
+    pub named: Vec<Figures>,
+    /// The sums over all others that are in use, at most 10,000 of them.
+    pub others: Figures,
+}
+
+impl Figures {
+    fn add(&mut self, entry: &mut Entry, now: Instant) {
+        self.in_flight += entry.bulkhead.in_flight();
+        self.window += entry.gate.slow_start(now).min(entry.bulkhead.limit());
+        self.breakers[entry.gate.breaker(now) as usize] += 1;
+    }
+}
+
+impl DestinationLimits {
+    /// The figures of these destinations, and the sums over all others.
+    pub fn survey(&self, named: &[(Destination, Allowance)]) -> Survey {
+        let (now, params) = (Instant::now(), self.0.params());
+        let mut table = self.0.table();
+        let (in_flight, limit) = (table.in_flight, table.concurrency);
+        let mut survey = Survey { in_flight, limit, ..Survey::default() };
+        for (destination, allowance) in named {
+            let allowance = params.resolved(*allowance);
+            let mut figures = Figures::default();
+            match table.entries.get_mut(destination) {
+                Some(entry) => {
+                    // A hold may have created the entry before its allowance was known.
+                    entry.allow(allowance, now);
+                    figures.add(entry, now);
+                }
+                None => figures.add(&mut Entry::new(allowance, &params.breaker, now), now),
+            }
+            survey.named.push(figures);
+        }
+        let named: HashSet<&Destination> = named.iter().map(|(name, _)| name).collect();
+        for (name, entry) in table.entries.iter_mut().take(MOST_OTHERS + named.len()) {
+            if !named.contains(name) {
+                survey.others.add(entry, now);
+            }
+        }
+        survey
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::LimitParams;
+    use crate::model::breaker;
+
+    fn limits() -> DestinationLimits {
+        DestinationLimits::new(LimitParams {
+            concurrency: 1_000,
+            concurrency_per_service: 100,
+            breaker: breaker::Params::default(),
+            retry_after_max: Duration::from_secs(60),
+        })
+    }
+
+    fn name(name: &str) -> Destination {
+        name.parse().unwrap()
+    }
+
+    fn fail(limits: &DestinationLimits, destination: &Destination) {
+        let mut permits = limits.reserve(destination, Allowance::default(), 1);
+        let mut permit = permits.split_one().expect("there is a slot");
+        permit.begin(Duration::from_secs(15));
+        permit.failed("503");
+    }
+
+    #[test]
+    fn named_destinations_stand_alone_and_the_others_are_summed() {
+        let limits = limits();
+        let named = [(name("a"), Allowance::default()), (name("new"), Allowance::default())];
+        let _held = ["a", "b", "c"].map(|n| limits.reserve(&name(n), Allowance::default(), 2));
+        (0..5).for_each(|_| fail(&limits, &name("c")));
+        let survey = limits.survey(&named);
+        let figures = |in_flight, window, breakers| Figures { in_flight, window, breakers };
+        assert_eq!(survey.named, [figures(2, 16, [1, 0, 0]), figures(0, 16, [1, 0, 0])]);
+        assert_eq!(survey.others, figures(4, 32, [1, 0, 1]));
+        assert_eq!((survey.in_flight, survey.limit), (6, 1_000));
+    }
+
+    #[test]
+    fn each_change_of_a_breaker_is_told_once() {
+        let limits = limits();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = told.clone();
+        limits.observe_breakers(move |destination, to| {
+            listener.lock().unwrap().push((destination.clone(), to));
+        });
+        (0..5).for_each(|_| fail(&limits, &name("a")));
+        assert_eq!(limits.reserve(&name("a"), Allowance::default(), 1).len(), 0);
+        assert_eq!(*told.lock().unwrap(), [(name("a"), State::Open)]);
+    }
+}

@@ -1,0 +1,260 @@
+//! Calls of the store, and what a store alone knows: its disk, or its servers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::labels::label_value;
+use super::readings::Readings;
+use super::tasks::TaskMetrics;
+use super::{durations, observe};
+
+label_value! {
+    /// A kind of call. One for each call would make `/metrics` several times as long.
+    pub Op {
+        /// Adds.
+        Add = "add",
+        /// Claims, of workers and consumers.
+        Claim = "claim",
+        /// Ends of leases.
+        Settle = "settle",
+        /// Extensions of leases.
+        Extend = "extend",
+        /// Notes of attempts.
+        Note = "note",
+        /// What each instance asks every second, and moments of lanes.
+        Poll = "poll",
+        /// Reads of tasks, topics, counts and holds.
+        Read = "read",
+        /// Changes of tasks, topics and holds by callers.
+        Change = "change",
+        /// Moves between stores.
+        Migrate = "migrate",
+        /// Purges and other work in the background, and checks.
+        Maintain = "maintain",
+        /// Pings, such as those of `/readyz`.
+        Ping = "ping",
+    }
+}
+
+label_value! {
+    /// Why a call failed.
+    pub ErrorKind {
+        /// The store does not answer.
+        Unavailable = "unavailable",
+        /// The lane is moving to another server.
+        Moving = "moving",
+        /// There is no room.
+        Full = "full",
+        /// The topic's quota is used up.
+        OverQuota = "over_quota",
+        /// The caller's entry of the topic is outdated.
+        StaleEntry = "stale_entry",
+        /// The idempotency key belongs to another task.
+        KeyReused = "key_reused",
+        /// The setup cannot work.
+        Misconfigured = "misconfigured",
+        /// The store's data or answer cannot be read.
+        Corrupt = "corrupt",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    op: Op,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    op: Op,
+    kind: ErrorKind,
+}
+
+/// One kind of call, resolved.
+#[derive(Debug)]
+struct Calls {
+    duration: Histogram,
+    errors: Vec<Counter>,
+}
+
+/// What is counted where the store is called. Each store has its own.
+#[derive(Debug)]
+pub struct StoreMetrics {
+    durations: Family<Called, Histogram, fn() -> Histogram>,
+    errors: Family<Failed, Counter>,
+    calls: Vec<Calls>,
+    claims_denied: Counter,
+    /// Ends of tasks and leases.
+    pub tasks: Arc<TaskMetrics>,
+    /// The disk of the embedded store.
+    pub disk: Option<DiskMetrics>,
+    /// For each Redis server, whether calls are refused.
+    pub breakers: Option<Readings<Vec<(Arc<str>, bool)>>>,
+}
+
+impl StoreMetrics {
+    fn new(disk: Option<DiskMetrics>, has_servers: bool) -> Arc<Self> {
+        let durations = Family::new_with_constructor(durations as fn() -> Histogram);
+        let errors = Family::<Failed, Counter>::default();
+        let calls = |&op: &Op| {
+            let error = |&kind: &ErrorKind| errors.get_or_create_owned(&Failed { op, kind });
+            Calls {
+                duration: durations.get_or_create_owned(&Called { op }),
+                errors: ErrorKind::ALL.iter().map(error).collect(),
+            }
+        };
+        let calls = Op::ALL.iter().map(calls).collect();
+        Arc::new(Self {
+            durations,
+            errors,
+            calls,
+            claims_denied: Counter::default(),
+            tasks: Arc::default(),
+            disk,
+            breakers: has_servers.then(Readings::default),
+        })
+    }
+
+    /// Those of the embedded store.
+    pub fn embedded() -> Arc<Self> {
+        Self::new(Some(DiskMetrics::default()), false)
+    }
+
+    /// Those of the Redis store.
+    pub fn redis() -> Arc<Self> {
+        Self::new(None, true)
+    }
+
+    /// Those of both, for the documentation and for tests without a store.
+    pub fn of_both() -> Arc<Self> {
+        Self::new(Some(DiskMetrics::default()), true)
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.tasks.register(registry);
+        registry.register_with_unit(
+            "store_operation_duration",
+            "Time that a call of the store takes, with all waits and repetitions",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register(
+            "store_errors",
+            "Calls of the store that failed, by operation and kind; in a batch of adds or settles \
+             each one that failed. Refused adds count, too: over_quota, stale_entry, key_reused",
+            self.errors.clone(),
+        );
+        registry.register(
+            "claims_denied",
+            "Claims that found their lane locked by another instance; always 0 with the embedded \
+             store",
+            self.claims_denied.clone(),
+        );
+        if let Some(breakers) = &self.breakers {
+            registry.register_collector(Box::new(Breakers(breakers.clone())));
+        }
+        if let Some(disk) = &self.disk {
+            disk.register(registry);
+        }
+    }
+
+    /// A call took this time.
+    pub fn took(&self, op: Op, time: Duration) {
+        observe(&self.calls[op as usize].duration, time);
+    }
+
+    /// A call, or a part of a batch, failed.
+    pub fn failed(&self, op: Op, kind: ErrorKind) {
+        self.calls[op as usize].errors[kind as usize].inc();
+    }
+
+    /// Another instance has the lane's lock.
+    pub fn claim_denied(&self) {
+        self.claims_denied.inc();
+    }
+}
+
+/// The disk of the embedded store.
+#[derive(Clone, Debug)]
+pub struct DiskMetrics {
+    free: Gauge<u64, AtomicU64>,
+    reserve: Gauge<u64, AtomicU64>,
+    fsync: Histogram,
+}
+
+impl Default for DiskMetrics {
+    fn default() -> Self {
+        Self { free: Gauge::default(), reserve: Gauge::default(), fsync: durations() }
+    }
+}
+
+impl DiskMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "disk_free",
+            "Free space of the file system with the embedded store, as of the last second; absent \
+             with Redis",
+            Unit::Bytes,
+            self.free.clone(),
+        );
+        registry.register_with_unit(
+            "disk_reserve",
+            "Free space that the embedded store keeps for stored tasks: with less, adds are \
+             refused; absent with Redis",
+            Unit::Bytes,
+            self.reserve.clone(),
+        );
+        registry.register_with_unit(
+            "fsync_duration",
+            "Time of the embedded store's commits that wait for the disk: the write of the log and \
+             its fsync; absent with Redis",
+            Unit::Seconds,
+            self.fsync.clone(),
+        );
+    }
+
+    /// The file system has so many bytes free.
+    pub fn is_free(&self, bytes: u64) {
+        self.free.set(bytes);
+    }
+
+    /// New tasks leave so many bytes free.
+    pub fn reserves(&self, bytes: u64) {
+        self.reserve.set(bytes);
+    }
+
+    /// A commit with fsync took this time.
+    pub fn synced(&self, took: Duration) {
+        observe(&self.fsync, took);
+    }
+}
+
+#[derive(Debug)]
+struct Breakers(Readings<Vec<(Arc<str>, bool)>>);
+
+impl Collector for Breakers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "store_breaker",
+            "Whether delayd sends nothing to the Redis server, because it does not answer: 1, or \
+             0; absent with the embedded store",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (server, is_open) in self.0.now().unwrap_or_default() {
+            let labels = [("server", &*server)];
+            ConstGauge::new(i64::from(is_open)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! The ends of tasks and of leases.
+
+use delayd_wire::Way;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use super::labels::resolved;
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Delivered: the receiver took the callback.
+    Callback,
+    /// Delivered: a consumer, or a receiver that acknowledges later, acknowledged it.
+    Ack,
+    /// Delivered: a consumer pulled it without a lease.
+    Pull,
+    /// Delivered: another store has it.
+    Moved,
+    /// Dead: its last attempt failed.
+    AttemptsUsedUp,
+    /// Dead: the receiver refused it for good, or delayd cannot call it.
+    Refused,
+    /// Dead: too many leases in a row ran out.
+    LeasesRanOut,
+    /// Dead: it fell due in a pause whose misfires die.
+    MisfiredDead,
+    /// Dead: its record cannot be read.
+    Unreadable,
+    /// Cancelled by a call.
+    Cancel,
+    /// Cancelled at the end of a lease, as a call had asked.
+    PendingCancel,
+    /// Expired: it was not delivered within its `expires_after`.
+    ExpiresAfter,
+    /// Expired: it fell due in a pause whose misfires are skipped.
+    MisfiredExpired,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    state: &'static str,
+    cause: &'static str,
+}
+
+/// The labels of each [`End`], in the order of the variants.
+const ENDS: &[Ended] = &[
+    Ended { state: "delivered", cause: "callback" },
+    Ended { state: "delivered", cause: "ack" },
+    Ended { state: "delivered", cause: "pull" },
+    Ended { state: "delivered", cause: "moved" },
+    Ended { state: "dead", cause: "attempts_used_up" },
+    Ended { state: "dead", cause: "refused" },
+    Ended { state: "dead", cause: "leases_ran_out" },
+    Ended { state: "dead", cause: "misfire" },
+    Ended { state: "dead", cause: "unreadable" },
+    Ended { state: "cancelled", cause: "cancel" },
+    Ended { state: "cancelled", cause: "pending_cancel" },
+    Ended { state: "expired", cause: "expires_after" },
+    Ended { state: "expired", cause: "misfire" },
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Mode {
+    mode: &'static str,
+}
+
+const MODES: &[Mode] = &[Mode { mode: Way::Push.as_str() }, Mode { mode: Way::Pull.as_str() }];
+
+/// What is counted where tasks and leases end.
+#[derive(Debug)]
+pub struct TaskMetrics {
+    ended: (Family<Ended, Counter>, Vec<Counter>),
+    leases_expired: (Family<Mode, Counter>, Vec<Counter>),
+    stale_settles: (Family<Mode, Counter>, Vec<Counter>),
+}
+
+impl Default for TaskMetrics {
+    fn default() -> Self {
+        Self {
+            ended: resolved(ENDS),
+            leases_expired: resolved(MODES),
+            stale_settles: resolved(MODES),
+        }
+    }
+}
+
+impl TaskMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "tasks_ended",
+            "Tasks that ended, by final state and cause. Not counted: what a start of the embedded \
+             store, a replacement by key, a discard of waiting tasks or an import ends. A repeated \
+             call to cancel or acknowledge counts again",
+            self.ended.0.clone(),
+        );
+        registry.register(
+            "leases_expired",
+            "Leases that ran out before their holder ended them, counted when a claim finds them: \
+             of workers and of receivers that acknowledge later (push), and of consumers (pull)",
+            self.leases_expired.0.clone(),
+        );
+        registry.register(
+            "stale_settles",
+            "Ends of leases that the store refused, because the lease was lost or the task had \
+             ended: by workers (push), and by ack and nack (pull; receivers that acknowledge later \
+             use these calls, too)",
+            self.stale_settles.0.clone(),
+        );
+    }
+
+    /// A task ended.
+    pub fn ended(&self, end: End) {
+        self.ended_many(end, 1);
+    }
+
+    /// So many tasks ended.
+    pub fn ended_many(&self, end: End, count: u64) {
+        self.ended.1[end as usize].inc_by(count);
+    }
+
+    /// So many leases ran out.
+    pub fn leases_expired(&self, way: Way, count: u64) {
+        self.leases_expired.1[way as usize].inc_by(count);
+    }
+
+    /// The store refused the end of a lease.
+    pub fn stale_settle(&self, way: Way) {
+        self.stale_settles.1[way as usize].inc();
+    }
+}

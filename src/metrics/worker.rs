@@ -1,0 +1,54 @@
+//! What the workers of this instance do beside the tasks.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What is counted where workers run.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerMetrics {
+    /// Ends of leases that the store has not answered.
+    pub settles_pending: Gauge,
+    /// Notes of attempts that were left out.
+    pub notes_dropped: Counter,
+    /// Jumps of this instance's clock.
+    pub clock_jumps: Counter,
+    clock_offset: Gauge<f64, AtomicU64>,
+}
+
+impl WorkerMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "settles_pending",
+            "Ends of leases by workers that are queued or on their way to the store",
+            metrics.settles_pending.clone(),
+        );
+        registry.register_with_unit(
+            "clock_offset",
+            "How far the store's clock is ahead of this instance's, by the last answer; 0 if the \
+             difference is less than a request takes. Redis servers share the figure",
+            Unit::Seconds,
+            metrics.clock_offset.clone(),
+        );
+        registry.register(
+            "clock_jumps",
+            "How often this instance's wall clock jumped by half a second or more, seen once a \
+             second against the monotonic clock",
+            metrics.clock_jumps.clone(),
+        );
+        registry.register(
+            "notes_dropped",
+            "Notes of attempts that were not written, because too many waited or the store failed",
+            metrics.notes_dropped.clone(),
+        );
+        metrics
+    }
+
+    /// The store's clock is so far ahead of ours.
+    pub fn clock_is_ahead(&self, milliseconds: i64) {
+        self.clock_offset.set(milliseconds as f64 / 1_000.0);
+    }
+}

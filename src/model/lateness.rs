@@ -1,0 +1,252 @@
+//! Why a task is late: who delayed it, and for how long.
+//!
+//! ```text
+//! due ──────────────────────────────────────────────────▶ handed out
+//!      topic paused   │ breaker open      │ free │ claim
+//!      operator       │ receiver          │ delayd │ store
+//! ```
+//!
+//! What delays tasks is noted in a [`Timeline`] when it begins and ends. When a task is handed out
+//! late, [`charge`] divides its wait among the culprits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::clock::UnixMillis;
+use super::culprit::Culprit;
+use super::task::Topic;
+
+/// The most changes that a timeline remembers.
+const MOST_CHANGES: usize = 16;
+
+/// The parts of a task's lateness, one per culprit, in milliseconds. A part is at most 49 days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness([u32; Culprit::ALL.len()]);
+
+impl Lateness {
+    /// The part of one culprit.
+    pub fn part(&self, culprit: Culprit) -> Duration {
+        Duration::from_millis(self.0[culprit as usize].into())
+    }
+
+    /// Charges more time to a culprit.
+    pub fn add(&mut self, culprit: Culprit, ms: i64) {
+        let part = &mut self.0[culprit as usize];
+        *part = part.saturating_add(u32::try_from(ms.max(0)).unwrap_or(u32::MAX));
+    }
+
+    /// Charges all parts of another lateness too.
+    pub fn add_all(&mut self, other: &Self) {
+        for (part, more) in self.0.iter_mut().zip(other.0) {
+            *part = part.saturating_add(more);
+        }
+    }
+
+    /// The sum of the parts.
+    pub fn total(&self) -> Duration {
+        Duration::from_millis(self.0.iter().map(|&part| u64::from(part)).sum())
+    }
+
+    /// The culprit of the largest part; delayd if no part is larger than its own.
+    pub fn culprit(&self) -> Culprit {
+        let largest = |best: Culprit, culprit: Culprit| {
+            if self.0[culprit as usize] > self.0[best as usize] { culprit } else { best }
+        };
+        Culprit::ALL.into_iter().fold(Culprit::Delayd, largest)
+    }
+
+    /// The part that counts against the objective: what neither receivers nor operators cause.
+    pub fn own(&self) -> Duration {
+        self.part(Culprit::Delayd) + self.part(Culprit::Store)
+    }
+}
+
+/// Who has delayed the tasks of a destination, a topic or a store, and from when on. It remembers
+/// the last 16 changes; older ones merge into one.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline(VecDeque<(UnixMillis, Option<Culprit>)>);
+
+impl Timeline {
+    /// Whether nobody has delayed anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From `now` on, this culprit delays the tasks; `None`: nobody.
+    pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
+        if self.current() == culprit {
+            return;
+        }
+        // The clock may have been set back.
+        let now = self.0.back().map_or(now, |&(last, _)| last.max(now));
+        if self.0.len() == MOST_CHANGES {
+            self.0.remove(1);
+        }
+        self.0.push_back((now, culprit));
+    }
+
+    /// Who delays the tasks now.
+    pub fn current(&self) -> Option<Culprit> {
+        self.0.back().and_then(|&(_, culprit)| culprit)
+    }
+
+    /// Who delayed the tasks at this moment.
+    fn at(&self, moment: UnixMillis) -> Option<Culprit> {
+        self.0.iter().rev().find(|(from, _)| *from <= moment).and_then(|&(_, culprit)| culprit)
+    }
+}
+
+/// What delays the tasks of all lanes of a topic, as an instance has seen it.
+#[derive(Clone, Debug, Default)]
+pub struct OfTopic {
+    /// The topic's pauses.
+    pub pauses: Timeline,
+    /// The times in which the store did not answer.
+    pub store: Timeline,
+}
+
+/// What delays the tasks of many lanes: pauses of topics, and outages of the store. The poll of
+/// each second notes it.
+#[derive(Debug, Default)]
+pub struct Delays(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    pauses: HashMap<Topic, Timeline>,
+    store: Timeline,
+}
+
+impl Delays {
+    /// Notes which topics are paused now, and since when.
+    pub fn saw_pauses<'a>(
+        &self,
+        now: UnixMillis,
+        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)>,
+    ) {
+        let mut known = self.known();
+        for (topic, paused) in topics {
+            match (paused, known.pauses.get_mut(topic)) {
+                (Some(since), None) => {
+                    let mut pauses = Timeline::default();
+                    pauses.set(since, Some(Culprit::Operator));
+                    known.pauses.insert(topic.clone(), pauses);
+                }
+                (Some(since), Some(pauses)) => pauses.set(since, Some(Culprit::Operator)),
+                (None, Some(pauses)) => pauses.set(now, None),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Notes whether the store answers a request that was sent at this moment.
+    pub fn saw_store(&self, asked: UnixMillis, answers: bool) {
+        self.known().store.set(asked, (!answers).then_some(Culprit::Store));
+    }
+
+    /// What delays the tasks of the topic.
+    pub fn of(&self, topic: &Topic) -> OfTopic {
+        let known = self.known();
+        let pauses = known.pauses.get(topic).cloned().unwrap_or_default();
+        OfTopic { pauses, store: known.store.clone() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Divides the time from `due` to `until` among the culprits. Where several timelines name one, the
+/// first of them counts; where none does, `otherwise`.
+pub fn charge(
+    due: UnixMillis,
+    until: UnixMillis,
+    timelines: &[&Timeline],
+    otherwise: Culprit,
+) -> Lateness {
+    let mut lateness = Lateness::default();
+    if timelines.iter().all(|timeline| timeline.is_empty()) {
+        lateness.add(otherwise, until.0 - due.0);
+        return lateness;
+    }
+    if due >= until {
+        return lateness;
+    }
+    let changes = timelines.iter().flat_map(|timeline| timeline.0.iter().map(|&(at, _)| at));
+    let mut bounds: Vec<UnixMillis> = changes.filter(|at| due < *at && *at < until).collect();
+    bounds.sort_unstable();
+    let mut from = due;
+    for to in bounds.into_iter().chain([until]) {
+        let culprit = timelines.iter().find_map(|timeline| timeline.at(from));
+        lateness.add(culprit.unwrap_or(otherwise), to.0 - from.0);
+        from = to;
+    }
+    lateness
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn timeline(changes: &[(i64, Option<Culprit>)]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for &(at, culprit) in changes {
+            timeline.set(UnixMillis(at), culprit);
+        }
+        timeline
+    }
+
+    #[test]
+    fn each_millisecond_is_charged_to_the_first_timeline_that_names_a_culprit() {
+        let pauses = timeline(&[(100, Some(Culprit::Operator)), (200, None)]);
+        let destination = timeline(&[(150, Some(Culprit::Receiver)), (400, None)]);
+        let store = timeline(&[(390, Some(Culprit::Store)), (450, None)]);
+        let check = |due: i64, until: i64, parts: [u32; 4]| {
+            let timelines = [&pauses, &destination, &store];
+            let lateness = charge(UnixMillis(due), UnixMillis(until), &timelines, Culprit::Delayd);
+            assert_eq!(lateness.0, parts, "{due} to {until}");
+            assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
+        };
+        // delayd, receiver, operator, store
+        check(0, 500, [150, 200, 100, 50]);
+        check(120, 160, [0, 0, 40, 0]);
+        check(199, 201, [0, 1, 1, 0]);
+        check(410, 420, [0, 0, 0, 10]);
+        check(460, 470, [10, 0, 0, 0]);
+        check(10, 10, [0; 4]);
+        check(20, 10, [0; 4]);
+    }
+
+    #[test]
+    fn the_culprit_is_that_of_the_largest_part() {
+        let lateness = |parts| Lateness(parts);
+        assert_eq!(lateness([0; 4]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 5, 0, 5]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 0, 6, 5]).culprit(), Culprit::Operator);
+        assert_eq!(lateness([5, 9, 9, 7]).own(), 12 * MS);
+    }
+
+    #[test]
+    fn a_timeline_is_bounded_and_keeps_its_beginning() {
+        let mut timeline = Timeline::default();
+        for n in 0..1_000 {
+            let culprit = if n % 2 == 0 { Some(Culprit::Receiver) } else { None };
+            timeline.set(UnixMillis(10 * n), culprit);
+            timeline.set(UnixMillis(10 * n + 5), culprit);
+        }
+        assert_eq!(timeline.0.len(), MOST_CHANGES);
+        assert_eq!(timeline.at(UnixMillis(0)), Some(Culprit::Receiver));
+        assert_eq!(timeline.at(UnixMillis(9_985)), Some(Culprit::Receiver));
+        assert_eq!(timeline.current(), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_adds_no_time() {
+        let timeline = timeline(&[(100, Some(Culprit::Store)), (50, None)]);
+        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
+        assert_eq!(lateness.total(), 200 * MS);
+        assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
+    }
+}

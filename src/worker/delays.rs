@@ -1,0 +1,94 @@
+//! What delays the tasks of one lane: it is noted when the lane finds that it may not claim, and
+//! read when it hands tasks out.
+
+use std::collections::BTreeMap;
+
+use super::shared::Shared;
+use crate::model::clock::UnixMillis;
+use crate::model::culprit::Culprit;
+use crate::model::lateness::{Lateness, OfTopic, Timeline, charge};
+use crate::model::task::{Destination, Topic};
+use crate::store::LeasedTask;
+
+/// The timelines of one lane, by the store's clock.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    /// The topic's own limits.
+    topic: Timeline,
+    /// The destinations that have due tasks and no permits.
+    destinations: BTreeMap<Destination, Timeline>,
+    /// Failed claims, and settles that the lane's server does not answer.
+    store: Timeline,
+}
+
+/// When a claim was sent and answered, by the store's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) asked: UnixMillis,
+    pub(super) answered: UnixMillis,
+}
+
+impl Delays {
+    /// From `now` on, this culprit keeps calls to the destination from beginning.
+    pub(super) fn blocked(&mut self, destination: &Destination, now: UnixMillis, by: Culprit) {
+        match self.destinations.get_mut(destination) {
+            Some(timeline) => timeline.set(now, Some(by)),
+            None => {
+                let mut timeline = Timeline::default();
+                timeline.set(now, Some(by));
+                self.destinations.insert(destination.clone(), timeline);
+            }
+        }
+    }
+
+    /// There are permits for the destination.
+    pub(super) fn free(&mut self, destination: &Destination, now: UnixMillis) {
+        if let Some(timeline) = self.destinations.get_mut(destination) {
+            timeline.set(now, None);
+        }
+    }
+
+    /// Who keeps all calls of the topic from beginning, from `now` on.
+    pub(super) fn topic_blocked(&mut self, now: UnixMillis, by: Option<Culprit>) {
+        self.topic.set(now, by);
+    }
+
+    /// The store does not answer a claim that was sent at this moment, or settles since then.
+    pub(super) fn store_fails(&mut self, since: UnixMillis) {
+        self.store.set(since, Some(Culprit::Store));
+    }
+
+    /// The store answers a claim that was sent at this moment.
+    pub(super) fn store_answers(&mut self, since: UnixMillis) {
+        self.store.set(since, None);
+    }
+
+    /// Forgets the destinations that have no due tasks any more.
+    pub(super) fn keep_only(&mut self, due: &[Destination]) {
+        if !self.destinations.is_empty() {
+            self.destinations.retain(|name, _| due.contains(name));
+        }
+    }
+
+    /// How late the tasks of a claim are when the answer arrives, and who delayed them.
+    pub(super) fn of_claim<'a, S, C>(
+        &'a self,
+        shared: &Shared<S, C>,
+        topic: &Topic,
+        claim: Answered,
+    ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
+        let OfTopic { pauses, store } = shared.parts.metrics.lateness.delays.of(topic);
+        let none = Timeline::default();
+        move |task| {
+            if task.due >= claim.answered {
+                return Lateness::default();
+            }
+            let destination = self.destinations.get(&task.destination).unwrap_or(&none);
+            let timelines = [&pauses, &self.topic, destination, &store, &self.store];
+            let mut lateness = charge(task.due, claim.asked, &timelines, Culprit::Delayd);
+            let since = task.due.max(claim.asked);
+            lateness.add(Culprit::Store, claim.answered.0 - since.0);
+            lateness
+        }
+    }
+}

@@ -66,7 +66,7 @@ impl LatenessMetrics {
             "lateness",
             "The same times, divided among all that delayed a task: delayd itself, the receiver \
              (breaker, slots, Retry-After, no waiting consumer), an operator (pause, hold, rate), \
-             or the store (out of reach or slow)",
+             the store (out of reach or slow), or a clock that was set forward",
             Unit::Seconds,
             seconds.clone(),
         );

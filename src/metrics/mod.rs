@@ -40,7 +40,7 @@ pub use lateness::LatenessMetrics;
 pub use log_lines::CountLines;
 pub use readings::Readings;
 use services::ServiceNames;
-pub use store::{DiskMetrics, ErrorKind, Op, StoreMetrics};
+pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
 pub use worker::WorkerMetrics;
 

@@ -80,6 +80,9 @@ struct Failed {
     kind: ErrorKind,
 }
 
+/// The name of each Redis server, and whether its breaker refuses calls.
+pub type OpenBreakers = Vec<(Arc<str>, bool)>;
+
 /// One kind of call, resolved.
 #[derive(Debug)]
 struct Calls {
@@ -98,8 +101,8 @@ pub struct StoreMetrics {
     pub tasks: Arc<TaskMetrics>,
     /// The disk of the embedded store.
     pub disk: Option<DiskMetrics>,
-    /// For each Redis server, whether calls are refused.
-    pub breakers: Option<Readings<Vec<(Arc<str>, bool)>>>,
+    /// The circuit breakers of the Redis servers.
+    pub breakers: Option<Readings<OpenBreakers>>,
 }
 
 impl StoreMetrics {
@@ -240,7 +243,7 @@ impl DiskMetrics {
 }
 
 #[derive(Debug)]
-struct Breakers(Readings<Vec<(Arc<str>, bool)>>);
+struct Breakers(Readings<OpenBreakers>);
 
 impl Collector for Breakers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

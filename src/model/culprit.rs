@@ -13,11 +13,14 @@ pub enum Culprit {
     Operator,
     /// The store: it is out of reach or slow.
     Store,
+    /// The store's clock was set forward, so this time did not pass.
+    Clock,
 }
 
 impl Culprit {
     /// All of them, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Delayd, Self::Receiver, Self::Operator, Self::Store];
+    pub const ALL: [Self; 5] =
+        [Self::Delayd, Self::Receiver, Self::Operator, Self::Store, Self::Clock];
 
     /// The name, as metrics and answers show it.
     pub const fn as_str(self) -> &'static str {
@@ -26,6 +29,7 @@ impl Culprit {
             Self::Receiver => "receiver",
             Self::Operator => "operator",
             Self::Store => "store",
+            Self::Clock => "clock",
         }
     }
 }

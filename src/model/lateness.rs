@@ -100,6 +100,8 @@ impl Timeline {
 /// What delays the tasks of all lanes of a topic, as an instance has seen it.
 #[derive(Clone, Debug, Default)]
 pub struct OfTopic {
+    /// The time that the store's clock skipped.
+    pub jumps: Timeline,
     /// The topic's pauses.
     pub pauses: Timeline,
     /// The times in which the store did not answer.
@@ -113,6 +115,7 @@ pub struct Delays(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
+    jumps: Timeline,
     pauses: HashMap<Topic, Timeline>,
     store: Timeline,
 }
@@ -144,11 +147,18 @@ impl Delays {
         self.known().store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
+    /// The store's clock was set forward, from one moment to the other.
+    pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
+        let mut known = self.known();
+        known.jumps.set(from, Some(Culprit::Clock));
+        known.jumps.set(to, None);
+    }
+
     /// What delays the tasks of the topic.
     pub fn of(&self, topic: &Topic) -> OfTopic {
         let known = self.known();
         let pauses = known.pauses.get(topic).cloned().unwrap_or_default();
-        OfTopic { pauses, store: known.store.clone() }
+        OfTopic { jumps: known.jumps.clone(), pauses, store: known.store.clone() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -202,30 +212,31 @@ mod tests {
     fn each_millisecond_is_charged_to_the_first_timeline_that_names_a_culprit() {
         let pauses = timeline(&[(100, Some(Culprit::Operator)), (200, None)]);
         let destination = timeline(&[(150, Some(Culprit::Receiver)), (400, None)]);
+        let jumps = timeline(&[(300, Some(Culprit::Clock)), (310, None)]);
         let store = timeline(&[(390, Some(Culprit::Store)), (450, None)]);
-        let check = |due: i64, until: i64, parts: [u32; 4]| {
-            let timelines = [&pauses, &destination, &store];
+        let check = |due: i64, until: i64, parts: [u32; 5]| {
+            let timelines = [&jumps, &pauses, &destination, &store];
             let lateness = charge(UnixMillis(due), UnixMillis(until), &timelines, Culprit::Delayd);
             assert_eq!(lateness.0, parts, "{due} to {until}");
             assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
         };
-        // delayd, receiver, operator, store
-        check(0, 500, [150, 200, 100, 50]);
-        check(120, 160, [0, 0, 40, 0]);
-        check(199, 201, [0, 1, 1, 0]);
-        check(410, 420, [0, 0, 0, 10]);
-        check(460, 470, [10, 0, 0, 0]);
-        check(10, 10, [0; 4]);
-        check(20, 10, [0; 4]);
+        // delayd, receiver, operator, store, clock
+        check(0, 500, [150, 190, 100, 50, 10]);
+        check(120, 160, [0, 0, 40, 0, 0]);
+        check(199, 201, [0, 1, 1, 0, 0]);
+        check(410, 420, [0, 0, 0, 10, 0]);
+        check(460, 470, [10, 0, 0, 0, 0]);
+        check(10, 10, [0; 5]);
+        check(20, 10, [0; 5]);
     }
 
     #[test]
     fn the_culprit_is_that_of_the_largest_part() {
         let lateness = |parts| Lateness(parts);
-        assert_eq!(lateness([0; 4]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 5, 0, 5]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 0, 6, 5]).culprit(), Culprit::Operator);
-        assert_eq!(lateness([5, 9, 9, 7]).own(), 12 * MS);
+        assert_eq!(lateness([0; 5]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 5, 0, 5, 0]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 0, 6, 5, 0]).culprit(), Culprit::Operator);
+        assert_eq!(lateness([5, 9, 9, 7, 9]).own(), 12 * MS);
     }
 
     #[test]

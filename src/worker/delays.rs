@@ -77,14 +77,14 @@ impl Delays {
         topic: &Topic,
         claim: Answered,
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
-        let OfTopic { pauses, store } = shared.parts.metrics.lateness.delays.of(topic);
+        let OfTopic { jumps, pauses, store } = shared.parts.metrics.lateness.delays.of(topic);
         let none = Timeline::default();
         move |task| {
             if task.due >= claim.answered {
                 return Lateness::default();
             }
             let destination = self.destinations.get(&task.destination).unwrap_or(&none);
-            let timelines = [&pauses, &self.topic, destination, &store, &self.store];
+            let timelines = [&jumps, &pauses, &self.topic, destination, &store, &self.store];
             let mut lateness = charge(task.due, claim.asked, &timelines, Culprit::Delayd);
             let since = task.due.max(claim.asked);
             lateness.add(Culprit::Store, claim.answered.0 - since.0);

@@ -44,7 +44,7 @@ impl<S, C> Shared<S, C> {
         notes: Notes,
     ) -> Self {
         Self {
-            time: StoreTime::new(parts.clock.clone(), parts.metrics.worker.clone()),
+            time: StoreTime::new(parts.clock.clone(), parts.metrics.clone()),
             parts,
             params,
             holder,

@@ -13,11 +13,12 @@
 //! each wrong wake-up leads to an answer that corrects the difference.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::metrics::WorkerMetrics;
+use crate::metrics::Metrics;
 use crate::model::clock::{Clock, UnixMillis};
 
 /// Converts between the store's time and ours. Each answer that has the store's now corrects it.
@@ -29,12 +30,14 @@ use crate::model::clock::{Clock, UnixMillis};
 pub(super) struct StoreTime {
     clock: Clock,
     ahead_ms: AtomicI64,
-    metrics: WorkerMetrics,
+    /// The store's time by the last answer, and when that came.
+    last: Mutex<Option<(UnixMillis, Instant)>>,
+    metrics: Arc<Metrics>,
 }
 
 impl StoreTime {
-    pub(super) fn new(clock: Clock, metrics: WorkerMetrics) -> Self {
-        Self { clock, ahead_ms: AtomicI64::new(0), metrics }
+    pub(super) fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self { clock, ahead_ms: AtomicI64::new(0), last: Mutex::default(), metrics }
     }
 
     /// Learns from an answer that has just arrived. `asked` is when the request was sent, by our
@@ -51,7 +54,21 @@ impl StoreTime {
         let ahead = [known, 0].into_iter().find(|&ahead| fits(ahead)).unwrap_or(seen);
         if ahead != known {
             self.ahead_ms.store(ahead, Ordering::Relaxed);
-            self.metrics.clock_is_ahead(ahead);
+            self.metrics.worker.clock_is_ahead(ahead);
+        }
+        self.note_jump(store_now, Duration::from_millis(took.unsigned_abs()));
+    }
+
+    /// Notes the time that the store's clock has skipped since its last answer. This one took some
+    /// time, in which no jump can be seen.
+    fn note_jump(&self, store_now: UnixMillis, took: Duration) {
+        let now = Instant::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((before, at)) = last.replace((store_now, now)) {
+            let expected = before + now.duration_since(at);
+            if expected + took + JUMP <= store_now {
+                self.metrics.lateness.delays.saw_jump(expected, store_now);
+            }
         }
     }
 
@@ -119,12 +136,14 @@ mod tests {
     use futures_util::poll;
 
     use super::*;
+    use crate::model::culprit::Culprit;
+    use crate::model::lateness::charge;
 
     const HOUR: i64 = 3_600_000;
 
     fn at(ms: i64) -> (StoreTime, Clock) {
         let clock = Clock::manual(UnixMillis(ms));
-        (StoreTime::new(clock.clone(), WorkerMetrics::default()), clock)
+        (StoreTime::new(clock.clone(), Metrics::new([])), clock)
     }
 
     #[test]
@@ -179,6 +198,27 @@ mod tests {
         check(10_000 + HOUR, 10_000, HOUR);
         // Our clock was set back during the request.
         check(10_000, 10_000 + HOUR, HOUR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_the_stores_clock_skips_is_no_lateness() {
+        let (time, clock) = at(10_000);
+        let see = |store_now: i64| time.saw(UnixMillis(store_now), clock.now());
+        see(10_000);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        see(11_400);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        see(HOUR);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        see(2_000);
+        see(HOUR + 1_000);
+        let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
+        let late = |due: i64, until: i64| {
+            let late = charge(UnixMillis(due), UnixMillis(until), &[&jumps], Culprit::Delayd);
+            (late.part(Culprit::Delayd).as_millis(), late.part(Culprit::Clock).as_millis())
+        };
+        assert_eq!(late(10_000, 12_400), (2_400, 0));
+        assert_eq!(late(12_000, HOUR + 7), (407, HOUR as u128 - 12_400));
     }
 
     #[tokio::test]

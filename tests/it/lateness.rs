@@ -53,7 +53,7 @@ async fn charged(delayd: &Program, mode: &str, culprit: &str) {
     );
     let ours = seconds(delayd, mode, culprit).await;
     assert!(ours >= 0.8 * LONG.as_secs_f64(), "{culprit}: {}", all(delayd).await);
-    for other in ["delayd", "receiver", "operator", "store"] {
+    for other in ["delayd", "receiver", "operator", "store", "clock"] {
         let theirs = seconds(delayd, mode, other).await;
         assert!(other == culprit || theirs < ours / 2.0, "{culprit}: {}", all(delayd).await);
     }

@@ -34,6 +34,7 @@ counted: they are as late as the backoff says. Each late millisecond is charged 
 
 | culprit | while |
 |---|---|
+| `clock` | the store's clock was set forward: this time did not pass |
 | `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
 | `receiver` | the breaker is open, the slots are taken, the service starts slowly, or it asked for a wait with `Retry-After`; a task waits to be pulled, and no consumer asks |
 | `store` | the store does not answer, or a claim takes this long |

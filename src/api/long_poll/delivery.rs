@@ -104,7 +104,7 @@ impl FirstHandOut {
         let Answered { took, now, at } = self.claim;
         let asked = now - took;
         let waits = (now - at.saturating_duration_since(came)).min(asked);
-        let timelines = [&topic.pauses, &topic.store];
+        let timelines = [&topic.jumps, &topic.pauses, &topic.store];
         let mut lateness = charge(self.due, waits, &timelines, Culprit::Receiver);
         let waited = self.due.max(waits);
         lateness.add_all(&charge(waited, asked, &timelines, Culprit::Delayd));

@@ -10,8 +10,8 @@ use crate::limits::Allowance;
 use crate::model::breaker::State;
 use crate::model::task::Destination;
 
-/// The most other destinations that one survey looks at. The lock is held for less than a
-/// millisecond.
+/// The most other destinations that one survey looks at, because it holds the lock: for a
+/// millisecond or two with so many.
 const MOST_OTHERS: usize = 10_000;
 
 /// The figures of one destination, or the sums over several.
@@ -34,7 +34,7 @@ pub struct Survey {
     pub limit: usize,
     /// The figures of each destination of the request, in order.
     pub named: Vec<Figures>,
-    /// The sums over all others that are in use, at most 10,000 of them.
+    /// The sums over all others that are in use; window and breakers of at most 10,000 of them.
     pub others: Figures,
 }
 
@@ -66,12 +66,14 @@ impl DestinationLimits {
             }
             survey.named.push(figures);
         }
+        let in_flight = in_flight - survey.named.iter().map(|named| named.in_flight).sum::<usize>();
         let named: HashSet<&Destination> = named.iter().map(|(name, _)| name).collect();
         for (name, entry) in table.entries.iter_mut().take(MOST_OTHERS + named.len()) {
             if !named.contains(name) {
                 survey.others.add(entry, now);
             }
         }
+        survey.others.in_flight = in_flight;
         survey
     }
 }

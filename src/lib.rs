@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod callback;
 pub mod cli;
 pub mod instances;

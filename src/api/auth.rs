@@ -128,7 +128,7 @@ impl Tokens {
         access: Access,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Option<Caller>, Error> {
+    ) -> Result<Option<Caller>, Refused> {
         let Access::Token(scopes, _) = access else { return Ok(None) };
         let caller = self.caller(scopes, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
@@ -137,7 +137,7 @@ impl Tokens {
     }
 
     /// The caller, if the token has one of the scopes.
-    fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
+    fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refused> {
         let known = self.all();
         self.check_origin(uri, headers, known.is_empty())?;
         if known.is_empty() {
@@ -152,20 +152,24 @@ impl Tokens {
             });
         let token = matching
             .ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
+        let caller = Caller(Some(token.clone()));
         let Token { params, .. } = &**token;
         if !scopes.iter().any(|scope| params.scopes.contains(scope)) {
             let named = |scopes: &[Scope], between: &str| {
                 scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
             };
-            return Err(Error::Forbidden(format!(
+            let error = Error::Forbidden(format!(
                 "Authorization: must be a token with the scope {}; {:?} has {}",
                 named(scopes, " or "),
                 params.name,
                 named(&params.scopes, " and ")
-            )));
+            ));
+            return Err(Refused { error, caller: Some(caller) });
         }
-        token.take_one()?;
-        Ok(Caller(Some(token.clone())))
+        match token.take_one() {
+            Ok(()) => Ok(caller),
+            Err(error) => Err(Refused { error, caller: Some(caller) }),
+        }
     }
 
     /// Refuses requests that a browser sends for a page of another site. Only browsers send
@@ -227,6 +231,19 @@ impl Token {
     }
 }
 
+/// A call that is not admitted, and its caller if the token is known.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    pub(crate) caller: Option<Caller>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, caller: None }
+    }
+}
+
 /// The caller: the holder of a token, or anyone if no token is configured.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Option<Arc<Token>>);
@@ -241,7 +258,8 @@ impl Caller {
         Self(Some(Arc::new(Token { params, bucket: None })))
     }
 
-    fn name(&self) -> Option<&str> {
+    /// The name of the token.
+    pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|token| token.params.name.as_str())
     }
 
@@ -277,6 +295,11 @@ impl Caller {
     /// Whether the caller may see secrets such as header values: needs the scope `admin`.
     pub(crate) fn sees_secrets(&self) -> bool {
         self.has(|scope| scope == Scope::Admin)
+    }
+
+    /// Whether it is the holder of a token with the scope `admin`. Without tokens, nobody is.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.0.is_some() && self.sees_secrets()
     }
 
     /// Whether the caller may see contents, headers, answers of receivers and texts of outcomes: a

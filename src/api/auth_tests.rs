@@ -205,6 +205,7 @@ async fn a_token_over_its_rate_is_told_when_to_come_again() {
         tokens
             .admit(Access::Token(&[Scope::Produce], About::Topic), &Uri::from_static(ADD), &headers)
             .map(|_| ())
+            .map_err(|refused| refused.error)
     };
     admit(WRITER).unwrap();
     let error = admit(WRITER).unwrap_err();

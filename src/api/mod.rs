@@ -28,6 +28,8 @@
 //!
 //! Absent on purpose: retry decisions (see `outcome`) and timers per task.
 
+#[cfg(test)]
+mod audit_tests;
 mod auth;
 #[cfg(test)]
 mod bounds_tests;
@@ -61,6 +63,7 @@ use serde_json::Value;
 use tower::Service;
 
 use middleware::admission::Admission;
+use middleware::audit::Auditor;
 use middleware::body::Bodies;
 use middleware::concurrency_limit::ConcurrencyLimit;
 use middleware::memory_budget::Budget;
@@ -92,6 +95,7 @@ pub fn edge(
         tokens: api.tokens.clone(),
         slots,
         timeout: api.params.timeout,
+        auditor: Auditor(api.audit.clone()),
         metrics: api.metrics.clone(),
         pages: ROUTES.router(api.clone()),
     };

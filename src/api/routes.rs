@@ -15,7 +15,7 @@ use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
-use crate::api::handlers::{dead, destination, health, instance, metrics};
+use crate::api::handlers::{audit, dead, destination, health, instance, metrics};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
@@ -40,6 +40,7 @@ fn routes() -> Vec<Route> {
     routes.extend(topics());
     routes.extend(destinations());
     routes.extend(instances());
+    routes.extend(audits());
     routes.extend(pages());
     routes
 }
@@ -82,6 +83,7 @@ fn tasks() -> Vec<Route> {
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/cancel", "Cancel a task", manage::cancel)
             .access(&[Produce], Topic)
+            .recorded_of_admins()
             .reads::<manage::CancelRequest>()
             .answers::<wire::Gone>()
             .errors(UNKNOWN_OR_CONFLICT),
@@ -91,6 +93,7 @@ fn tasks() -> Vec<Route> {
             manage::update,
         )
         .access(&[Produce], Topic)
+        .recorded_of_admins()
         .body(Content)
         .reads::<manage::UpdateRequest<'_>>()
         .answers::<wire::Moved>()
@@ -254,6 +257,16 @@ fn instances() -> Vec<Route> {
     ]
 }
 
+fn audits() -> Vec<Route> {
+    vec![
+        Route::call("/delay/audit/list", "List administrative actions", audit::list)
+            .only_reads()
+            .access(READ, All)
+            .reads::<audit::ListRequest>()
+            .answers::<wire::AuditPage>(),
+    ]
+}
+
 /// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
 /// the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
@@ -339,7 +352,7 @@ mod tests {
                 "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => {
                     About::EachOfThem
                 }
-                "/delay/instance/list" | "/delay/series" => About::All,
+                "/delay/audit/list" | "/delay/instance/list" | "/delay/series" => About::All,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };

@@ -11,6 +11,7 @@ use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
+use crate::audit::AuditLog;
 use crate::callback::Services;
 use crate::instances::Instances;
 use crate::limits::DestinationLimits;
@@ -45,6 +46,8 @@ pub struct Parts {
     pub clock: Clock,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Where administrative calls are recorded.
+    pub audit: Arc<AuditLog>,
     /// True as soon as the instance drains: it refuses new work.
     pub draining: watch::Receiver<bool>,
 }
@@ -69,6 +72,7 @@ pub struct Api {
     /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) audit: Arc<AuditLog>,
 }
 
 impl Api {
@@ -84,6 +88,7 @@ impl Api {
             tokens,
             clock,
             metrics,
+            audit,
             draining,
         } = parts;
         let pending = TaskTracker::new();
@@ -110,6 +115,7 @@ impl Api {
             pulls,
             pending,
             metrics,
+            audit,
         }
     }
 

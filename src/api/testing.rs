@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tower::Service;
 
 use super::{Api, Params, Parts, Tokens};
+use crate::audit::AuditLog;
 use crate::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use crate::limits::{DestinationLimits, LimitParams};
 use crate::metrics::Metrics;
@@ -104,7 +105,9 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
     });
     let draining_seen = draining.subscribe();
     let tokens = Arc::new(Tokens::default());
+    let metrics = Metrics::new([]);
     let parts = Parts {
+        audit: AuditLog::start(store.clone(), metrics.clone(), clock.clone()),
         store,
         topics,
         services: Arc::new(services()),
@@ -113,7 +116,7 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         sampled: crate::sampler::Sampled::default(),
         tokens,
         clock,
-        metrics: Metrics::new([]),
+        metrics,
         draining: draining_seen,
     };
     let params = Params {

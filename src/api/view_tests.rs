@@ -43,6 +43,7 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/get"
         | "/delay/topic/forecast"
         | "/delay/destination/list"
+        | "/delay/audit/list"
         | "/delay/instance/list"
         | "/delay/series"
         | "/metrics"
@@ -105,6 +106,7 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/topic/list"
         | "/delay/destination/list"
         | "/delay/instance/list"
+        | "/delay/audit/list"
         | "/delay/series" => vec![json!({})],
         path if path.starts_with("/delay/destination/") => vec![json!({"sn": SERVICE})],
         path if path.starts_with("/delay/") => vec![json!({"topic": "t"})],

@@ -9,7 +9,8 @@
 //! 2. Claims stop. Tasks that were claimed but not called are released without using an attempt.
 //! 3. Running calls end within `shutdown.grace`. An interrupted call keeps its lease and attempt.
 //! 4. Their settles are flushed.
-//! 5. The listener closes. Acks are accepted until then. The last pulls are settled.
+//! 5. The listener closes. Acks are accepted until then. The last pulls are settled, and the last
+//!    audit entries are stored.
 //! 6. The store closes.
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use anyhow::Context;
 use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
+use crate::audit::{AuditEntry, AuditLog, AuditResult, AuditSource};
 use crate::callback::{self, Client, Services};
 use crate::instances::Instances;
 use crate::limits::DestinationLimits;
@@ -32,7 +34,7 @@ use crate::sampler::{self, Sampler};
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
-use crate::store::{self, AnyStore, Formats, Sampling, Store};
+use crate::store::{self, AnyStore, Audit, Formats, Sampling, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
@@ -142,6 +144,7 @@ impl App {
             params::sampler(&settings),
         );
         let draining = watch::Sender::new(false);
+        let audit = AuditLog::start(store.clone(), metrics.clone(), clock.clone());
         let parts = api::Parts {
             store: store.clone(),
             topics: topics.clone(),
@@ -152,6 +155,7 @@ impl App {
             tokens: tokens.clone(),
             clock: clock.clone(),
             metrics: metrics.clone(),
+            audit: audit.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
@@ -172,6 +176,7 @@ impl App {
             topics: topics.clone(),
             api: api.clone(),
             metrics,
+            audit,
             open_files,
             connections: server.max_connections,
             started: settings,
@@ -258,6 +263,7 @@ impl App {
         if let Err(error) = self.store.forget_instance(self.instances.id()).await {
             tracing::debug!(%error, "Could not remove the heartbeat of this instance");
         }
+        self.parts.audit.finish().await;
         if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
             tracing::warn!(
                 "The store did not close in time; everything that was confirmed is stored"
@@ -356,6 +362,30 @@ pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
             .raise_format()
             .await?),
     }
+}
+
+/// Records an action of a command that works on the store itself.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn record_action(settings: &Settings, action: &str) -> Result<(), StartError> {
+    let entry = entry_of_command(action);
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            of_file(settings, move |path| Embedded::record_at(path, &[entry])).await?;
+        }
+        StoreKind::Redis => {
+            let redis = Redis::connect(params::redis(settings, &Clock::system())).await?;
+            redis.record(vec![entry]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The audit entry of a command that succeeded.
+pub fn entry_of_command(action: &str) -> AuditEntry {
+    let now = delayd_wire::UnixMillis(Clock::system().now().0);
+    AuditEntry::new(AuditSource::CommandLine, action, AuditResult::Done, now)
 }
 
 /// Runs a blocking operation on the file of the embedded store.

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use super::params;
 use crate::api::{Api, Tokens};
+use crate::audit::{AuditLog, AuditResult, AuditSource};
 use crate::callback::Services;
 use crate::limits::DestinationLimits;
 use crate::metrics::Metrics;
@@ -73,6 +74,7 @@ pub(super) struct Parts {
     pub(super) topics: Arc<Registry>,
     pub(super) api: Arc<Api>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) audit: Arc<AuditLog>,
     /// The limit of open files, which limits the calls.
     pub(super) open_files: u64,
     /// The maximum number of connections.
@@ -122,6 +124,9 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
             None => Err(one_line(&settings::Error::Unsettled { calm: CALM, patience: PATIENCE })),
         };
         parts.metrics.config.reloaded(reloaded.is_ok());
+        let result = if reloaded.is_ok() { AuditResult::Done } else { AuditResult::Refused };
+        let entry = parts.audit.entry(AuditSource::Configuration, "config/reload", result);
+        parts.audit.record(entry);
         match reloaded {
             Ok(now) => taken = now,
             Err(why) => {

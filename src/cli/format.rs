@@ -1,6 +1,6 @@
 //! `delayd format`: shows or raises the format of the configured store.
 
-use super::{Code, output};
+use super::{Code, audit, output};
 use crate::app;
 use crate::settings::Settings;
 use crate::store::Formats;
@@ -26,7 +26,9 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code> {
     let formats = if args.raise {
-        app::raise_format(settings).await?
+        let before = app::raise_format(settings).await?;
+        audit::record(settings, "store/format").await;
+        before
     } else {
         app::formats(settings).await?
     };

@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::{Code, output, table};
 use crate::app;
 use crate::settings::Settings;
-use crate::store::{Admin, AnyStore, Cursor, Finding, Flaw, Store};
+use crate::store::{Admin, AnyStore, Audit, Cursor, Finding, Flaw, Store};
 
 /// Check everything in the store for inconsistencies that no call leaves behind; with --repair,
 /// repair them.
@@ -45,6 +45,11 @@ const LONGEST: usize = 80;
 pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code> {
     let store = app::open_store_for_check(settings, args.repair).await?;
     let report = look(&store, args.repair).await;
+    if args.repair
+        && let Err(error) = store.record(vec![app::entry_of_command("store/repair")]).await
+    {
+        eprintln!("delayd: store/repair is not in the audit log: {error}");
+    }
     store.close().await;
     let report = report?;
     output::line(&if args.json { report.json().to_string() } else { report.text() })?;

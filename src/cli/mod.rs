@@ -21,6 +21,7 @@ use crate::telemetry;
 
 mod add;
 mod args;
+mod audit;
 mod bench;
 mod cell;
 mod check;
@@ -120,6 +121,7 @@ enum Command {
     Destination(destination::Args),
     Instances(instances::Args),
     Stats(stats::Args),
+    Audit(audit::Args),
     Export(export::Args),
     Import(import::Args),
     Move(migrate::Args),
@@ -317,6 +319,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Destination(args) => destination::run(args).await,
             Command::Instances(args) => instances::run(args).await,
             Command::Stats(args) => stats::run(args).await,
+            Command::Audit(args) => audit::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::Move(args) => migrate::run(args).await,

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Code, output};
+use super::{Code, audit, output};
 use crate::app;
 use crate::settings::{Settings, StoreKind};
 
@@ -45,6 +45,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
     let Verb::NewId(NewIdArgs { yes: _ }) = args.verb;
     let (before, id) = app::replace_store_id(settings).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
+    audit::record(settings, "store/new-id").await;
     output::line(&format!("The store's id is now {id}; it was {before}."))?;
     if settings.store.kind == StoreKind::Redis {
         eprintln!("Running instances use it within two seconds.");

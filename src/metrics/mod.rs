@@ -8,6 +8,7 @@
 //! callers choose are capped (`services`).
 
 mod api;
+mod audit;
 mod callbacks;
 mod config;
 mod destinations;
@@ -36,6 +37,7 @@ use prometheus_client::registry::Registry;
 use crate::model::culprit::Culprit;
 
 pub use api::{AddResult, ApiMetrics, Rejection};
+pub use audit::{AuditDrop, AuditMetrics};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
 pub use destinations::{DestinationFigures, DestinationMetrics, LimitFigures};
@@ -79,6 +81,8 @@ pub struct Metrics {
     pub worker: WorkerMetrics,
     /// Reloads of the configuration.
     pub config: ConfigMetrics,
+    /// The audit log.
+    pub audit: AuditMetrics,
 }
 
 impl Metrics {
@@ -108,6 +112,7 @@ impl Metrics {
         let sampled = SampledMetrics::register(registry, names);
         let worker = WorkerMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
+        let audit = AuditMetrics::register(registry);
         log_lines::register(registry);
         #[cfg(target_os = "linux")]
         all.register_collector(Box::new(process::ProcessCollector));
@@ -122,6 +127,7 @@ impl Metrics {
             sampled,
             worker,
             config,
+            audit,
         })
     }
 

@@ -7,11 +7,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery,
-    Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    PING_TIMEOUT, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, counted, embedded, redis,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
+    Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result,
+    SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
+    Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -282,6 +283,16 @@ impl Sampling for AnyStore {
 
     async fn forget_instance(&self, id: &str) -> Result<()> {
         either!(self, Change, forget_instance(id))
+    }
+}
+
+impl Audit for AnyStore {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        either!(self, Maintain, record(entries))
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        either!(self, Read, audit(before, limit))
     }
 }
 

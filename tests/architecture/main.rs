@@ -20,6 +20,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["metrics", "model"]),
     ("topic", &["model", "store"]),
+    ("audit", &["limits", "metrics", "model", "store"]),
     ("limits", &["model"]),
     ("callback", &["limits", "metrics", "model"]),
     ("outcome", &["callback", "model", "store"]),
@@ -32,6 +33,7 @@ const RULES: &[(&str, &[&str])] = &[
     (
         "api",
         &[
+            "audit",
             "callback",
             "instances",
             "limits",
@@ -51,6 +53,7 @@ const RULES: &[(&str, &[&str])] = &[
         "app",
         &[
             "api",
+            "audit",
             "callback",
             "instances",
             "limits",

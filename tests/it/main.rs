@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, missing_docs, reason = "a test crate has no API")]
 
 mod admin;
+mod audit;
 mod bad_clients;
 mod bad_input;
 mod bench;

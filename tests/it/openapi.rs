@@ -117,9 +117,54 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     check("/delay/dead/replay", json!({"topic": "d", "all": true, "rate": "1/s"}), 200).await;
     check("/delay/dead/purge", json!({"topic": "d", "all": true}), 200).await;
     check("/delay/destination/hold", json!({"sn": "nobody"}), 404).await;
+    let logged = check("/delay/audit/list", json!({"limit": 3}), 200).await;
+    check("/delay/audit/list", json!({"cursor": logged["cursor"]}), 200).await;
     for path in ["/healthz", "/readyz"] {
         document.check_by("get", path, 200, &delayd.get(path).await.body);
     }
+}
+
+/// A token with only `view` gets null in place of contents and texts of outcomes.
+#[tokio::test]
+async fn what_a_view_token_sees_is_as_documented() {
+    let viewer = format!(
+        "http.auth.tokens=[{{name='a', token_sha256='{TOKEN_HASH}', scopes=['view'], \
+         topics=['*']}}]"
+    );
+    let kept = Kept::embedded();
+    let mut delayd = kept.start(&[]).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {"a": 1}, "max_attempts": 1});
+    let id = delayd.add(task).await.id();
+    let pulled = delayd.post("/delay/task/pull", r#"{"topic":"t","lease":30}"#).await;
+    let nack = json!({"topic": "t", "task_id": id, "receipt": pulled.body["receipt"]});
+    delayd.post("/delay/task/nack", nack.to_string()).await.ok();
+    delayd.signal("TERM");
+    assert!(delayd.ended().await.success());
+
+    let delayd = kept.start(&[viewer]).await;
+    let document = Document::of(&delayd).await;
+    let check = async |path: &str, body: Value| {
+        let post = reqwest::Client::new().post(delayd.url(path)).bearer_auth(TOKEN);
+        let answer = post.body(body.to_string()).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let answer: Value = answer.json().await.unwrap();
+        document.check(path, 200, &answer);
+        answer
+    };
+    let found = check("/delay/task/get", json!({"topic": "t", "task_id": id})).await;
+    assert_eq!(
+        (&found["task"]["content"], &found["task"]["state"]),
+        (&Value::Null, &json!("dead"))
+    );
+    let listed = check("/delay/task/list", json!({"topic": "t", "state": "dead"})).await;
+    assert_eq!(listed["tasks"][0]["last_outcome"], Value::Null);
+    let causes = check("/delay/dead/causes", json!({"topic": "t"})).await;
+    assert_eq!(
+        (&causes["causes"][0]["reason"], &causes["causes"][0]["count"]),
+        (&Value::Null, &json!(1))
+    );
+    check("/delay/destination/list", json!({})).await;
+    check("/delay/audit/list", json!({})).await;
 }
 
 #[tokio::test]

@@ -185,10 +185,16 @@ async fn a_swapped_folder_behind_a_link_is_noticed() {
 /// The SHA-256 of "dly_operator".
 const OPERATOR: &str = "ff8ea802a87c3f804697e03f957282a43674912f1a04d98b5cdd2c1e942b37ed";
 
-fn operators_token() -> String {
+/// The SHA-256 of "dly_tester".
+const VIEWER: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9baa4277edf";
+
+/// The operator's, for some topics, and one that may read the metrics.
+fn both_tokens() -> String {
     format!(
         "[[http.auth.tokens]]\nname = \"operator\"\ntoken_sha256 = \"{OPERATOR}\"\n\
-         scopes = [\"produce\", \"admin\"]\ntopics = [\"order.*\"]\n",
+         scopes = [\"produce\", \"admin\"]\ntopics = [\"order.*\"]\n\
+         [[http.auth.tokens]]\nname = \"viewer\"\ntoken_sha256 = \"{VIEWER}\"\n\
+         scopes = [\"view\"]\ntopics = [\"*\"]\n",
     )
 }
 
@@ -208,7 +214,7 @@ async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
 async fn a_truncated_file_gives_no_access() {
     let receiver = Receiver::start().await;
     let before = service("one", &receiver) + "[log]\nlevel = \"info\"\n";
-    let whole = before.clone() + &operators_token();
+    let whole = before.clone() + &both_tokens();
     let served = Served::by(&whole).await;
     let delayd = &served.delayd;
     let without_topics = whole.find("topics = ").unwrap();
@@ -234,7 +240,7 @@ async fn a_truncated_file_gives_no_access() {
         );
         assert_eq!(purge(delayd, "order.a", Some("dly_operator")).await, 404);
     }
-    let counted = metrics(delayd, "dly_operator").await;
+    let counted = metrics(delayd, "dly_tester").await;
     assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");
     assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 0\n"), "{counted}");
     // SIGHUP accepts no more than a change of the file does.

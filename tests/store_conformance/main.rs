@@ -13,6 +13,7 @@ mod add;
 mod admin;
 mod admin_bulk;
 mod adoption;
+mod audit;
 mod bench;
 mod cancel;
 mod check;
@@ -286,6 +287,11 @@ macro_rules! conformance {
             check every_state_is_in_order_and_a_repair_changes_nothing,
             check a_check_pages_through_many_tasks_and_lanes,
             check traffic_never_looks_like_a_flaw,
+
+            audit entries_are_listed_as_they_were_recorded_the_newest_first,
+            audit a_page_continues_after_its_cursor_whatever_was_recorded_since,
+            audit the_oldest_entries_are_removed_beyond_the_cap,
+            audit an_audit_log_contradicts_nothing,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,

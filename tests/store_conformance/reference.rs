@@ -1,17 +1,19 @@
 //! The model as an implementation of the stores' trait, so that the suite can run on the
 //! specification itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery,
-    Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Novelty, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
-    Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Forecast, Hint,
+    Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance,
+    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled,
+    Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Standing, Store,
+    Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -23,6 +25,9 @@ pub(crate) struct Reference {
     model: Mutex<Model>,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
+    audit: Mutex<Vec<AuditEntry>>,
+    /// How many entries the cap has removed.
+    dropped: AtomicU64,
 }
 
 impl Reference {
@@ -32,6 +37,8 @@ impl Reference {
             model: Mutex::new(Model::new(clock.now())),
             clock,
             hints: broadcast::Sender::new(64),
+            audit: Mutex::default(),
+            dropped: AtomicU64::new(0),
         }
     }
 
@@ -310,6 +317,26 @@ impl Sampling for Reference {
 
     async fn forget_instance(&self, _: &str) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Audit for Reference {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        let mut audit = self.audit.lock().unwrap();
+        audit.extend(entries);
+        let excess = audit.len().saturating_sub(MAX_AUDIT);
+        self.dropped.fetch_add(excess as u64, Ordering::Relaxed);
+        audit.drain(..excess);
+        Ok(())
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        let (audit, dropped) = (self.audit.lock().unwrap(), self.dropped.load(Ordering::Relaxed));
+        let end =
+            before.map_or(audit.len(), |AuditCursor(at, _)| at.saturating_sub(dropped) as usize);
+        let begin = end.saturating_sub(limit);
+        let next = (begin > 0).then(|| AuditCursor(dropped + begin as u64, 0));
+        Ok(AuditLogged { entries: audit[begin..end].iter().rev().cloned().collect(), next })
     }
 }
 

@@ -11,6 +11,7 @@
 )]
 
 mod answer;
+mod audit;
 mod backoff;
 mod code;
 mod dead;
@@ -31,6 +32,7 @@ mod value;
 mod word;
 
 pub use answer::{Answer, Nothing};
+pub use audit::{AuditEntry, AuditPage, AuditResult, AuditSource};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
@@ -44,10 +46,10 @@ pub use record::{
 };
 pub use request::{
     AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
-    AdoptedRecord, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
-    DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest,
-    MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest, ResumeRequest,
-    TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
+    AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
+    DeadReplayRequest, DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest,
+    HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest,
+    ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{

@@ -1,5 +1,6 @@
 //! The handlers: one file for each family of calls.
 
+pub(crate) mod audit;
 pub(crate) mod dead;
 pub(crate) mod destination;
 pub(crate) mod health;

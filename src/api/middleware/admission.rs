@@ -15,7 +15,8 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Uri};
 use tower::{ServiceExt, service_fn};
 
-use crate::api::auth::{Caller, Tokens};
+use crate::api::auth::{Caller, Refused, Tokens};
+use crate::api::middleware::audit::{Auditor, CallRecord};
 use crate::api::middleware::body;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::deadline::Deadline;
@@ -34,6 +35,7 @@ pub(crate) struct Admission {
     pub(crate) slots: ConcurrencyLimit,
     /// The longest time from a call's admission to its answer.
     pub(crate) timeout: Duration,
+    pub(crate) auditor: Auditor,
     pub(crate) metrics: Arc<Metrics>,
     /// The router for all requests that are not calls.
     pub(crate) pages: Router,
@@ -53,13 +55,23 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
             Some(route) => match admission.call(route, request.uri(), request.headers()).await {
                 Ok((caller, slot)) => {
                     let deadline = Deadline::after(admission.timeout);
-                    calls.call(Routed { route, request, caller, slot, deadline }).await
+                    let record = admission.auditor.begin(route, &caller);
+                    let target = record.as_deref().map(CallRecord::target);
+                    let routed = Routed { route, request, caller, slot, deadline, target };
+                    let answer = calls.call(routed).await;
+                    if let (Some(record), Ok(response)) = (record, &answer) {
+                        record.answered(response);
+                    }
+                    answer
                 }
-                Err(error) => Ok(admission.refused(request, error)),
+                Err(refused) => {
+                    admission.auditor.refused(route, &refused);
+                    Ok(admission.refused(request, refused.error))
+                }
             },
             None => match admission.page(&request) {
                 Ok(()) => admission.pages.clone().oneshot(request).await,
-                Err(error) => Ok(admission.refused(request, error)),
+                Err(refused) => Ok(admission.refused(request, refused.error)),
             },
         };
         let Ok(response) = answer;
@@ -74,17 +86,17 @@ impl Admission {
         route: &Route,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<(Caller, Slot), Error> {
+    ) -> Result<(Caller, Slot), Refused> {
         let slot = self.slots.slot().await?;
         let caller = self.tokens.admit(route.access, uri, headers)?;
         // A call without an access rule is a bug and is refused.
         Ok((caller.ok_or(Error::Internal)?, slot))
     }
 
-    fn page(&self, request: &Request) -> Result<(), Error> {
+    fn page(&self, request: &Request) -> Result<(), Refused> {
         let access = self.routes.access(request.uri().path());
         match self.tokens.admit(access, request.uri(), request.headers())? {
-            Some(caller) => caller.check_topic(access, &[]),
+            Some(caller) => Ok(caller.check_topic(access, &[])?),
             None => Ok(()),
         }
     }

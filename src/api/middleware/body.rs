@@ -17,6 +17,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tower::service_fn;
 
+use crate::api::middleware::audit_target::Target;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
 use crate::api::middleware::route::{BodySize, Routed};
@@ -24,7 +25,7 @@ use crate::api::middleware::service::Answers;
 use crate::api::middleware::topic_access::check_topic;
 use crate::api::params::Limit;
 use crate::api::wire::error::Error;
-use crate::api::wire::long_body::size;
+use crate::api::wire::long_body::{reading, size};
 
 /// The most bytes of a refused body that are discarded.
 const MAX_DISCARDED: usize = 64 << 20;
@@ -77,7 +78,7 @@ impl Bodies {
     /// Reads the body. The request keeps its slot if the body had already arrived, and gets another
     /// one otherwise.
     async fn whole(&self, routed: Routed<Body>) -> Result<Routed, Error> {
-        let Routed { route, request, caller, slot, deadline } = routed;
+        let Routed { route, request, caller, slot, deadline, target } = routed;
         let (head, body) = request.into_parts();
         let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
         let body = read(&head.headers, body, &mut slot, limit, budget).await?;
@@ -85,8 +86,13 @@ impl Bodies {
             Some(slot) => slot,
             None => self.slots.slot().await?,
         };
-        let routed =
-            Routed { route, request: Request::from_parts(head, body), caller, slot, deadline };
+        if let Some(target) = &target {
+            let read = reading(body.clone(), Target::read).await;
+            // It is set only here.
+            let _ = target.set(read);
+        }
+        let request = Request::from_parts(head, body);
+        let routed = Routed { route, request, caller, slot, deadline, target };
         check_topic(&routed).await?;
         Ok(routed)
     }

@@ -5,6 +5,8 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer_head;
+pub(crate) mod audit;
+pub(crate) mod audit_target;
 pub(crate) mod body;
 pub(crate) mod catch_panic;
 pub(crate) mod concurrency_limit;

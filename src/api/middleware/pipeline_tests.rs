@@ -6,6 +6,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::*;
+use crate::api::middleware::audit::Auditor;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, QUEUE_TIMEOUT};
 use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::route::{Route, Routes};
@@ -39,6 +40,7 @@ async fn edge(
         tokens: Arc::default(),
         slots,
         timeout,
+        auditor: Auditor(api.audit.clone()),
         metrics: Metrics::new([]),
         pages,
     };

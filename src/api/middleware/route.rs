@@ -19,6 +19,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::auth::{About, Access, Caller};
+use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::deadline::Deadline;
 use crate::api::state::Api;
@@ -34,6 +35,8 @@ pub(crate) struct Routed<B = Bytes> {
     /// Work that outlives the request may hold a clone.
     pub(crate) slot: Slot,
     pub(crate) deadline: Deadline,
+    /// Where the audit log learns what the call is about, if it records the call.
+    pub(crate) target: Option<KnownTarget>,
 }
 
 /// What stands for all paths that are no route, in metrics.
@@ -46,8 +49,21 @@ pub(crate) struct Route {
     pub(crate) target: Target,
     /// Whether the call changes nothing: its errors then do not speak of confirmation.
     pub(crate) only_reads: bool,
+    /// Which calls the audit log records.
+    pub(crate) recorded: Recorded,
     /// Its part of the OpenAPI document. The files of the page at `/docs` have none.
     pub(crate) operation: Option<Operation>,
+}
+
+/// Which calls of a route the audit log records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// All calls, if the route needs `admin` and changes something; otherwise none.
+    IfAdministrative,
+    /// Those of tokens with the scope `admin`, which need it for other routes.
+    OfAdmins,
+    /// None.
+    Never,
 }
 
 /// What answers the route.
@@ -119,6 +135,7 @@ impl Route {
             access: Access::Token(&[Scope::Admin], About::Topic),
             target: Target::Call { size: BodySize::Small, handler },
             only_reads: false,
+            recorded: Recorded::IfAdministrative,
             operation: Some(operation),
         }
     }
@@ -148,6 +165,7 @@ impl Route {
             access: Access::Open,
             target: Target::Page(page),
             only_reads: true,
+            recorded: Recorded::Never,
             operation: None,
         }
     }
@@ -160,6 +178,23 @@ impl Route {
     /// Marks a call that changes nothing.
     pub(crate) fn only_reads(self) -> Self {
         Self { only_reads: true, ..self }
+    }
+
+    /// Records the calls of administrators, though the route is for others as well.
+    pub(crate) fn recorded_of_admins(self) -> Self {
+        Self { recorded: Recorded::OfAdmins, ..self }
+    }
+
+    /// Whether the audit log records a call of this caller; `None` is a caller without a known
+    /// token.
+    pub(crate) fn records(&self, caller: Option<&Caller>) -> bool {
+        match (self.recorded, self.access) {
+            (Recorded::IfAdministrative, Access::Token(scopes, _)) => {
+                !self.only_reads && scopes.contains(&Scope::Admin)
+            }
+            (Recorded::OfAdmins, _) => caller.is_some_and(Caller::is_admin),
+            (Recorded::Never, _) | (Recorded::IfAdministrative, Access::Open) => false,
+        }
     }
 
     /// Sets the longest body.
@@ -251,7 +286,8 @@ impl Routes {
         let by_path: HashMap<_, _> =
             all.iter().enumerate().map(|(row, route)| (route.path, row)).collect();
         assert_eq!(by_path.len(), all.len(), "two routes have one path");
-        Self { all, by_path, unknown: Route::call("/delay//", "", async |_, _| Error::no_route()) }
+        let unknown = Route::call("/delay//", "", async |_, _| Error::no_route());
+        Self { all, by_path, unknown: Route { recorded: Recorded::Never, ..unknown } }
     }
 
     /// The rows, in order.

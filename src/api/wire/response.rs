@@ -69,6 +69,7 @@ impl Error {
     /// The answer with this JSON.
     pub(crate) fn with_body(&self, body: Failure) -> Response {
         let mut response = (self.status(), Json(body)).into_response();
+        response.extensions_mut().insert(self.code());
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -8,6 +8,7 @@ use crate::model::clock::UnixMillis;
 use crate::store::Result;
 
 mod admin;
+mod audit;
 mod bounds;
 mod delivery;
 mod intake;
@@ -19,6 +20,7 @@ mod topics;
 pub use admin::{
     Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
 };
+pub use audit::{Audit, AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT};
 pub use bounds::{
     EXPIRED, FURTHEST_DEADLINE, INSTANCE_TTL, KEPT, LEASE_RAN_OUT, MAX_ANSWER, MAX_CLAIM_BYTES,
     MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME,
@@ -39,7 +41,7 @@ pub use topics::{
 };
 
 /// A whole store: all parts, and what concerns it as one.
-pub trait Store: Delivery + Intake + Topics + Admin + Maintenance + Sampling {
+pub trait Store: Delivery + Intake + Topics + Admin + Maintenance + Sampling + Audit {
     /// The state of the circuit breaker around the store: the worst one if there are several
     /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {

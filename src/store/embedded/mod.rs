@@ -47,13 +47,14 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
-use super::{Error, Formats, Hint, Result};
+use super::{AuditEntry, Error, Formats, Hint, Result};
 use crate::metrics::StoreMetrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
 
 mod add;
 mod admin;
+mod audit;
 mod claim;
 #[cfg(test)]
 mod corner_tests;
@@ -280,6 +281,14 @@ impl Embedded {
     /// those of SQLite.
     pub fn raise_format(path: &Path) -> Result<Formats> {
         disk::raise::raise(path)
+    }
+
+    /// Appends entries to the audit log of the store in `path`.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if a process has the store open; otherwise those of SQLite.
+    pub fn record_at(path: &Path, entries: &[AuditEntry]) -> Result<()> {
+        audit::append_at(path, entries)
     }
 
     /// Becomes true when an I/O error, such as a failed fsync, leaves the disk's content unknown.

@@ -12,18 +12,18 @@ use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
-    Embedded, PER_TASK, add, admin, claim, destination, forecast, forget, fsck, list, migration,
-    note, query, sample, settle, topics, write_tx,
+    Embedded, PER_TASK, add, admin, audit, claim, destination, forecast, forget, fsck, list,
+    migration, note, query, sample, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake,
-    LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled,
-    Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition,
-    Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
+    Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
+    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
+    Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
+    Task, TopicEntry, Topics, Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -381,6 +381,19 @@ impl Sampling for Embedded {
     /// There is one instance, and none is remembered.
     async fn forget_instance(&self, _: &str) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Audit for Embedded {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        let lines: Vec<String> = entries.iter().map(audit::line).collect();
+        // As notes, they are among the first to be refused on a disk that is short of room.
+        let bytes = lines.iter().map(|line| line.len() + PER_TASK).sum();
+        self.writes.add(lines.len(), bytes, move |tx| audit::record(tx, &lines)).await
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        self.reads.run(move |db| audit::audit(db, before, limit)).await
     }
 }
 

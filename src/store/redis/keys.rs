@@ -11,6 +11,7 @@
 //! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
 //! | instances | `<p>:DELAY_INSTANCES-{R}` | hash instance → see `lua/heartbeat.lua` |
+//! | the audit log | `<p>:DELAY_AUDIT-{R}` | stream of entries, each with JSON as `entry` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string, a number |
 //! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
@@ -122,6 +123,11 @@ impl Keys {
     /// The hash of the heartbeats.
     pub(super) fn instances(&self) -> String {
         self.beside_topics("DELAY_INSTANCES")
+    }
+
+    /// The stream of the audit log.
+    pub(super) fn audit(&self) -> String {
+        self.beside_topics("DELAY_AUDIT")
     }
 
     fn beside_topics(&self, role: &str) -> String {
@@ -275,7 +281,7 @@ mod tests {
         assert_eq!(keys.of_add(&lane), of_script[..4]);
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
-        for beside in keys.of_registry().into_iter().chain([keys.store()]) {
+        for beside in keys.of_registry().into_iter().chain([keys.store(), keys.audit()]) {
             assert_eq!(
                 slot::of_key(beside.as_bytes()),
                 slot::of_key(keys.topics().as_bytes()),

@@ -34,6 +34,7 @@ mod add;
 mod admin;
 mod answer;
 mod arguments;
+mod audit;
 mod claim;
 mod compose;
 mod destination;

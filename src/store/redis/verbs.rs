@@ -6,18 +6,18 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, claim, destination, forget, fsck, identity, instances, migration, note, ping,
-    poll, query, sample, settle,
+    Redis, admin, audit, claim, destination, forget, fsck, identity, instances, migration, note,
+    ping, poll, query, sample, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
-    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
-    Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
-    Task, TopicEntry, Topics, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
+    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Forecast, Hint,
+    Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, SampleQuery, Sampled,
+    Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -243,6 +243,16 @@ impl Sampling for Redis {
 
     async fn forget_instance(&self, id: &str) -> Result<()> {
         instances::forget(&self.session, id).await
+    }
+}
+
+impl Audit for Redis {
+    async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        audit::record(&self.session, &entries).await
+    }
+
+    async fn audit(&self, before: Option<AuditCursor>, limit: usize) -> Result<AuditLogged> {
+        audit::audit(&self.session, before, limit).await
     }
 }
 

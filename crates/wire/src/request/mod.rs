@@ -4,11 +4,13 @@
 //! whose errors name the field and the expected value; clients use plain values. Every field is
 //! optional: the service treats `null` as absent, and reports a missing field itself.
 
+mod audit;
 mod content;
 mod migration;
 mod task;
 mod topic;
 
+pub use audit::AuditListRequest;
 pub use content::{AddRequest, BatchRequest, OnDeadCall, UpdateRequest};
 pub use migration::{
     AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, MovedRequest,

@@ -99,6 +99,7 @@ macro_rules! columns {
 
 #[macro_use]
 pub(super) mod progress;
+pub(super) mod audit;
 pub(super) mod destination;
 pub(super) mod expiry;
 pub(super) mod history;

@@ -1,0 +1,33 @@
+//! `POST /delay/audit/list`: pages of the audit log, the newest entry first.
+
+use std::sync::Arc;
+
+use delayd_wire::{AuditListRequest, AuditPage};
+
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number};
+use crate::api::wire::json;
+use crate::store::{Audit, AuditCursor};
+
+/// The default and the maximum of entries per page.
+const LIMIT: u32 = 100;
+const MAX_LIMIT: u32 = 1000;
+
+pub(crate) type ListRequest = AuditListRequest<Number, Name<AuditCursor>>;
+
+/// `POST /delay/audit/list`
+pub(crate) async fn list(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<AuditPage>, Error> {
+    let request: ListRequest = json::read(request.body())?;
+    let limit =
+        request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
+    let before = request.cursor.map(|Name(cursor)| cursor);
+    let logged = api.store.audit(before, limit).await?;
+    let cursor = logged.next.map(|next| next.to_string());
+    Ok(Success::of(AuditPage { entries: logged.entries, cursor }))
+}

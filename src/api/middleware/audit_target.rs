@@ -1,0 +1,123 @@
+//! What an administrative call is about, read from its body: names and counts, never contents.
+//!
+//! The handler reads the body again, and strictly. Here, a field that is absent or wrong is left
+//! out.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use delayd_wire::AuditEntry;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::model::task::{Destination, TaskId, Topic};
+
+/// What a call is about. It is known once the body has been read.
+pub(crate) type KnownTarget = Arc<OnceLock<Target>>;
+
+/// The topic, destination and tasks that a request names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Target {
+    topic: Option<Topic>,
+    destination: Option<Destination>,
+    task_id: Option<TaskId>,
+    tasks: Option<u64>,
+    dry_run: bool,
+}
+
+/// The fields of all administrative calls.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    topic: Option<&'a RawValue>,
+    #[serde(borrow)]
+    sn: Option<&'a RawValue>,
+    #[serde(borrow)]
+    task_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    task_ids: Option<&'a RawValue>,
+    #[serde(borrow)]
+    records: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dry_run: Option<&'a RawValue>,
+}
+
+/// A record of an adopt.
+#[derive(Deserialize)]
+struct Adopted<'a> {
+    #[serde(borrow, default)]
+    topic: Option<Cow<'a, str>>,
+}
+
+impl Target {
+    /// What a body names.
+    pub(crate) fn read(body: &[u8]) -> Self {
+        let fields: Fields<'_> = serde_json::from_slice(body).unwrap_or_default();
+        let records: Option<Vec<Adopted<'_>>> = value(fields.records);
+        let ids: Option<Vec<IgnoredAny>> = value(fields.task_ids);
+        Self {
+            topic: name(fields.topic).or_else(|| records.as_deref().and_then(common_topic)),
+            destination: name(fields.sn),
+            task_id: value(fields.task_id).map(TaskId),
+            tasks: ids.map(|ids| ids.len()).or(records.map(|all| all.len())).map(|n| n as u64),
+            dry_run: value(fields.dry_run).unwrap_or_default(),
+        }
+    }
+
+    /// The entry with this target.
+    pub(crate) fn of(self, entry: AuditEntry) -> AuditEntry {
+        AuditEntry {
+            topic: self.topic.as_ref().map(Into::into),
+            sn: self.destination.map(|sn| delayd_wire::ServiceName(sn.to_string())),
+            task_id: self.task_id.map(Into::into),
+            tasks: self.tasks,
+            dry_run: self.dry_run,
+            ..entry
+        }
+    }
+}
+
+fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// A valid name, so that no other text gets into the log.
+fn name<T: std::str::FromStr>(raw: Option<&RawValue>) -> Option<T> {
+    value::<String>(raw)?.parse().ok()
+}
+
+/// The topic of all records, if they have one in common.
+fn common_topic(records: &[Adopted<'_>]) -> Option<Topic> {
+    let first = records.first()?.topic.as_deref()?;
+    let is_common = records.iter().all(|record| record.topic.as_deref() == Some(first));
+    is_common.then(|| first.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_names_and_counts_and_no_other_text() {
+        let check = |body: &str, topic: Option<&str>, tasks: Option<u64>| {
+            let target = Target::read(body.as_bytes());
+            let expected = topic.map(|topic| topic.parse().unwrap());
+            assert_eq!((target.topic, target.tasks), (expected, tasks), "{body}");
+        };
+        check(r#"{"topic":"t","task_ids":[1,2]}"#, Some("t"), Some(2));
+        check(r#"{"records":[{"topic":"t","content":"x"},{"topic":"t"}]}"#, Some("t"), Some(2));
+        check(r#"{"records":[{"topic":"t"},{"topic":"u"}]}"#, None, Some(2));
+        check(r#"{"records":[]}"#, None, Some(0));
+        check(r#"{"topic":"not a name","reason":"x"}"#, None, None);
+        check(r#"{"topic":["t"],"task_ids":"x"}"#, None, None);
+        check(r#"{"topic":"t","topic":"u"}"#, None, None);
+        check("no json", None, None);
+        check("[1]", None, None);
+        let target = Target::read(br#"{"sn":"a.b","dry_run":true,"task_id":7}"#);
+        let (destination, task_id) = (Some("a.b".parse().unwrap()), Some(TaskId(7)));
+        let expected = Target { destination, task_id, dry_run: true, ..Target::default() };
+        assert_eq!(target, expected);
+    }
+}

@@ -1,0 +1,139 @@
+//! `delayd audit`: lists the audit log.
+
+use delayd_wire::{AuditEntry, AuditListRequest, AuditPage};
+use serde_json::Value;
+
+use super::cell::Cell;
+use super::client::ServerArgs;
+use super::{Code, output, table};
+use crate::app;
+use crate::settings::Settings;
+
+/// List who did which administrative action, the newest first.
+///
+/// The log holds pauses, holds, replays, purges, changes of topics, migrations, reloads and the
+/// like, also those that were refused. It needs a token with the scope view or admin for all
+/// topics.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd audit
+  delayd audit --all --json")]
+pub(super) struct Args {
+    /// Entries per page
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    limit: u16,
+    /// Continue after this cursor, which the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// List all pages
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let Args { limit, mut cursor, all, server } = args;
+    let client = server.client()?;
+    let mut is_first = true;
+    loop {
+        let body = AuditListRequest { limit: Some(Value::from(limit)), cursor };
+        let page: AuditPage = client.call("/delay/audit/list", &body).await?;
+        if !client.is_json() && (is_first || !page.entries.is_empty()) {
+            output::line(&shown(&page.entries))?;
+        }
+        is_first = false;
+        cursor = page.cursor;
+        match &cursor {
+            None => return Ok(Code::Done),
+            Some(next) if !all => {
+                if !client.is_json() {
+                    eprintln!(
+                        "delayd: there may be more; continue with --cursor {} or --all",
+                        output::plain(next, 100)
+                    );
+                }
+                return Ok(Code::Done);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Records what a command did to the store itself. The command has succeeded, so an error here is
+/// only told.
+pub(super) async fn record(settings: &Settings, action: &str) {
+    if let Err(error) = app::record_action(settings, action).await {
+        eprintln!("delayd: {action} is not in the audit log: {error}");
+    }
+}
+
+fn shown(entries: &[AuditEntry]) -> String {
+    if entries.is_empty() {
+        return "no entries".into();
+    }
+    let row = |entry: &AuditEntry| {
+        let by = entry.token.clone().unwrap_or_else(|| format!("({})", entry.source.as_str()));
+        let target = [
+            entry.topic.as_ref().map(Cell::cell),
+            entry.sn.as_ref().map(Cell::cell),
+            entry.task_id.as_ref().map(Cell::cell),
+            entry.tasks.map(|tasks| output::many(tasks, "task")),
+            entry.dry_run.then(|| "dry run".to_owned()),
+        ];
+        let target: Vec<String> = target.into_iter().flatten().collect();
+        let result = match (entry.result.as_str(), entry.status) {
+            (result, Some(status)) => format!("{result} ({status})"),
+            (result, None) => result.to_owned(),
+        };
+        vec![
+            entry.at_ms.cell(),
+            by.cell(),
+            entry.action.cell(),
+            target.join(", "),
+            result,
+            entry.request_id.cell(),
+        ]
+    };
+    let rows: Vec<_> = entries.iter().map(row).collect();
+    table::columns(&["time", "by", "action", "target", "result", "request_id"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_a_table() {
+        assert_eq!(shown(&[]), "no entries");
+        let entries = json!([
+            {"at_ms": 1_795_234_577_000_i64, "source": "api", "token": "operator",
+             "action": "topic/pause", "topic": "t", "result": "done", "status": 200,
+             "request_id": "r-1"},
+            {"at_ms": 1_795_234_576_000_i64, "source": "api", "action": "dead/replay",
+             "result": "refused", "status": 401, "dm_error": 1001, "request_id": "r-0"},
+            {"at_ms": 1_795_234_575_000_i64, "source": "api", "token": "operator",
+             "action": "dead/purge", "topic": "t", "dry_run": true,
+             "result": "done", "status": 200, "request_id": "r-2"},
+            {"at_ms": 1_795_234_574_000_i64, "source": "api", "token": "operator",
+             "action": "dead/purge", "topic": "t", "tasks": 3, "result": "unanswered",
+             "request_id": "r-3"},
+        ]);
+        let entries: Vec<AuditEntry> = serde_json::from_value(entries).unwrap();
+        insta::assert_snapshot!(shown(&entries), @r#"
+        TIME                      BY        ACTION       TARGET      RESULT         REQUEST_ID
+        2026-11-21T04:16:17.000Z  operator  topic/pause  t           done (200)     r-1
+        2026-11-21T04:16:16.000Z  (api)     dead/replay              refused (401)  r-0
+        2026-11-21T04:16:15.000Z  operator  dead/purge   t, dry run  done (200)     r-2
+        2026-11-21T04:16:14.000Z  operator  dead/purge   t, 3 tasks  unanswered     r-3
+        "#);
+    }
+}

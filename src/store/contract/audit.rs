@@ -1,0 +1,60 @@
+//! The audit log: a capped log of administrative actions.
+
+use std::fmt;
+use std::future::Future;
+use std::str::FromStr;
+
+pub use delayd_wire::AuditEntry;
+
+use crate::model::task::InvalidName;
+use crate::store::Result;
+
+/// How many entries a store keeps. The Redis store may keep some more.
+pub const MAX_AUDIT: usize = 10_000;
+
+/// The part of a store that keeps the audit log.
+pub trait Audit: Send + Sync + 'static {
+    /// Appends entries, and removes the oldest beyond [`MAX_AUDIT`]. After an error, some of them
+    /// may be in the log.
+    fn record(&self, entries: Vec<AuditEntry>) -> impl Future<Output = Result<()>> + Send;
+
+    /// At most `limit` entries before the cursor, the newest first, each with its position. An
+    /// entry that cannot be read is left out, so fewer than `limit` entries do not mean the end.
+    fn audit(
+        &self,
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> impl Future<Output = Result<AuditLogged>> + Send;
+}
+
+/// A page of the log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuditLogged {
+    /// The newest first.
+    pub entries: Vec<AuditEntry>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<AuditCursor>,
+}
+
+/// The position of an entry. Later entries have greater positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditCursor(pub u64, pub u64);
+
+impl fmt::Display for AuditCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
+impl FromStr for AuditCursor {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidName> {
+        let read = || {
+            let (first, second) = text.split_once('-')?;
+            Some(Self(first.parse().ok()?, second.parse().ok()?))
+        };
+        read()
+            .ok_or_else(|| InvalidName("must be the cursor of the previous page, unchanged".into()))
+    }
+}

@@ -75,11 +75,13 @@ impl Timeline {
 
     /// From `now` on, this culprit delays the tasks; `None`: nobody.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
+        // If the clock was set back, the changes after `now` have not happened.
+        while self.0.back().is_some_and(|&(from, _)| from > now) {
+            self.0.pop_back();
+        }
         if self.current() == culprit {
             return;
         }
-        // The clock may have been set back.
-        let now = self.0.back().map_or(now, |&(last, _)| last.max(now));
         if self.0.len() == MOST_CHANGES {
             self.0.remove(1);
         }
@@ -152,6 +154,11 @@ impl Delays {
         let mut known = self.known();
         known.jumps.set(from, Some(Culprit::Clock));
         known.jumps.set(to, None);
+    }
+
+    /// The store's clock was set back, to this moment.
+    pub fn saw_jump_back(&self, to: UnixMillis) {
+        self.known().jumps.set(to, None);
     }
 
     /// What delays the tasks of the topic.
@@ -259,5 +266,14 @@ mod tests {
         let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
         assert_eq!(lateness.total(), 200 * MS);
         assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_follows_a_clock_that_was_set_back_is_charged() {
+        let blocked = Some(Culprit::Receiver);
+        let timeline = timeline(&[(1_000, blocked), (1_100, None), (50, blocked)]);
+        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
+        assert_eq!(lateness.part(Culprit::Receiver), 150 * MS);
+        assert_eq!(lateness.part(Culprit::Delayd), 50 * MS);
     }
 }

@@ -66,8 +66,11 @@ impl StoreTime {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((before, at, waited)) = last.replace((store_now, now, took)) {
             let expected = before + now.duration_since(at);
+            let delays = &self.metrics.lateness.delays;
             if expected + waited + JUMP <= store_now {
-                self.metrics.lateness.delays.saw_jump(expected, store_now);
+                delays.saw_jump(expected, store_now);
+            } else if store_now + took + JUMP <= expected {
+                delays.saw_jump_back(store_now);
             }
         }
     }
@@ -209,16 +212,18 @@ mod tests {
         see(11_400);
         tokio::time::advance(Duration::from_secs(1)).await;
         see(HOUR);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        see(2_000);
-        see(HOUR + 1_000);
-        let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
         let late = |due: i64, until: i64| {
+            let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
             let late = charge(UnixMillis(due), UnixMillis(until), &[&jumps], Culprit::Delayd);
             (late.part(Culprit::Delayd).as_millis(), late.part(Culprit::Clock).as_millis())
         };
         assert_eq!(late(10_000, 12_400), (2_400, 0));
         assert_eq!(late(12_000, HOUR + 7), (400, HOUR as u128 + 7 - 12_400));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        see(2_000);
+        assert_eq!(late(12_000, 20_000), (8_000, 0), "the clock was set back");
+        see(HOUR + 1_000);
+        assert_eq!(late(12_000, HOUR + 1_000), (0, HOUR as u128 - 11_000));
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@
 //! What delays tasks is noted in a [`Timeline`] when it begins and ends. When a task is handed out
 //! late, [`charge`] divides its wait among the culprits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -123,14 +123,17 @@ struct Known {
 }
 
 impl Delays {
-    /// Notes which topics are paused now, and since when.
+    /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
         now: UnixMillis,
-        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)>,
+        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)> + Clone,
     ) {
         let mut known = self.known();
-        for (topic, paused) in topics {
+        let mut found = 0;
+        for (topic, paused) in topics.clone() {
+            // The clock may have been set back since the pause.
+            let paused = paused.map(|since| since.min(now));
             match (paused, known.pauses.get_mut(topic)) {
                 (Some(since), None) => {
                     let mut pauses = Timeline::default();
@@ -139,8 +142,13 @@ impl Delays {
                 }
                 (Some(since), Some(pauses)) => pauses.set(since, Some(Culprit::Operator)),
                 (None, Some(pauses)) => pauses.set(now, None),
-                (None, None) => {}
+                (None, None) => continue,
             }
+            found += 1;
+        }
+        if found < known.pauses.len() {
+            let left: HashSet<&Topic> = topics.map(|(topic, _)| topic).collect();
+            known.pauses.retain(|topic, _| left.contains(topic));
         }
     }
 
@@ -258,6 +266,16 @@ mod tests {
         assert_eq!(timeline.at(UnixMillis(0)), Some(Culprit::Receiver));
         assert_eq!(timeline.at(UnixMillis(9_985)), Some(Culprit::Receiver));
         assert_eq!(timeline.current(), None);
+    }
+
+    #[test]
+    fn a_deleted_topic_is_forgotten() {
+        let (delays, [a, b]) = (Delays::default(), ["a", "b"].map(|name| name.parse().unwrap()));
+        let paused = Some(UnixMillis(5));
+        delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
+        delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());
+        assert!(delays.of(&a).pauses.is_empty());
+        assert!(!delays.of(&b).pauses.is_empty());
     }
 
     #[test]

@@ -270,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_deleted_topic_is_forgotten() {
-        let (delays, [a, b]) = (Delays::default(), ["a", "b"].map(|name| name.parse().unwrap()));
+        let delays = Delays::default();
+        let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
         let paused = Some(UnixMillis(5));
         delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
         delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());

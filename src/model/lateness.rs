@@ -9,7 +9,7 @@
 //! What delays tasks is noted in a [`Timeline`] when it begins and ends. When a task is handed out
 //! late, [`charge`] divides its wait among the culprits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,11 +75,13 @@ impl Timeline {
 
     /// From `now` on, this culprit delays the tasks; `None`: nobody.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
+        // If the clock was set back, the changes after `now` have not happened.
+        while self.0.back().is_some_and(|&(from, _)| from > now) {
+            self.0.pop_back();
+        }
         if self.current() == culprit {
             return;
         }
-        // The clock may have been set back.
-        let now = self.0.back().map_or(now, |&(last, _)| last.max(now));
         if self.0.len() == MOST_CHANGES {
             self.0.remove(1);
         }
@@ -121,14 +123,17 @@ struct Known {
 }
 
 impl Delays {
-    /// Notes which topics are paused now, and since when.
+    /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
         now: UnixMillis,
-        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)>,
+        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)> + Clone,
     ) {
         let mut known = self.known();
-        for (topic, paused) in topics {
+        let mut found = 0;
+        for (topic, paused) in topics.clone() {
+            // The clock may have been set back since the pause.
+            let paused = paused.map(|since| since.min(now));
             match (paused, known.pauses.get_mut(topic)) {
                 (Some(since), None) => {
                     let mut pauses = Timeline::default();
@@ -137,8 +142,13 @@ impl Delays {
                 }
                 (Some(since), Some(pauses)) => pauses.set(since, Some(Culprit::Operator)),
                 (None, Some(pauses)) => pauses.set(now, None),
-                (None, None) => {}
+                (None, None) => continue,
             }
+            found += 1;
+        }
+        if found < known.pauses.len() {
+            let left: HashSet<&Topic> = topics.map(|(topic, _)| topic).collect();
+            known.pauses.retain(|topic, _| left.contains(topic));
         }
     }
 
@@ -152,6 +162,11 @@ impl Delays {
         let mut known = self.known();
         known.jumps.set(from, Some(Culprit::Clock));
         known.jumps.set(to, None);
+    }
+
+    /// The store's clock was set back, to this moment.
+    pub fn saw_jump_back(&self, to: UnixMillis) {
+        self.known().jumps.set(to, None);
     }
 
     /// What delays the tasks of the topic.
@@ -254,10 +269,30 @@ mod tests {
     }
 
     #[test]
+    fn a_deleted_topic_is_forgotten() {
+        let delays = Delays::default();
+        let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
+        let paused = Some(UnixMillis(5));
+        delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
+        delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());
+        assert!(delays.of(&a).pauses.is_empty());
+        assert!(!delays.of(&b).pauses.is_empty());
+    }
+
+    #[test]
     fn a_clock_that_is_set_back_adds_no_time() {
         let timeline = timeline(&[(100, Some(Culprit::Store)), (50, None)]);
         let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
         assert_eq!(lateness.total(), 200 * MS);
         assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_follows_a_clock_that_was_set_back_is_charged() {
+        let blocked = Some(Culprit::Receiver);
+        let timeline = timeline(&[(1_000, blocked), (1_100, None), (50, blocked)]);
+        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
+        assert_eq!(lateness.part(Culprit::Receiver), 150 * MS);
+        assert_eq!(lateness.part(Culprit::Delayd), 50 * MS);
     }
 }

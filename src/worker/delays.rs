@@ -1,7 +1,7 @@
 //! What delays the tasks of one lane: it is noted when the lane finds that it may not claim, and
 //! read when it hands tasks out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::shared::Shared;
 use crate::model::clock::UnixMillis;
@@ -66,6 +66,8 @@ impl Delays {
     /// Forgets the destinations that have no due tasks any more.
     pub(super) fn keep_only(&mut self, due: &[Destination]) {
         if !self.destinations.is_empty() {
+            // Callers can name thousands of hosts.
+            let due: BTreeSet<&Destination> = due.iter().collect();
             self.destinations.retain(|name, _| due.contains(name));
         }
     }

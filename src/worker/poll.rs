@@ -73,10 +73,12 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
+    // Without lanes, only the registry tells whether the store answers.
+    let answers = next.is_ok() && (!lanes.is_empty() || registry.is_ok());
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
-    note_delays(shared, asked, began, next.is_ok());
+    note_delays(shared, asked, began, answers);
     let holds = polled.part(holds).map(|holds| {
         let released = holds.released.into_iter().collect();
         parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);

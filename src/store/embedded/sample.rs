@@ -22,7 +22,7 @@ pub(super) fn sample(
 ) -> rusqlite::Result<Sampled> {
     let mut left = MOST_ROWS;
     let lanes = query.lanes.iter().map(|lane| {
-        let sample = of_lane(db, lane, |destination| {
+        let sample = of_lane(db, lane, now, |destination| {
             let most = left.min(MOST_ROWS_OF_ONE);
             let counted = count(db, destination, &query.within, now, most)?;
             left -= counted.rows;
@@ -36,6 +36,7 @@ pub(super) fn sample(
 fn of_lane(
     db: &Connection,
     lane: &Lane,
+    now: UnixMillis,
     mut count: impl FnMut(i64) -> rusqlite::Result<Counted>,
 ) -> rusqlite::Result<LaneSample> {
     let found = db.prepare_cached(lane::sampled::SQL)?.query_row(
@@ -65,8 +66,13 @@ fn of_lane(
         let mut found = select.query((lane, rows(most)))?;
         while let Some(row) = found.next()? {
             let name: Destination = read_name(row, destination::sampled::name)?;
-            let Counted { waiting, due, is_cut, .. } = count(row.get(destination::sampled::id)?)?;
-            let earliest = row.get(destination::sampled::earliest)?;
+            let Counted { waiting, mut due, is_cut, .. } =
+                count(row.get(destination::sampled::id)?)?;
+            let earliest: UnixMillis = row.get(destination::sampled::earliest)?;
+            if earliest <= now {
+                // Other lanes may have used up the rows, and this one is overdue nevertheless.
+                due.iter_mut().for_each(|due| *due = (*due).max(1));
+            }
             schedules.push(ScheduleSample { destination: name, earliest, waiting, due, is_cut });
         }
     }

@@ -47,4 +47,10 @@ async fn a_count_stops_at_its_limit_and_the_lanes_count_completes_it() {
         <[ScheduleSample; 2]>::try_from(sampled.lanes[0].clone().unwrap().schedules).unwrap();
     assert_eq!((a.due, a.is_cut, a.waiting), (vec![MOST_ROWS_OF_ONE], true, most));
     assert_eq!((b.due, b.is_cut, b.waiting), (vec![0], false, 1));
+    bench.store.close().await;
+    let db = Connection::open(bench.folder.path().join("delayd.db")).unwrap();
+    let no_rows = |id| count(&db, id, &[Duration::ZERO], sampled.now, 0);
+    let lane = of_lane(&db, &first_lane(), sampled.now, no_rows).unwrap();
+    let due: Vec<u64> = lane.schedules.iter().map(|schedule| schedule.due[0]).collect();
+    assert_eq!(due, [1, 0], "no rows are left, and the overdue destination is still named");
 }

@@ -2,6 +2,7 @@
 //! read when it hands tasks out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use super::shared::Shared;
 use crate::model::clock::UnixMillis;
@@ -56,6 +57,12 @@ impl Delays {
     /// The store does not answer a claim that was sent at this moment, or settles since then.
     pub(super) fn store_fails(&mut self, since: UnixMillis) {
         self.store.set(since, Some(Culprit::Store));
+        // While claims fail, no permits are checked. What operators have set stays.
+        for timeline in iter::once(&mut self.topic).chain(self.destinations.values_mut()) {
+            if timeline.current() == Some(Culprit::Receiver) {
+                timeline.set(since, None);
+            }
+        }
     }
 
     /// The store answers a claim that was sent at this moment.

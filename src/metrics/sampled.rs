@@ -1,4 +1,4 @@
-//! What the sampler counts in the store: the same on every instance.
+//! The gauges of the sampler: figures of the whole store, which every instance reports.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -45,9 +45,9 @@ struct Forecast {
 pub struct ServiceSample {
     /// The tasks that wait.
     pub waiting: u64,
-    /// Whether an operator holds it.
+    /// Whether an operator holds the service.
     pub is_held: bool,
-    /// Whether it can be called.
+    /// Whether the service can be called.
     pub is_configured: bool,
     /// The tasks that are due within each horizon.
     pub forecast: [u64; WITHIN.len()],
@@ -73,7 +73,7 @@ pub struct SampledMetrics {
 }
 
 impl SampledMetrics {
-    /// `names` are the labels of services, which other metrics share.
+    /// `names` are the labels of services; other metrics use the same.
     pub(super) fn register(registry: &mut Registry, names: ServiceNames) -> Self {
         let tasks = Family::<OfState, Gauge>::default();
         let overdue = Family::<OfCulprit, Gauge>::default();
@@ -147,30 +147,32 @@ impl SampledMetrics {
         metrics
     }
 
-    /// The label of a service.
+    /// The label of a service: its name, or `other`.
     pub fn label(&self, service: &str) -> Arc<str> {
         self.names.label(service).unwrap_or_else(|| OTHER.into())
     }
 
-    /// The store's time of the last sample, in Unix milliseconds.
+    /// Sets the store's time of the last sample, in Unix milliseconds.
     pub fn set_timestamp(&self, at_ms: i64) {
         self.timestamp.set(seconds(at_ms));
     }
 
-    /// Tasks that are scheduled, leased, delivered, dead, cancelled and expired.
+    /// Sets the numbers of tasks that are scheduled, leased, delivered, dead, cancelled and
+    /// expired.
     pub fn set_tasks(&self, counts: [u64; STATES.len()]) {
         for (gauge, count) in self.tasks.iter().zip(counts) {
             gauge.set(whole(count));
         }
     }
 
-    /// The overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.
+    /// Sets the overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.
     pub fn set_overdue(&self, culprit: Culprit, count: u64, oldest_ms: i64) {
         self.overdue[culprit as usize].set(whole(count));
         self.oldest[culprit as usize].set(seconds(oldest_ms));
     }
 
-    /// The figures of all services, by label. The series of others end; `other` stays.
+    /// Sets the figures of all services, by label. Removes the series of other services, but not
+    /// that of `other`.
     pub fn set_services(&self, mut services: BTreeMap<Arc<str>, ServiceSample>) {
         services
             .entry(OTHER.into())

@@ -6,8 +6,8 @@
 //!      operator       │ receiver          │ delayd │ store
 //! ```
 //!
-//! What delays tasks is noted in a [`Timeline`] when it begins and ends. When a task is handed out
-//! late, [`charge`] divides its wait among the culprits.
+//! A [`Timeline`] notes when a delay begins and ends. When a task is handed out late, [`charge`]
+//! divides its wait among the culprits. `docs/METRICS.md` defines them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ impl Lateness {
         *part = part.saturating_add(u32::try_from(ms.max(0)).unwrap_or(u32::MAX));
     }
 
-    /// Charges all parts of another lateness too.
+    /// Adds all parts of another lateness.
     pub fn add_all(&mut self, other: &Self) {
         for (part, more) in self.0.iter_mut().zip(other.0) {
             *part = part.saturating_add(more);
@@ -56,7 +56,7 @@ impl Lateness {
         Culprit::ALL.into_iter().fold(Culprit::Delayd, largest)
     }
 
-    /// The part that counts against the objective: what neither receivers nor operators cause.
+    /// The part that counts against the objective: that of delayd and the store.
     pub fn own(&self) -> Duration {
         self.part(Culprit::Delayd) + self.part(Culprit::Store)
     }
@@ -68,12 +68,12 @@ impl Lateness {
 pub struct Timeline(VecDeque<(UnixMillis, Option<Culprit>)>);
 
 impl Timeline {
-    /// Whether nobody has delayed anything.
+    /// Whether it has no changes: nobody has delayed anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From `now` on, this culprit delays the tasks; `None`: nobody.
+    /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
         // If the clock was set back, the changes after `now` have not happened.
         while self.0.back().is_some_and(|&(from, _)| from > now) {
@@ -113,7 +113,7 @@ impl Timeline {
     }
 }
 
-/// What delays the tasks of all lanes of a topic, as an instance has seen it.
+/// The delays of all lanes of a topic, as this instance has seen them.
 #[derive(Clone, Debug, Default)]
 pub struct OfTopic {
     /// The time that the store's clock skipped.
@@ -124,8 +124,7 @@ pub struct OfTopic {
     pub store: Timeline,
 }
 
-/// What delays the tasks of many lanes: pauses of topics, and outages of the store. The poll of
-/// each second notes it.
+/// The delays of many lanes: pauses of topics, outages of the store, and jumps of its clock.
 #[derive(Debug, Default)]
 pub struct Delays(Mutex<Known>);
 
@@ -171,7 +170,7 @@ impl Delays {
         self.known().store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
-    /// The store's clock was set forward, from one moment to the other.
+    /// Notes that the store's clock was set forward, from one time to the other.
     pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
         let mut known = self.known();
         known.jumps.set(from, Some(Culprit::Clock));
@@ -195,8 +194,8 @@ impl Delays {
     }
 }
 
-/// Divides the time from `due` to `until` among the culprits. Where several timelines name one, the
-/// first of them counts; where none does, `otherwise`.
+/// Divides the time from `due` to `until` among the culprits. If several timelines name a culprit
+/// for the same time, the first of them counts. If none does, the time is charged to `otherwise`.
 pub fn charge(
     due: UnixMillis,
     until: UnixMillis,

@@ -1,4 +1,4 @@
-//! What the sampler publishes.
+//! The snapshot, which the sampler publishes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const WITHIN: [(&str, Duration); HORIZONS] = [
     ("1h", Duration::from_secs(3_600)),
     ("24h", Duration::from_secs(86_400)),
 ];
-/// Their number.
+/// The number of horizons.
 pub const HORIZONS: usize = 4;
 
 /// The store and this instance at one moment. The parts may be as old as [`Self::oldest`].
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub at: UnixMillis,
     /// When the oldest part was read.
     pub oldest: UnixMillis,
-    /// Whether each lane was read once.
+    /// Whether each lane has been read at least once.
     pub is_complete: bool,
     /// The tasks by state.
     pub tasks: Counts,
@@ -76,7 +76,7 @@ impl Snapshot {
 pub struct Overdue {
     /// Their number.
     pub count: u64,
-    /// Whether there may be more.
+    /// Whether the store stopped counting, so that there may be more.
     pub is_cut: bool,
     /// When the first of them fell due.
     pub oldest: Option<UnixMillis>,

@@ -85,13 +85,6 @@ impl Instances {
     pub fn living(&self) -> Arc<[Instance]> {
         self.living.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// Whether this is the first of the living instances with workers.
-    pub fn is_first(&self) -> bool {
-        let living = self.living();
-        let mut workers = living.iter().filter(|instance| instance.has_workers);
-        workers.next().is_some_and(|first| first.id == self.own.id)
-    }
 }
 
 /// The name of the host; empty if the system does not say.
@@ -105,16 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_living_instance_with_workers_counts_for_all() {
+    fn an_instance_shows_its_last_heartbeat() {
         let instances = Instances::new(Params { has_workers: true, ..Params::default() });
-        assert!(!instances.is_first(), "nothing is known yet");
+        assert_eq!(instances.own().calls, 0);
         let own = instances.heartbeat(3);
-        assert_eq!(own.calls, 3);
-        let other =
-            |id: &str, has_workers| Instance { id: id.into(), has_workers, ..Instance::default() };
-        instances.take_in(vec![other("api", false), own.clone(), other("later", true)]);
-        assert!(instances.is_first());
-        instances.take_in(vec![other("earlier", true), own]);
-        assert!(!instances.is_first());
+        instances.take_in(vec![Instance::default(), own]);
+        assert_eq!((instances.own().calls, instances.living().len()), (3, 2));
     }
 }

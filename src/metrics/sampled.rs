@@ -61,6 +61,7 @@ pub struct SampledMetrics {
     tasks: [Gauge; STATES.len()],
     overdue: [Gauge; Culprit::ALL.len()],
     oldest: [Real; Culprit::ALL.len()],
+    late: Gauge,
     waiting: Family<OfService, Gauge>,
     held: Family<OfService, Gauge>,
     configured: Family<OfService, Gauge>,
@@ -83,6 +84,7 @@ impl SampledMetrics {
             tasks: STATES.map(|state| tasks.get_or_create(&OfState { state }).clone()),
             overdue: culprits.clone().map(|culprit| overdue.get_or_create(&culprit).clone()),
             oldest: culprits.map(|culprit| oldest.get_or_create(&culprit).clone()),
+            late: Gauge::default(),
             waiting: Family::default(),
             held: Family::default(),
             configured: Family::default(),
@@ -105,6 +107,12 @@ impl SampledMetrics {
              none",
             Unit::Seconds,
             oldest,
+        );
+        registry.register(
+            "store_late_tasks",
+            "Waiting tasks that delayd or the store delays beyond the objective of their topic; \
+             delayd_objective_tasks_total counts them as bad when they are delivered",
+            metrics.late.clone(),
         );
         registry.register(
             "store_destination_waiting",
@@ -163,6 +171,11 @@ impl SampledMetrics {
         for (gauge, count) in self.tasks.iter().zip(counts) {
             gauge.set(whole(count));
         }
+    }
+
+    /// Sets the number of waiting tasks that miss the objective because of delayd or the store.
+    pub fn set_late(&self, count: u64) {
+        self.late.set(whole(count));
     }
 
     /// Sets the overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.

@@ -41,6 +41,8 @@ pub(super) struct Schedule {
     pub(super) earliest: UnixMillis,
     pub(super) waiting: u64,
     pub(super) overdue: u64,
+    /// The tasks that are overdue beyond the objective of their topic.
+    pub(super) late: u64,
     /// The tasks that are due within each of the [`HORIZONS`], as counted last.
     pub(super) within: [u64; HORIZONS],
     pub(super) is_cut: bool,
@@ -125,7 +127,7 @@ impl LaneFigures {
         with_forecast: bool,
     ) -> Self {
         let schedule = |sample: ScheduleSample| {
-            let ScheduleSample { destination, earliest, waiting, due, is_cut } = sample;
+            let ScheduleSample { destination, earliest, waiting, due, late, is_cut } = sample;
             let mut within = [0; HORIZONS];
             if with_forecast {
                 within.iter_mut().zip(&due[1..]).for_each(|(count, due)| *count = *due);
@@ -135,7 +137,7 @@ impl LaneFigures {
                 within = known.within;
             }
             let overdue = due.first().copied().unwrap_or_default();
-            Schedule { destination, earliest, waiting, overdue, within, is_cut }
+            Schedule { destination, earliest, waiting, overdue, late, within, is_cut }
         };
         let schedules = schedules.into_iter().map(schedule).collect();
         Self { read: now, counts, schedules }

@@ -13,6 +13,7 @@ pub(super) fn set(metrics: &Metrics, snapshot: &Snapshot) {
     gauges.set_timestamp(snapshot.at.0);
     let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = snapshot.tasks;
     gauges.set_tasks([scheduled, leased, delivered, dead, cancelled, expired]);
+    gauges.set_late(snapshot.late);
     for culprit in Culprit::ALL {
         let overdue = &snapshot.overdue[culprit as usize];
         gauges.set_overdue(culprit, overdue.count, overdue.oldest.map_or(0, |oldest| oldest.0));

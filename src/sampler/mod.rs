@@ -210,7 +210,13 @@ impl State {
         let within = spans(next.with_forecast);
         let asked = Instant::now();
         let lanes = next.lanes.clone();
-        let answers = match parts.store.sample(SampleQuery { lanes, within }).await {
+        let objective = parts.metrics.lateness.objective();
+        let late_after = |lane: &Lane| {
+            let own = parts.topics.policy_of(&lane.topic).lateness_objective;
+            own.map_or(objective, |own| own.0)
+        };
+        let late_after = lanes.iter().map(late_after).collect();
+        let answers = match parts.store.sample(SampleQuery { lanes, late_after, within }).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
                 lanes
@@ -277,6 +283,9 @@ impl State {
                     && let Some(culprit) =
                         court.culprit(&lane.topic, &schedule.destination, is_away)
                 {
+                    if matches!(culprit, Culprit::Delayd | Culprit::Store) {
+                        snapshot.late += schedule.late;
+                    }
                     snapshot.overdue[culprit as usize].add(
                         overdue,
                         schedule.is_cut,

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub tasks: Counts,
     /// The overdue tasks, by culprit in the order of [`Culprit::ALL`].
     pub overdue: [Overdue; Culprit::ALL.len()],
+    /// The waiting tasks that delayd or the store delays beyond the objective of their topic.
+    pub late: u64,
     /// The destinations that tasks wait for, that are configured, or that are held. Without
     /// `@pull`.
     pub destinations: BTreeMap<Destination, DestinationFigures>,

@@ -53,6 +53,8 @@ pub struct Instance {
 pub struct SampleQuery {
     /// The lanes.
     pub lanes: Vec<Lane>,
+    /// For each lane, how long tasks may be overdue before they count as late.
+    pub late_after: Vec<Duration>,
     /// Spans of time, in rising order. For each, the store counts the tasks that are due by its now
     /// plus the span. Zero counts the overdue tasks.
     pub within: Vec<Duration>,
@@ -88,6 +90,8 @@ pub struct ScheduleSample {
     pub waiting: u64,
     /// The tasks that are due within each span of the request.
     pub due: Vec<u64>,
-    /// Whether the store stopped counting: `waiting` and `due` may be too low.
+    /// The tasks that are overdue for longer than the request allows.
+    pub late: u64,
+    /// Whether the store stopped counting: `waiting`, `due` and `late` may be too low.
     pub is_cut: bool,
 }

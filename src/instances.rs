@@ -1,8 +1,9 @@
 //! The instances that share the store, as their heartbeats show them.
 //!
-//! Each instance says once a second what it is and how it does. A heartbeat decides only what is
-//! shown and which instance counts what all of them see. It never decides which instance may claim:
-//! one that is cut off still works.
+//! Each instance sends a heartbeat to the store once a second. Heartbeats decide what is shown, how
+//! many instances share the forecast's capacity, and whether an instance without workers reports
+//! overdue tasks. They never decide which instance may claim: an instance whose heartbeats do not
+//! arrive still works (ADR 20).
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -12,10 +13,10 @@ use crate::metrics::{Usage, usage};
 use crate::model::clock::UnixMillis;
 use crate::store::Instance;
 
-/// What an instance says of itself that does not change.
+/// The fields of a heartbeat that do not change.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: String,
     /// When it started.
     pub started: UnixMillis,
@@ -23,11 +24,11 @@ pub struct Params {
     pub has_workers: bool,
 }
 
-/// This instance, and all that are alive.
+/// This instance, and all living instances.
 #[derive(Debug)]
 pub struct Instances {
     own: Instance,
-    /// What the process had used at the last heartbeat.
+    /// When the last heartbeat was made, and what the process had used by then.
     used: Mutex<Option<(Instant, Usage)>>,
     living: RwLock<Arc<[Instance]>>,
 }
@@ -58,8 +59,7 @@ impl Instances {
         &self.own.id
     }
 
-    /// What this instance says of itself now. The share of the processor is that since the last
-    /// call.
+    /// The heartbeat of this instance now. `cpu` is the use since the last call.
     pub fn heartbeat(&self, calls: usize) -> Instance {
         let (now, usage) = (Instant::now(), usage().unwrap_or_default());
         let before = self.used.lock().unwrap_or_else(PoisonError::into_inner).replace((now, usage));
@@ -70,13 +70,13 @@ impl Instances {
         Instance { cpu, memory: usage.memory, calls: calls as u64, ..self.own.clone() }
     }
 
-    /// What this instance said of itself last.
+    /// The last heartbeat of this instance that the store answered.
     pub fn own(&self) -> Instance {
         let living = self.living();
         living.iter().find(|one| one.id == self.own.id).unwrap_or(&self.own).clone()
     }
 
-    /// Learns which instances are alive.
+    /// Replaces the living instances.
     pub fn take_in(&self, living: Vec<Instance>) {
         *self.living.write().unwrap_or_else(PoisonError::into_inner) = living.into();
     }
@@ -84,13 +84,6 @@ impl Instances {
     /// The instances that were alive at the last poll, sorted by name. Empty before the first one.
     pub fn living(&self) -> Arc<[Instance]> {
         self.living.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether this instance counts what all of them see: the first of those with workers.
-    pub fn is_first(&self) -> bool {
-        let living = self.living();
-        let mut workers = living.iter().filter(|instance| instance.has_workers);
-        workers.next().is_some_and(|first| first.id == self.own.id)
     }
 }
 
@@ -105,16 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_living_instance_with_workers_counts_for_all() {
+    fn an_instance_shows_its_last_heartbeat() {
         let instances = Instances::new(Params { has_workers: true, ..Params::default() });
-        assert!(!instances.is_first(), "nothing is known yet");
+        assert_eq!(instances.own().calls, 0);
         let own = instances.heartbeat(3);
-        assert_eq!(own.calls, 3);
-        let other =
-            |id: &str, has_workers| Instance { id: id.into(), has_workers, ..Instance::default() };
-        instances.take_in(vec![other("api", false), own.clone(), other("later", true)]);
-        assert!(instances.is_first());
-        instances.take_in(vec![other("earlier", true), own]);
-        assert!(!instances.is_first());
+        instances.take_in(vec![Instance::default(), own]);
+        assert_eq!((instances.own().calls, instances.living().len()), (3, 2));
     }
 }

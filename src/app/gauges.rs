@@ -1,4 +1,4 @@
-//! Connects parts of the program with the metrics that are read of them.
+//! Connects the metrics with the limits of calls, which each scrape reads.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::limits::{DestinationLimits, Figures};
 use crate::metrics::{DestinationFigures, LimitFigures, Metrics};
 use crate::model::task::Destination;
 
-/// Connects the limits of calls. The services of the configuration come first, so that hosts that
-/// callers name cannot take all labels.
+/// Connects the limits of calls with the metrics. Services of the configuration get their labels
+/// first, because callers could otherwise use up all labels with hosts of their choice.
 pub(super) fn connect(metrics: &Metrics, limits: &DestinationLimits, services: Arc<Services>) {
     for service in services.all() {
         service.metrics(&metrics.callbacks);

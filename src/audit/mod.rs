@@ -1,9 +1,9 @@
 //! The audit log: who did which administrative action, and with what result.
 //!
-//! Each entry is a line of the log under the target `delayd::audit`, and is kept in a capped log of
-//! the store. An action never waits for the store: entries go into a bounded queue, and one task
+//! Each entry is a log line under the target `delayd::audit`, and is kept in a capped log of the
+//! store. An action never waits for the store: entries go into a bounded queue, and one tokio task
 //! writes them in batches (`writer`). Refused requests are recorded at a bounded rate (`refusals`),
-//! so that nobody can fill the log with them.
+//! so that callers cannot fill the log with them. `docs/OPERATIONS.md` lists the actions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,16 +23,16 @@ mod writer;
 
 use refusals::Refusals;
 
-/// How many entries wait for the store at most.
+/// The most entries that wait for the store.
 const QUEUE: usize = 1_024;
-/// How long the last entries may take at the stop.
+/// How long a stop waits for the last entries to be written.
 const LAST_ENTRIES: Duration = Duration::from_secs(2);
 
 /// Records administrative actions.
 #[derive(Debug)]
 pub struct AuditLog {
     queue: mpsc::Sender<AuditEntry>,
-    /// Whether the queue is full. It is logged when that begins and ends.
+    /// Whether the queue is full. A log line says when that begins and when it ends.
     is_full: Arc<AtomicBool>,
     refusals: Refusals,
     metrics: Arc<Metrics>,
@@ -42,7 +42,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Starts the task that writes the entries into the store. Must be called within a tokio
+    /// Starts the tokio task that writes the entries into the store. Must be called within a tokio
     /// runtime.
     pub fn start<S: Audit>(store: Arc<S>, metrics: Arc<Metrics>, clock: Clock) -> Arc<Self> {
         let (queue, entries) = mpsc::channel(QUEUE);
@@ -59,12 +59,12 @@ impl AuditLog {
         Arc::new(Self { queue, is_full, refusals, metrics, clock, stopping, writer })
     }
 
-    /// An action without a target. [`record`](Self::record) sets its time.
+    /// An entry that names no topic, destination or task. [`record`](Self::record) sets its time.
     pub fn entry(&self, source: AuditSource, action: &str, result: AuditResult) -> AuditEntry {
         AuditEntry::new(source, action, result, delayd_wire::UnixMillis(self.clock.now().0))
     }
 
-    /// Logs an action that has ended now, and queues it for the store.
+    /// Logs an action that ends now, and queues its entry for the store.
     pub fn record(&self, entry: AuditEntry) {
         let entry = AuditEntry { at_ms: delayd_wire::UnixMillis(self.clock.now().0), ..entry };
         log(&entry);
@@ -78,8 +78,8 @@ impl AuditLog {
         }
     }
 
-    /// Records a request that was refused before its action began, unless there are too many of
-    /// this token, or of callers without a known one.
+    /// Records a request that was refused before its body was read. Beyond the rate of its token,
+    /// or of all callers without a known token, it only counts the request.
     pub fn refused(&self, token: Option<&str>, entry: impl FnOnce() -> AuditEntry) {
         match self.refusals.admit(token) {
             Some(unrecorded) => self.record(AuditEntry { unrecorded, ..entry() }),
@@ -87,8 +87,8 @@ impl AuditLog {
         }
     }
 
-    /// Writes what is queued, as far as the store takes it in time. Entries that come later are
-    /// only logged.
+    /// Writes the queued entries, as far as the store takes them in time. Later entries are only
+    /// logged.
     pub async fn finish(&self) {
         self.stopping.cancel();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -102,7 +102,7 @@ impl AuditLog {
     }
 }
 
-/// One line, under a target of its own.
+/// Writes the log line of an entry.
 fn log(entry: &AuditEntry) {
     let (action, result) = (entry.action.as_str(), entry.result.as_str());
     let by = match (&entry.token, entry.source) {

@@ -1,7 +1,7 @@
 //! Bounds how many refused requests are recorded.
 //!
-//! Anyone who reaches the port can send requests that are refused. Without a bound, that would fill
-//! the log, and push the entries of real actions out of the store.
+//! Anyone who reaches the port can send requests that are refused. Without a bound, their entries
+//! would fill the log, and remove those of other actions from the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::limits::TokenBucket;
 
-/// How many refused requests of a token are recorded at once, and how long until the next one.
+/// How many refused requests of a token are recorded at once, and the time until the next one.
 const AT_ONCE: u32 = 20;
 const EVERY: Duration = Duration::from_secs(60);
-/// The same as a rate.
+/// [`EVERY`] as a rate.
 const RATE: &str = "1/m";
 
 /// One bucket for each token, and one for all callers without a known token.
@@ -29,14 +29,15 @@ struct Bucket {
 }
 
 impl Refusals {
-    /// Whether a refused request is recorded: how many before it were not, or `None`.
+    /// Takes a refused request. Returns the number of earlier ones that were not recorded, or
+    /// `None` if this one is not recorded either.
     pub(super) fn admit(&self, token: Option<&str>) -> Option<u64> {
         let now = Instant::now();
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rate: Rate = RATE.parse().expect("a rate");
         let fresh =
             || Bucket { bucket: TokenBucket::saving(rate, EVERY * AT_ONCE, now), unrecorded: 0 };
-        // A token's name is one of the configuration's, so the map stays small.
+        // Only names of configured tokens get here, so the map stays small.
         let of_token = buckets.entry(token.map(str::to_owned)).or_insert_with(fresh);
         if of_token.bucket.available(now) == 0 {
             of_token.unrecorded += 1;

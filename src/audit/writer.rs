@@ -1,4 +1,4 @@
-//! The task that writes audit entries into the store, in batches.
+//! The tokio task that writes audit entries into the store, in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::store::Audit;
 
 /// The most entries of one write.
 const BATCH: usize = 256;
-/// The wait before a batch is written again that the store did not take.
+/// How long a batch waits before it is written again, if the store did not take it.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer<S> {
@@ -25,8 +25,8 @@ pub(super) struct Writer<S> {
 }
 
 impl<S: Audit> Writer<S> {
-    /// Runs until the queue is closed and empty. While stopping, a batch that the store does not
-    /// take is dropped.
+    /// Runs until the queue is closed and empty. During a stop, it drops a batch that the store
+    /// does not take.
     pub(super) async fn run(mut self) {
         let mut batch = Vec::new();
         loop {
@@ -50,8 +50,8 @@ impl<S: Audit> Writer<S> {
         }
     }
 
-    /// Writes a batch, however long the store is away. An entry may be written twice if an answer
-    /// is lost.
+    /// Writes a batch, and repeats this until the store takes it or delayd stops. If an answer is
+    /// lost, entries may be written twice.
     async fn write(&self, batch: &[AuditEntry]) {
         let mut is_told = false;
         while let Err(error) = self.store.record(batch.to_vec()).await {

@@ -1,4 +1,4 @@
-//! The audit log.
+//! The metrics of the audit log.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -24,7 +24,7 @@ struct Dropped {
     reason: AuditDrop,
 }
 
-/// What is counted where administrative actions are recorded.
+/// The counters of the audit log.
 #[derive(Debug)]
 pub struct AuditMetrics {
     dropped: Family<Dropped, Counter>,
@@ -45,7 +45,7 @@ impl AuditMetrics {
         metrics
     }
 
-    /// Entries were dropped.
+    /// Counts entries that are not in the store.
     pub fn dropped(&self, reason: AuditDrop, count: u64) {
         self.dropped.get_or_create(&Dropped { reason }).inc_by(count);
     }

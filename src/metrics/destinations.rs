@@ -1,4 +1,4 @@
-//! The limits of calls: how many run, and why no more do.
+//! The metrics of the limits of calls: slots, windows and circuit breakers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,10 +38,10 @@ pub struct LimitFigures {
     pub others: DestinationFigures,
 }
 
-/// Reads the figures of services with a label of their own, and of all others.
+/// Returns the figures of the named services, and the sums over all others.
 type Read = Arc<dyn Fn(&[Arc<str>]) -> LimitFigures + Send + Sync>;
 
-/// What is read of the limits of calls.
+/// The gauges of the limits of calls. Each scrape reads them from the limits.
 #[derive(Clone, Debug)]
 pub struct DestinationMetrics {
     read: Readings<Read>,
@@ -55,8 +55,8 @@ impl DestinationMetrics {
         metrics
     }
 
-    /// Reads the figures by `read` from now on, given the names of the services with a label of
-    /// their own.
+    /// Sets the function that reads the figures. Its argument is the names of the services with a
+    /// label of their own.
     pub fn read_by(&self, read: impl Fn(&[Arc<str>]) -> LimitFigures + Send + Sync + 'static) {
         let read: Read = Arc::new(read);
         self.read.read_by(move || Arc::clone(&read));

@@ -35,7 +35,7 @@ struct Handles {
     seconds: Seconds,
 }
 
-/// What is measured where tasks are handed out.
+/// The metrics of lateness and of the objective.
 #[derive(Debug)]
 pub struct LatenessMetrics {
     push: [Handles; Culprit::ALL.len()],
@@ -123,7 +123,7 @@ impl LatenessMetrics {
         Duration::from_secs_f64(self.objective.get())
     }
 
-    /// A task was handed out for the first time, this late. `own` is its topic's own objective.
+    /// Observes the lateness of a task at its first hand-out. `own` is its topic's own objective.
     pub fn observe(&self, way: Way, lateness: &Lateness, own: Option<Span>) {
         let handles = match way {
             Way::Push => &self.push,
@@ -146,7 +146,7 @@ impl LatenessMetrics {
         std::array::from_fn(|at| Duration::from_secs_f64(seconds(at).max(0.0)))
     }
 
-    /// So many tasks have met the objective, or not.
+    /// The numbers of tasks that met the objective, and that missed it.
     pub fn judge(&self, is_good: bool, tasks: u64) {
         let counter = if is_good { &self.good } else { &self.bad };
         counter.inc_by(tasks);

@@ -1,4 +1,4 @@
-//! What an instance counts and measures, each metric declared once, for `GET /metrics`.
+//! The metrics of an instance, for `GET /metrics`. Each is declared once.
 //!
 //! The names follow Prometheus: base units, `_total` for counters. Every series whose labels are
 //! known in advance exists from the start with the value 0, so that a rate over it has a beginning.
@@ -67,7 +67,7 @@ pub struct Metrics {
     pub api: ApiMetrics,
     /// How late first callbacks begin.
     pub lateness: LatenessMetrics,
-    /// Callbacks and what they came to.
+    /// Callbacks and their results.
     pub callbacks: Arc<CallbackMetrics>,
     /// The limits of calls.
     pub destinations: DestinationMetrics,
@@ -86,12 +86,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All of them, at 0, with those of both stores. `routes` are the paths of the routes.
+    /// Registers all metrics at 0, with those of both stores. `routes` are the paths of the routes.
     pub fn new(routes: impl IntoIterator<Item = &'static str>) -> Arc<Self> {
         Self::with_store(routes, StoreMetrics::of_both())
     }
 
-    /// All of them, with those of the store in use.
+    /// Registers all metrics, with those of the store in use.
     pub fn with_store(
         routes: impl IntoIterator<Item = &'static str>,
         store: Arc<StoreMetrics>,
@@ -131,7 +131,7 @@ impl Metrics {
         })
     }
 
-    /// What has happened since the start.
+    /// The totals since the start.
     pub fn totals(&self) -> Totals {
         let (calls, failed_calls) = self.callbacks.in_all();
         Totals {

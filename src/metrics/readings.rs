@@ -1,18 +1,17 @@
-//! Figures that a part of the program has, and that are read at each scrape.
+//! Figures that each scrape reads from another part of the program.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 
-/// Figures that are read at each scrape. The metrics exist before the part that has the figures, so
-/// that part is named later.
+/// Figures that each scrape reads from another part of the program. That part is built after the
+/// metrics, so it sets the function that reads its figures later.
 pub struct Readings<T>(Arc<OnceLock<Read<T>>>);
 
 impl<T> Readings<T> {
-    /// Reads the figures by `read` from now on. `read` must not wait. Only the first call counts.
+    /// Sets the function that reads the figures. It must not wait. Later calls have no effect.
     pub fn read_by(&self, read: impl Fn() -> T + Send + Sync + 'static) {
-        // A second part has nothing to add.
         let _ = self.0.set(Box::new(read));
     }
 

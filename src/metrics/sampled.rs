@@ -1,4 +1,4 @@
-//! What the sampler counts in the store: the same on every instance.
+//! The gauges of the sampler: figures of the whole store, which every instance reports.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -45,9 +45,9 @@ struct Forecast {
 pub struct ServiceSample {
     /// The tasks that wait.
     pub waiting: u64,
-    /// Whether an operator holds it.
+    /// Whether an operator holds the service.
     pub is_held: bool,
-    /// Whether it can be called.
+    /// Whether the service can be called.
     pub is_configured: bool,
     /// The tasks that are due within each horizon.
     pub forecast: [u64; WITHIN.len()],
@@ -61,6 +61,7 @@ pub struct SampledMetrics {
     tasks: [Gauge; STATES.len()],
     overdue: [Gauge; Culprit::ALL.len()],
     oldest: [Real; Culprit::ALL.len()],
+    late: Gauge,
     waiting: Family<OfService, Gauge>,
     held: Family<OfService, Gauge>,
     configured: Family<OfService, Gauge>,
@@ -73,7 +74,7 @@ pub struct SampledMetrics {
 }
 
 impl SampledMetrics {
-    /// `names` are the labels of services, which other metrics share.
+    /// `names` are the labels of services; other metrics use the same.
     pub(super) fn register(registry: &mut Registry, names: ServiceNames) -> Self {
         let tasks = Family::<OfState, Gauge>::default();
         let overdue = Family::<OfCulprit, Gauge>::default();
@@ -83,6 +84,7 @@ impl SampledMetrics {
             tasks: STATES.map(|state| tasks.get_or_create(&OfState { state }).clone()),
             overdue: culprits.clone().map(|culprit| overdue.get_or_create(&culprit).clone()),
             oldest: culprits.map(|culprit| oldest.get_or_create(&culprit).clone()),
+            late: Gauge::default(),
             waiting: Family::default(),
             held: Family::default(),
             configured: Family::default(),
@@ -105,6 +107,12 @@ impl SampledMetrics {
              none",
             Unit::Seconds,
             oldest,
+        );
+        registry.register(
+            "store_late_tasks",
+            "Waiting tasks that delayd or the store delays beyond the objective of their topic; \
+             delayd_objective_tasks_total counts them as bad when they are delivered",
+            metrics.late.clone(),
         );
         registry.register(
             "store_destination_waiting",
@@ -147,30 +155,37 @@ impl SampledMetrics {
         metrics
     }
 
-    /// The label of a service.
+    /// The label of a service: its name, or `other`.
     pub fn label(&self, service: &str) -> Arc<str> {
         self.names.label(service).unwrap_or_else(|| OTHER.into())
     }
 
-    /// The store's time of the last sample, in Unix milliseconds.
+    /// Sets the store's time of the last sample, in Unix milliseconds.
     pub fn set_timestamp(&self, at_ms: i64) {
         self.timestamp.set(seconds(at_ms));
     }
 
-    /// Tasks that are scheduled, leased, delivered, dead, cancelled and expired.
+    /// Sets the numbers of tasks that are scheduled, leased, delivered, dead, cancelled and
+    /// expired.
     pub fn set_tasks(&self, counts: [u64; STATES.len()]) {
         for (gauge, count) in self.tasks.iter().zip(counts) {
             gauge.set(whole(count));
         }
     }
 
-    /// The overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.
+    /// Sets the number of waiting tasks that miss the objective because of delayd or the store.
+    pub fn set_late(&self, count: u64) {
+        self.late.set(whole(count));
+    }
+
+    /// Sets the overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.
     pub fn set_overdue(&self, culprit: Culprit, count: u64, oldest_ms: i64) {
         self.overdue[culprit as usize].set(whole(count));
         self.oldest[culprit as usize].set(seconds(oldest_ms));
     }
 
-    /// The figures of all services, by label. The series of others end; `other` stays.
+    /// Sets the figures of all services, by label. Removes the series of other services, but not
+    /// that of `other`.
     pub fn set_services(&self, mut services: BTreeMap<Arc<str>, ServiceSample>) {
         services
             .entry(OTHER.into())

@@ -1,4 +1,4 @@
-//! Calls of the store, and what a store alone knows: its disk, or its servers.
+//! The metrics of the store: its calls, the embedded store's disk, and the Redis servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ label_value! {
         Extend = "extend",
         /// Notes of attempts.
         Note = "note",
-        /// What each instance asks every second, and moments of lanes.
+        /// The poll of each second, and reads of the next due times of lanes.
         Poll = "poll",
         /// Counts of lanes for the sampler.
         Sample = "sample",
@@ -56,15 +56,15 @@ label_value! {
         Unavailable = "unavailable",
         /// The lane is moving to another server.
         Moving = "moving",
-        /// There is no room.
+        /// The disk, or the memory of Redis, is full.
         Full = "full",
         /// The topic's quota is used up.
         OverQuota = "over_quota",
-        /// The caller's entry of the topic is outdated.
+        /// The cached registry entry of the topic is outdated.
         StaleEntry = "stale_entry",
         /// The idempotency key belongs to another task.
         KeyReused = "key_reused",
-        /// The setup cannot work.
+        /// The configuration of the store or of Redis cannot work.
         Misconfigured = "misconfigured",
         /// The store's data or answer cannot be read.
         Corrupt = "corrupt",
@@ -85,14 +85,14 @@ struct Failed {
 /// The name of each Redis server, and whether its breaker refuses calls.
 pub type OpenBreakers = Vec<(Arc<str>, bool)>;
 
-/// One kind of call, resolved.
+/// The handles to the metrics of one kind of call.
 #[derive(Debug)]
 struct Calls {
     duration: Histogram,
     errors: Vec<Counter>,
 }
 
-/// What is counted where the store is called. Each store has its own.
+/// The metrics of the store. Some exist for one of the two stores only.
 #[derive(Debug)]
 pub struct StoreMetrics {
     durations: Family<Called, Histogram, fn() -> Histogram>,
@@ -130,17 +130,17 @@ impl StoreMetrics {
         })
     }
 
-    /// Those of the embedded store.
+    /// Registers the metrics of the embedded store.
     pub fn embedded() -> Arc<Self> {
         Self::new(Some(DiskMetrics::default()), false)
     }
 
-    /// Those of the Redis store.
+    /// Registers the metrics of the Redis store.
     pub fn redis() -> Arc<Self> {
         Self::new(None, true)
     }
 
-    /// Those of both, for the documentation and for tests without a store.
+    /// Registers the metrics of both, for the documentation and for tests without a store.
     pub fn of_both() -> Arc<Self> {
         Self::new(Some(DiskMetrics::default()), true)
     }
@@ -173,17 +173,17 @@ impl StoreMetrics {
         }
     }
 
-    /// A call took this time.
+    /// Observes the duration of a call.
     pub fn took(&self, op: Op, time: Duration) {
         observe(&self.calls[op as usize].duration, time);
     }
 
-    /// A call, or a part of a batch, failed.
+    /// Counts a failed call, or a failed part of a batch.
     pub fn failed(&self, op: Op, kind: ErrorKind) {
         self.calls[op as usize].errors[kind as usize].inc();
     }
 
-    /// Another instance has the lane's lock.
+    /// Counts a claim that found the lane locked by another instance.
     pub fn claim_denied(&self) {
         self.claims_denied.inc();
     }
@@ -228,17 +228,17 @@ impl DiskMetrics {
         );
     }
 
-    /// The file system has so many bytes free.
+    /// Sets the free bytes of the file system.
     pub fn is_free(&self, bytes: u64) {
         self.free.set(bytes);
     }
 
-    /// New tasks leave so many bytes free.
+    /// Sets the bytes that new tasks leave free.
     pub fn reserves(&self, bytes: u64) {
         self.reserve.set(bytes);
     }
 
-    /// A commit with fsync took this time.
+    /// Observes the duration of a commit with fsync.
     pub fn synced(&self, took: Duration) {
         observe(&self.fsync, took);
     }

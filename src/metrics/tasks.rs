@@ -1,4 +1,4 @@
-//! The ends of tasks and of leases.
+//! The metrics of tasks and leases that end.
 
 use delayd_wire::Way;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -25,17 +25,17 @@ pub enum End {
     Refused,
     /// Dead: too many leases in a row ran out.
     LeasesRanOut,
-    /// Dead: it fell due in a pause whose misfires die.
+    /// Dead: it fell due in a pause, and the topic has `misfire: dead`.
     MisfiredDead,
     /// Dead: its record cannot be read.
     Unreadable,
     /// Cancelled by a call.
     Cancel,
-    /// Cancelled at the end of a lease, as a call had asked.
+    /// Cancelled at the end of a lease, because a cancel was pending.
     PendingCancel,
     /// Expired: it was not delivered within its `expires_after`.
     ExpiresAfter,
-    /// Expired: it fell due in a pause whose misfires are skipped.
+    /// Expired: it fell due in a pause, and the topic has `misfire: skip`.
     MisfiredExpired,
 }
 
@@ -69,7 +69,7 @@ struct Mode {
 
 const MODES: &[Mode] = &[Mode { mode: Way::Push.as_str() }, Mode { mode: Way::Pull.as_str() }];
 
-/// What is counted where tasks and leases end.
+/// The counters of tasks and leases that end.
 #[derive(Debug)]
 pub struct TaskMetrics {
     ended: (Family<Ended, Counter>, Vec<Counter>),
@@ -111,22 +111,22 @@ impl TaskMetrics {
         );
     }
 
-    /// A task ended.
+    /// Counts a task that ended.
     pub fn ended(&self, end: End) {
         self.ended_many(end, 1);
     }
 
-    /// So many tasks ended.
+    /// Counts several tasks that ended.
     pub fn ended_many(&self, end: End, count: u64) {
         self.ended.1[end as usize].inc_by(count);
     }
 
-    /// So many leases ran out.
+    /// Counts leases that ran out.
     pub fn leases_expired(&self, way: Way, count: u64) {
         self.leases_expired.1[way as usize].inc_by(count);
     }
 
-    /// The store refused the end of a lease.
+    /// Counts a settle that the store refused.
     pub fn stale_settle(&self, way: Way) {
         self.stale_settles.1[way as usize].inc();
     }

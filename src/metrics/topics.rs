@@ -1,5 +1,5 @@
-//! The text of `GET /metrics/topics`: figures of topics, apart from the others because there may be
-//! many of them.
+//! The text of `GET /metrics/topics`. `GET /metrics` has no figures by topic, because there may be
+//! many topics.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

@@ -1,4 +1,4 @@
-//! What this process uses of the machine.
+//! The CPU time and the memory of this process.
 
 /// Processor time and memory of the process.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What the workers of this instance do beside the tasks.
+//! The metrics of pending settles, dropped notes and the clock.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,12 +6,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What is counted where workers run.
+/// The metrics of pending settles, dropped notes and the clock.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerMetrics {
-    /// Ends of leases that the store has not answered.
+    /// Settles that the store has not answered.
     pub settles_pending: Gauge,
-    /// Notes of attempts that were left out.
+    /// Notes of attempts that were not written.
     pub notes_dropped: Counter,
     /// Jumps of this instance's clock.
     pub clock_jumps: Counter,
@@ -47,7 +47,7 @@ impl WorkerMetrics {
         metrics
     }
 
-    /// The store's clock is so far ahead of ours.
+    /// Sets how far the store's clock is ahead of this instance's.
     pub fn clock_is_ahead(&self, milliseconds: i64) {
         self.clock_offset.set(milliseconds as f64 / 1_000.0);
     }

@@ -6,10 +6,10 @@ pub enum Culprit {
     /// delayd itself: slots were free, or no instance ran.
     #[default]
     Delayd,
-    /// The receiver: its breaker is open, its slots are taken, it starts slowly, or it asked for a
-    /// wait with `Retry-After`. For a pulled task: no consumer waits.
+    /// The receiver: its breaker is open, its slots are taken, its slow start limits it, or it
+    /// asked for a wait with `Retry-After`. For a pulled task: no consumer asks.
     Receiver,
-    /// An operator: a pause, a hold, or a rate limit.
+    /// An operator: a pause, a hold, a rate limit, or a destination that is not configured.
     Operator,
     /// The store: it is out of reach or slow.
     Store,

@@ -6,10 +6,10 @@
 //!      operator       │ receiver          │ delayd │ store
 //! ```
 //!
-//! What delays tasks is noted in a [`Timeline`] when it begins and ends. When a task is handed out
-//! late, [`charge`] divides its wait among the culprits.
+//! A [`Timeline`] notes when a delay begins and ends. When a task is handed out late, [`charge`]
+//! divides its wait among the culprits. `docs/METRICS.md` defines them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Lateness {
         *part = part.saturating_add(u32::try_from(ms.max(0)).unwrap_or(u32::MAX));
     }
 
-    /// Charges all parts of another lateness too.
+    /// Adds all parts of another lateness.
     pub fn add_all(&mut self, other: &Self) {
         for (part, more) in self.0.iter_mut().zip(other.0) {
             *part = part.saturating_add(more);
@@ -56,34 +56,50 @@ impl Lateness {
         Culprit::ALL.into_iter().fold(Culprit::Delayd, largest)
     }
 
-    /// The part that counts against the objective: what neither receivers nor operators cause.
+    /// The part that counts against the objective: that of delayd and the store.
     pub fn own(&self) -> Duration {
         self.part(Culprit::Delayd) + self.part(Culprit::Store)
     }
 }
 
 /// Who has delayed the tasks of a destination, a topic or a store, and from when on. It remembers
-/// the last 16 changes; older ones merge into one.
+/// at most 16 changes: of more, the shortest spans are merged into their neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline(VecDeque<(UnixMillis, Option<Culprit>)>);
 
 impl Timeline {
-    /// Whether nobody has delayed anything.
+    /// Whether it has no changes: nobody has delayed anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From `now` on, this culprit delays the tasks; `None`: nobody.
+    /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
+        // If the clock was set back, the changes after `now` have not happened.
+        while self.0.back().is_some_and(|&(from, _)| from > now) {
+            self.0.pop_back();
+        }
         if self.current() == culprit {
             return;
         }
-        // The clock may have been set back.
-        let now = self.0.back().map_or(now, |&(last, _)| last.max(now));
         if self.0.len() == MOST_CHANGES {
-            self.0.remove(1);
+            self.forget_the_shortest();
         }
         self.0.push_back((now, culprit));
+    }
+
+    /// Merges the shortest span between two changes into its neighbours.
+    fn forget_the_shortest(&mut self) {
+        let span = |i: usize| self.0[i + 1].0.0 - self.0[i].0.0;
+        let shortest = (1..self.0.len() - 1).min_by_key(|&i| span(i)).unwrap_or_default();
+        if span(0) < span(shortest) {
+            self.0.pop_front();
+            return;
+        }
+        self.0.remove(shortest);
+        if self.0[shortest].1 == self.0[shortest - 1].1 {
+            self.0.remove(shortest);
+        }
     }
 
     /// Who delays the tasks now.
@@ -97,7 +113,7 @@ impl Timeline {
     }
 }
 
-/// What delays the tasks of all lanes of a topic, as an instance has seen it.
+/// The delays of all lanes of a topic, as this instance has seen them.
 #[derive(Clone, Debug, Default)]
 pub struct OfTopic {
     /// The time that the store's clock skipped.
@@ -108,8 +124,7 @@ pub struct OfTopic {
     pub store: Timeline,
 }
 
-/// What delays the tasks of many lanes: pauses of topics, and outages of the store. The poll of
-/// each second notes it.
+/// The delays of many lanes: pauses of topics, outages of the store, and jumps of its clock.
 #[derive(Debug, Default)]
 pub struct Delays(Mutex<Known>);
 
@@ -121,14 +136,17 @@ struct Known {
 }
 
 impl Delays {
-    /// Notes which topics are paused now, and since when.
+    /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
         now: UnixMillis,
-        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)>,
+        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)> + Clone,
     ) {
         let mut known = self.known();
-        for (topic, paused) in topics {
+        let mut found = 0;
+        for (topic, paused) in topics.clone() {
+            // The clock may have been set back since the pause.
+            let paused = paused.map(|since| since.min(now));
             match (paused, known.pauses.get_mut(topic)) {
                 (Some(since), None) => {
                     let mut pauses = Timeline::default();
@@ -137,8 +155,13 @@ impl Delays {
                 }
                 (Some(since), Some(pauses)) => pauses.set(since, Some(Culprit::Operator)),
                 (None, Some(pauses)) => pauses.set(now, None),
-                (None, None) => {}
+                (None, None) => continue,
             }
+            found += 1;
+        }
+        if found < known.pauses.len() {
+            let left: HashSet<&Topic> = topics.map(|(topic, _)| topic).collect();
+            known.pauses.retain(|topic, _| left.contains(topic));
         }
     }
 
@@ -147,11 +170,16 @@ impl Delays {
         self.known().store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
-    /// The store's clock was set forward, from one moment to the other.
+    /// Notes that the store's clock was set forward, from one time to the other.
     pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
         let mut known = self.known();
         known.jumps.set(from, Some(Culprit::Clock));
         known.jumps.set(to, None);
+    }
+
+    /// The store's clock was set back, to this moment.
+    pub fn saw_jump_back(&self, to: UnixMillis) {
+        self.known().jumps.set(to, None);
     }
 
     /// What delays the tasks of the topic.
@@ -166,8 +194,8 @@ impl Delays {
     }
 }
 
-/// Divides the time from `due` to `until` among the culprits. Where several timelines name one, the
-/// first of them counts; where none does, `otherwise`.
+/// Divides the time from `due` to `until` among the culprits. If several timelines name a culprit
+/// for the same time, the first of them counts. If none does, the time is charged to `otherwise`.
 pub fn charge(
     due: UnixMillis,
     until: UnixMillis,
@@ -247,10 +275,21 @@ mod tests {
             timeline.set(UnixMillis(10 * n), culprit);
             timeline.set(UnixMillis(10 * n + 5), culprit);
         }
-        assert_eq!(timeline.0.len(), MOST_CHANGES);
+        assert!(timeline.0.len() <= MOST_CHANGES);
         assert_eq!(timeline.at(UnixMillis(0)), Some(Culprit::Receiver));
         assert_eq!(timeline.at(UnixMillis(9_985)), Some(Culprit::Receiver));
         assert_eq!(timeline.current(), None);
+    }
+
+    #[test]
+    fn a_deleted_topic_is_forgotten() {
+        let delays = Delays::default();
+        let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
+        let paused = Some(UnixMillis(5));
+        delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
+        delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());
+        assert!(delays.of(&a).pauses.is_empty());
+        assert!(!delays.of(&b).pauses.is_empty());
     }
 
     #[test]
@@ -259,5 +298,14 @@ mod tests {
         let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
         assert_eq!(lateness.total(), 200 * MS);
         assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_follows_a_clock_that_was_set_back_is_charged() {
+        let blocked = Some(Culprit::Receiver);
+        let timeline = timeline(&[(1_000, blocked), (1_100, None), (50, blocked)]);
+        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
+        assert_eq!(lateness.part(Culprit::Receiver), 150 * MS);
+        assert_eq!(lateness.part(Culprit::Delayd), 50 * MS);
     }
 }

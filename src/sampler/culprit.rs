@@ -1,4 +1,4 @@
-//! Who delays the overdue tasks of a destination.
+//! Finds who delays the overdue tasks of a destination.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Registered;
 
-/// What is known at one moment of that which delays tasks.
+/// The limits, topics and services at one moment, from which the culprits follow.
 #[derive(Debug)]
 pub(super) struct Court<'a> {
     pub(super) services: &'a Services,
     pub(super) limits: &'a DestinationLimits,
     pub(super) topics: HashMap<&'a Topic, &'a Registered>,
-    /// The culprit of tasks that nothing blocks. `None`: another instance knows.
+    /// The culprit of tasks that nothing blocks; `None` if this instance cannot tell.
     pub(super) unblocked: Option<Culprit>,
-    /// The answers for destinations.
+    /// The culprits of the destinations that were looked up before.
     known: HashMap<Destination, Option<Culprit>>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Court<'a> {
     }
 
     fn blocked(&self, destination: &Destination) -> Option<Culprit> {
-        // A destination that is not configured is not called.
+        // The operator has to configure it.
         let Some(service) = self.services.get(destination.as_str()) else {
             return Some(Culprit::Operator);
         };

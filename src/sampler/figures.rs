@@ -11,7 +11,7 @@ use crate::store::{Counts, LaneSample, ScheduleSample};
 
 /// The most lanes of one sample: one pipeline of the Redis store.
 pub(super) const LANES_A_SAMPLE: usize = 512;
-/// The forecast is counted every so many rounds.
+/// How many rounds there are for each count of the forecast.
 const ROUNDS_A_FORECAST: u64 = 10;
 
 /// The last counts of all lanes. Lanes are sampled in rotation.
@@ -28,7 +28,7 @@ pub(super) struct Figures {
 /// The last counts of a lane.
 #[derive(Debug)]
 pub(super) struct LaneFigures {
-    /// When they were read, by the store's clock.
+    /// When the counts were read, by the store's clock.
     pub(super) read: UnixMillis,
     pub(super) counts: Counts,
     pub(super) schedules: Vec<Schedule>,
@@ -41,6 +41,8 @@ pub(super) struct Schedule {
     pub(super) earliest: UnixMillis,
     pub(super) waiting: u64,
     pub(super) overdue: u64,
+    /// The tasks that are overdue beyond the objective of their topic.
+    pub(super) late: u64,
     /// The tasks that are due within each of the [`HORIZONS`], as counted last.
     pub(super) within: [u64; HORIZONS],
     pub(super) is_cut: bool,
@@ -55,8 +57,8 @@ pub(super) struct Next {
 }
 
 impl Figures {
-    /// The next lanes of the round. A new round begins with `all` lanes that are known then, and
-    /// forgets those that are gone.
+    /// The next lanes of the round. After the last one, it begins a new round with `all` lanes, and
+    /// forgets the figures of other lanes.
     pub(super) fn next(&mut self, all: impl FnOnce() -> Vec<Lane>) -> Next {
         if self.done == self.round.len() {
             self.round = all();
@@ -125,7 +127,7 @@ impl LaneFigures {
         with_forecast: bool,
     ) -> Self {
         let schedule = |sample: ScheduleSample| {
-            let ScheduleSample { destination, earliest, waiting, due, is_cut } = sample;
+            let ScheduleSample { destination, earliest, waiting, due, late, is_cut } = sample;
             let mut within = [0; HORIZONS];
             if with_forecast {
                 within.iter_mut().zip(&due[1..]).for_each(|(count, due)| *count = *due);
@@ -135,7 +137,7 @@ impl LaneFigures {
                 within = known.within;
             }
             let overdue = due.first().copied().unwrap_or_default();
-            Schedule { destination, earliest, waiting, overdue, within, is_cut }
+            Schedule { destination, earliest, waiting, overdue, late, within, is_cut }
         };
         let schedules = schedules.into_iter().map(schedule).collect();
         Self { read: now, counts, schedules }
@@ -143,8 +145,8 @@ impl LaneFigures {
 }
 
 impl Schedule {
-    /// The overdue tasks of a lane whose server is away, at least: its earliest task may have
-    /// fallen due since.
+    /// The least number of overdue tasks while the lane's server is away: the earliest task may
+    /// have fallen due since the last count.
     pub(super) fn overdue_by(&self, now: UnixMillis) -> u64 {
         self.overdue.max(u64::from(self.earliest <= now))
     }
@@ -165,7 +167,7 @@ fn add(sum: &mut TopicSample, LaneFigures { counts, schedules, .. }: &LaneFigure
     }
 }
 
-/// The spans of time that a sample counts by.
+/// The spans of time within which a sample counts the due tasks.
 pub(super) fn spans(with_forecast: bool) -> Vec<Duration> {
     let horizons = if with_forecast { &WITHIN[..] } else { &[] };
     std::iter::once(Duration::ZERO).chain(horizons.iter().map(|(_, span)| *span)).collect()

@@ -13,12 +13,13 @@ pub(super) fn set(metrics: &Metrics, snapshot: &Snapshot) {
     gauges.set_timestamp(snapshot.at.0);
     let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = snapshot.tasks;
     gauges.set_tasks([scheduled, leased, delivered, dead, cancelled, expired]);
+    gauges.set_late(snapshot.late);
     for culprit in Culprit::ALL {
         let overdue = &snapshot.overdue[culprit as usize];
         gauges.set_overdue(culprit, overdue.count, overdue.oldest.map_or(0, |oldest| oldest.0));
     }
     let mut services: BTreeMap<Arc<str>, ServiceSample> = BTreeMap::new();
-    // Configured services come first: labels are few, and callers can name any number of hosts.
+    // Configured services come first: labels are few, and callers could use them up with hosts.
     let (configured, others): (Vec<_>, Vec<_>) =
         snapshot.destinations.iter().partition(|(_, figures)| figures.is_configured);
     for (destination, figures) in configured.into_iter().chain(others) {

@@ -1,4 +1,5 @@
-//! The figures of the last day, in rings of fixed size: a graph needs no Prometheus.
+//! The figures of the last day, in rings of fixed size. They make graphs possible without
+//! Prometheus.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,10 +32,10 @@ pub const FIGURES: [&str; 19] = [
 /// The number of figures that are counters.
 pub(super) const COUNTERS: usize = 7;
 
-/// The figures of one moment, by [`FIGURES`]. Counters are totals since the start.
+/// The figures of one moment, in the order of [`FIGURES`]. Counters are totals since the start.
 pub(super) type Values = [u64; FIGURES.len()];
 
-/// The steps of the rings, and how long each lasts.
+/// The step of each ring, and how far back it reaches.
 const RINGS: [(Duration, Duration); 3] = [
     (Duration::from_secs(1), Duration::from_secs(5 * 60)),
     (Duration::from_secs(10), Duration::from_secs(3_600)),
@@ -46,7 +47,7 @@ const RINGS: [(Duration, Duration); 3] = [
 pub struct Point {
     /// The end of the step.
     pub at: UnixMillis,
-    /// By [`FIGURES`].
+    /// In the order of [`FIGURES`].
     pub values: Values,
 }
 
@@ -59,7 +60,7 @@ struct Ring {
     step: Duration,
     most: usize,
     points: VecDeque<Point>,
-    /// The counters at the end of the last step, and when it was.
+    /// When the last step ended, and the figures then.
     before: Option<(UnixMillis, Values)>,
 }
 
@@ -76,7 +77,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Notes the figures of a moment, in the rings whose step is over.
+    /// Adds the figures of a moment to the rings whose step is over.
     pub(super) fn note(&mut self, now: UnixMillis, values: Values) {
         self.0.iter_mut().for_each(|ring| ring.note(now, values));
     }
@@ -96,8 +97,8 @@ impl Ring {
             self.before = Some((now, values));
             return;
         };
-        // Half a second of tolerance, because ticks come a little early or late. A clock that was
-        // set back begins a step.
+        // Half a second of tolerance, because ticks come a little early or late. If the clock was
+        // set back, a new step begins.
         let passed = now.0 - at.0;
         if (0..self.step.as_millis() as i64 - 500).contains(&passed) {
             return;

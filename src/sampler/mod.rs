@@ -1,12 +1,12 @@
-//! The sampler: counts the store once a second, for all who look on.
+//! The sampler: counts the store once a second, for all viewers.
 //!
-//! Viewers (`GET /metrics`, `series`, a dashboard) read the last [`Snapshot`] and never the store,
-//! so ten of them cost what one costs. A sample asks for at most 512 lanes, in one pipeline per
-//! server; more lanes are sampled in rotation. A tick that comes while a sample still runs is
-//! skipped. ADR 20 says why.
+//! `GET /metrics` and `/delay/series` read what the sampler found, and never the store. So ten
+//! viewers cost the store as much as one. A sample counts at most 512 lanes, in one pipeline per
+//! server; more lanes are sampled in rotation. While a sample runs, no other one starts. ADR 20 has
+//! the reasons.
 //!
-//! - `figures` keeps the last counts of each lane, and says which lanes are next.
-//! - `culprit` says who delays overdue tasks.
+//! - `figures` keeps the last counts of each lane, and selects the next lanes.
+//! - `culprit` finds who delays overdue tasks.
 //! - `gauges` writes the metrics of the store.
 //! - `history` keeps the figures of the last day.
 
@@ -42,10 +42,11 @@ pub use snapshot::{DestinationFigures, HORIZONS, Overdue, Snapshot};
 /// The most topics with figures of their own.
 const TOPICS: usize = 1_000;
 
-/// A store that takes longer for a sample is slow: tasks that nothing else delays wait for it.
+/// From this duration of a sample on, the store counts as slow: it is then the culprit of tasks
+/// that nothing else delays.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What the sampler needs.
+/// The parts of the program that the sampler reads and writes.
 #[derive(Debug)]
 pub struct Parts<S = AnyStore> {
     /// The store.
@@ -58,14 +59,14 @@ pub struct Parts<S = AnyStore> {
     pub limits: DestinationLimits,
     /// The instances.
     pub instances: Arc<Instances>,
-    /// Where the gauges are.
+    /// The metrics, which it sets.
     pub metrics: Arc<Metrics>,
 }
 
 /// The settings of the sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
-    /// Whether this instance makes callbacks, and so knows why a destination is not called.
+    /// Whether this instance makes callbacks. Only then it knows why a destination is not called.
     pub has_workers: bool,
     /// The time between two samples. It is 1 s; only tests change it.
     pub every: Duration,
@@ -78,7 +79,7 @@ pub struct Sampler {
     sampled: Sampled,
 }
 
-/// What the sampler has found. Cheap to clone.
+/// The results of the sampler. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -87,7 +88,7 @@ pub struct Sampled {
 }
 
 impl Default for Sampled {
-    /// Of no sampler.
+    /// The results without a sampler: empty.
     fn default() -> Self {
         Self {
             snapshots: watch::channel(Arc::default()).1,
@@ -108,7 +109,7 @@ impl Sampled {
         lock(&self.figures).topics(TOPICS)
     }
 
-    /// The figures of the last day. The sampler waits for the guard to be dropped.
+    /// The figures of the last day. The sampler waits until the guard is dropped.
     pub fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
     }
@@ -127,7 +128,7 @@ impl Sampler {
         Self { task, sampled }
     }
 
-    /// What it finds.
+    /// Its results.
     pub fn sampled(&self) -> &Sampled {
         &self.sampled
     }
@@ -209,7 +210,13 @@ impl State {
         let within = spans(next.with_forecast);
         let asked = Instant::now();
         let lanes = next.lanes.clone();
-        let answers = match parts.store.sample(SampleQuery { lanes, within }).await {
+        let objective = parts.metrics.lateness.objective();
+        let late_after = |lane: &Lane| {
+            let own = parts.topics.policy_of(&lane.topic).lateness_objective;
+            own.map_or(objective, |own| own.0)
+        };
+        let late_after = lanes.iter().map(late_after).collect();
+        let answers = match parts.store.sample(SampleQuery { lanes, late_after, within }).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
                 lanes
@@ -235,8 +242,8 @@ impl State {
         self.read.map_or(UnixMillis(0), |(now, at)| now + at.elapsed())
     }
 
-    /// The culprit of tasks that nothing blocks; `None` if an instance with workers is alive and
-    /// this one has none.
+    /// The culprit of tasks that nothing blocks. `None` if this instance has no workers, and
+    /// another living one has some or no heartbeat is known yet.
     fn unblocked(&self, instances: &Instances, params: Params) -> Option<Culprit> {
         let living = instances.living();
         if !params.has_workers
@@ -276,6 +283,9 @@ impl State {
                     && let Some(culprit) =
                         court.culprit(&lane.topic, &schedule.destination, is_away)
                 {
+                    if matches!(culprit, Culprit::Delayd | Culprit::Store) {
+                        snapshot.late += schedule.late;
+                    }
                     snapshot.overdue[culprit as usize].add(
                         overdue,
                         schedule.is_cut,

@@ -1,4 +1,4 @@
-//! What the sampler publishes.
+//! The snapshot, which the sampler publishes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const WITHIN: [(&str, Duration); HORIZONS] = [
     ("1h", Duration::from_secs(3_600)),
     ("24h", Duration::from_secs(86_400)),
 ];
-/// Their number.
+/// The number of horizons.
 pub const HORIZONS: usize = 4;
 
 /// The store and this instance at one moment. The parts may be as old as [`Self::oldest`].
@@ -28,12 +28,14 @@ pub struct Snapshot {
     pub at: UnixMillis,
     /// When the oldest part was read.
     pub oldest: UnixMillis,
-    /// Whether each lane was read once.
+    /// Whether each lane has been read at least once.
     pub is_complete: bool,
     /// The tasks by state.
     pub tasks: Counts,
     /// The overdue tasks, by culprit in the order of [`Culprit::ALL`].
     pub overdue: [Overdue; Culprit::ALL.len()],
+    /// The waiting tasks that delayd or the store delays beyond the objective of their topic.
+    pub late: u64,
     /// The destinations that tasks wait for, that are configured, or that are held. Without
     /// `@pull`.
     pub destinations: BTreeMap<Destination, DestinationFigures>,
@@ -76,7 +78,7 @@ impl Snapshot {
 pub struct Overdue {
     /// Their number.
     pub count: u64,
-    /// Whether there may be more.
+    /// Whether the store stopped counting, so that there may be more.
     pub is_cut: bool,
     /// When the first of them fell due.
     pub oldest: Option<UnixMillis>,

@@ -1,4 +1,4 @@
-//! `[objective]`: how late delayd may be, and how often.
+//! `[objective]`: the lateness that tasks may have, and the share of tasks that should meet it.
 
 use serde::Deserialize;
 

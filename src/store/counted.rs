@@ -1,4 +1,4 @@
-//! What is counted of a call of a store.
+//! Counts the calls of a store, their errors, and what claims end.
 
 use delayd_wire::Way;
 use tokio::time::Instant;
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{Claimed, Error, Looked, Result, Swept};
 use crate::metrics::{End, ErrorKind, Op, StoreMetrics};
 
-/// An answer, and the errors in it.
+/// An answer of a store, which may hold several errors.
 pub(super) trait Answer {
     fn each_error(&self, count: impl FnMut(&Error));
 }
@@ -46,7 +46,7 @@ fn kind_of(error: &Error) -> ErrorKind {
     }
 }
 
-/// Counts a call that began at that moment and has this answer.
+/// Counts a call: its duration since `began`, and the errors of its answer.
 pub(super) fn count(metrics: &StoreMetrics, op: Op, began: Instant, answer: &impl Answer) {
     metrics.took(op, began.elapsed());
     answer.each_error(|error| metrics.failed(op, kind_of(error)));

@@ -90,6 +90,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             return Some(Transition::Release);
         };
         let webhook_id = store.webhook_id(self.task.id);
+        let claimed = Instant::now();
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return Some(Transition::Release);
         }
@@ -98,7 +99,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let shared = self.shared.clone();
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
-        self.observe_lateness(started, &policy);
+        self.observe_lateness(started, began.duration_since(claimed), &policy);
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
@@ -128,12 +129,15 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     }
 
     /// Retries are as late as their backoff says, so only first attempts are observed.
-    fn observe_lateness(&self, now: UnixMillis, policy: &TopicPolicy) {
+    /// The store took `extending` to extend the lease; nothing, if that was long enough.
+    fn observe_lateness(&self, now: UnixMillis, extending: Duration, policy: &TopicPolicy) {
         if self.held.lease().attempt == 1 {
             let mut lateness = self.lateness;
             // The rest is the time between the claim's answer and the call.
             let rest = now.since(self.task.due).saturating_sub(lateness.total());
-            lateness.add(Culprit::Delayd, rest.as_millis() as i64);
+            let extending = extending.min(rest);
+            lateness.add(Culprit::Store, extending.as_millis() as i64);
+            lateness.add(Culprit::Delayd, (rest - extending).as_millis() as i64);
             let metrics = &self.shared.parts.metrics.lateness;
             metrics.observe(Way::Push, &lateness, policy.lateness_objective);
         }

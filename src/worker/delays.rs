@@ -1,7 +1,8 @@
-//! What delays the tasks of one lane: it is noted when the lane finds that it may not claim, and
-//! read when it hands tasks out.
+//! The delays of one lane. The lane notes a delay when it finds that it may not claim. When it
+//! hands tasks out, it charges their lateness to the culprits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use super::shared::Shared;
 use crate::model::clock::UnixMillis;
@@ -41,31 +42,41 @@ impl Delays {
         }
     }
 
-    /// There are permits for the destination.
+    /// From `now` on, there are permits for the destination.
     pub(super) fn free(&mut self, destination: &Destination, now: UnixMillis) {
         if let Some(timeline) = self.destinations.get_mut(destination) {
             timeline.set(now, None);
         }
     }
 
-    /// Who keeps all calls of the topic from beginning, from `now` on.
+    /// From `now` on, this culprit keeps all calls of the topic from beginning; `None`: nobody
+    /// does.
     pub(super) fn topic_blocked(&mut self, now: UnixMillis, by: Option<Culprit>) {
         self.topic.set(now, by);
     }
 
-    /// The store does not answer a claim that was sent at this moment, or settles since then.
+    /// Notes that the store has not answered since this time: a claim that was sent then, or
+    /// settles.
     pub(super) fn store_fails(&mut self, since: UnixMillis) {
         self.store.set(since, Some(Culprit::Store));
+        // While claims fail, no permits are checked. What operators have set stays.
+        for timeline in iter::once(&mut self.topic).chain(self.destinations.values_mut()) {
+            if timeline.current() == Some(Culprit::Receiver) {
+                timeline.set(since, None);
+            }
+        }
     }
 
-    /// The store answers a claim that was sent at this moment.
+    /// Notes that the store answered a claim that was sent at this time.
     pub(super) fn store_answers(&mut self, since: UnixMillis) {
         self.store.set(since, None);
     }
 
-    /// Forgets the destinations that have no due tasks any more.
+    /// Forgets all destinations except these, which have due tasks.
     pub(super) fn keep_only(&mut self, due: &[Destination]) {
         if !self.destinations.is_empty() {
+            // Callers can name thousands of hosts.
+            let due: BTreeSet<&Destination> = due.iter().collect();
             self.destinations.retain(|name, _| due.contains(name));
         }
     }

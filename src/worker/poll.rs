@@ -66,17 +66,20 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         consumers: awaited.clone(),
         heartbeat: Some(parts.instances.heartbeat(parts.limits.in_flight())),
     };
-    let Looked { registry, holds, next, pulls, unknown, instances } = parts.store.look(look).await;
+    let looked = parts.store.look(look).await;
+    let Looked { registry, holds, next, pulls, unknown, is_partial, instances } = looked;
     if let Some(living) = polled.part(instances) {
         parts.instances.take_in(living);
     }
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
+    // Without lanes, only the registry tells whether the store answers.
+    let answers = next.is_ok() && !is_partial && (!lanes.is_empty() || registry.is_ok());
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
-    note_delays(shared, asked, began, next.is_ok());
+    note_delays(shared, asked, began, answers);
     let holds = polled.part(holds).map(|holds| {
         let released = holds.released.into_iter().collect();
         parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);

@@ -30,8 +30,8 @@ use crate::model::clock::{Clock, UnixMillis};
 pub(super) struct StoreTime {
     clock: Clock,
     ahead_ms: AtomicI64,
-    /// The store's time by the last answer, and when that came.
-    last: Mutex<Option<(UnixMillis, Instant)>>,
+    /// The store's time by the last answer, when that came, and how long it took.
+    last: Mutex<Option<(UnixMillis, Instant, Duration)>>,
     metrics: Arc<Metrics>,
 }
 
@@ -59,15 +59,18 @@ impl StoreTime {
         self.note_jump(store_now, Duration::from_millis(took.unsigned_abs()));
     }
 
-    /// Notes the time that the store's clock has skipped since its last answer. This one took some
-    /// time, in which no jump can be seen.
+    /// Notes the time that the store's clock has skipped since its last answer. The store may have
+    /// read its clock long before that answer came: such a wait is no jump.
     fn note_jump(&self, store_now: UnixMillis, took: Duration) {
         let now = Instant::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((before, at)) = last.replace((store_now, now)) {
+        if let Some((before, at, waited)) = last.replace((store_now, now, took)) {
             let expected = before + now.duration_since(at);
-            if expected + took + JUMP <= store_now {
-                self.metrics.lateness.delays.saw_jump(expected, store_now);
+            let delays = &self.metrics.lateness.delays;
+            if expected + waited + JUMP <= store_now {
+                delays.saw_jump(expected, store_now);
+            } else if store_now + took + JUMP <= expected {
+                delays.saw_jump_back(store_now);
             }
         }
     }
@@ -209,16 +212,29 @@ mod tests {
         see(11_400);
         tokio::time::advance(Duration::from_secs(1)).await;
         see(HOUR);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        see(2_000);
-        see(HOUR + 1_000);
-        let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
         let late = |due: i64, until: i64| {
+            let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
             let late = charge(UnixMillis(due), UnixMillis(until), &[&jumps], Culprit::Delayd);
             (late.part(Culprit::Delayd).as_millis(), late.part(Culprit::Clock).as_millis())
         };
         assert_eq!(late(10_000, 12_400), (2_400, 0));
-        assert_eq!(late(12_000, HOUR + 7), (400, HOUR as u128 + 7 - 12_400));
+        assert_eq!(late(12_000, HOUR + 7), (407, HOUR as u128 - 12_400));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        see(2_000);
+        assert_eq!(late(12_000, 20_000), (8_000, 0), "the clock was set back");
+        see(HOUR + 1_000);
+        assert_eq!(late(12_000, HOUR + 1_000), (0, HOUR as u128 - 11_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_after_a_slow_one_shows_no_jump() {
+        let (time, clock) = at(10_000);
+        // The store read its clock at the beginning of two seconds.
+        time.saw(UnixMillis(8_000), UnixMillis(8_000));
+        tokio::time::advance(Duration::from_millis(10)).await;
+        clock.advance(Duration::from_millis(10));
+        time.saw(UnixMillis(10_010), clock.now());
+        assert!(time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps.is_empty());
     }
 
     #[tokio::test]

@@ -46,7 +46,9 @@ then, the time counts as delayd's.
 
 A task is *bad* if the parts of delayd and of the store together exceed the objective of its topic
 (`lateness_objective`, or `objective.lateness`, 1 s). `objective.target` (0.999) is the share of
-tasks that should be good.
+tasks that should be good. `delayd_store_late_tasks` counts the tasks that are late in this way and
+still wait. The bad tasks of a window are the increase of the counter plus the growth of this gauge,
+so a task counts when it becomes late, not when it is delivered at last.
 
 ## All metrics
 ";

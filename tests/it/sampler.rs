@@ -12,7 +12,7 @@ use crate::program::{Program, StoreAt, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores, poll, redis_server};
 
-on_both_stores!(what_is_overdue_is_charged_to_its_cause);
+on_both_stores!(what_is_overdue_is_charged_to_its_cause, what_nobody_delivers_is_late);
 
 /// The value of a series, once it is there.
 async fn value(delayd: &Program, series: &str) -> Option<f64> {
@@ -51,6 +51,25 @@ async fn what_is_overdue_is_charged_to_its_cause(kept: Kept) {
     becomes(&delayd, &overdue("operator"), 0.0).await;
     becomes(&delayd, waiting, 0.0).await;
     assert!(value(&delayd, "delayd_sampler_timestamp_seconds").await.unwrap() > 1.7e9);
+}
+
+/// Without workers, no task is handed out, and only the sampler knows that they are late.
+async fn what_nobody_delivers_is_late(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let sets = [
+        service("message.call", &receiver),
+        "worker.enabled=false".to_owned(),
+        "objective.lateness=\"10ms\"".to_owned(),
+    ];
+    let delayd = kept.start(&sets).await;
+    let patient = json!({"topic": "patient", "lateness_objective": "2h"}).to_string();
+    delayd.post("/delay/topic/set", patient).await.ok();
+    let content = json!({"sn": "message.call", "url": "/"});
+    let task = |topic: &str| json!({"topic": topic, "delay": "0s", "content": content});
+    delayd.add_all(&[task("patient"), task("strict"), task("strict")]).await;
+    becomes(&delayd, &overdue("delayd"), 3.0).await;
+    becomes(&delayd, "delayd_store_late_tasks", 2.0).await;
+    assert_eq!(value(&delayd, "delayd_objective_tasks_total{result=\"bad\"}").await, Some(0.0));
 }
 
 /// A proxy before Redis that counts round trips: bytes from the client after an answer, or after

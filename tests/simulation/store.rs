@@ -232,7 +232,8 @@ impl Delivery for Access {
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
         let instances = Ok(heartbeat.into_iter().collect());
-        Looked { registry, holds, next, pulls, unknown: Vec::new(), instances }
+        let (unknown, is_partial) = (Vec::new(), false);
+        Looked { registry, holds, next, pulls, unknown, is_partial, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {

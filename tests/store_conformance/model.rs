@@ -618,7 +618,8 @@ impl Model {
     }
 
     pub(crate) fn sample(&self, query: &SampleQuery) -> Sampled {
-        let lane = |lane: &Lane| {
+        let lane = |(place, lane): (usize, &Lane)| {
+            let late_after = query.late_after.get(place).copied().unwrap_or_default();
             let mut schedules: Vec<ScheduleSample> = Vec::new();
             for record in self.tasks.values().filter(|record| record.lane == *lane) {
                 let Some(due) = record.waits_for() else { continue };
@@ -631,6 +632,7 @@ impl Model {
                         earliest: due,
                         waiting: 0,
                         due: vec![0; query.within.len()],
+                        late: 0,
                         is_cut: false,
                     });
                     schedules.len() - 1
@@ -638,6 +640,7 @@ impl Model {
                 let schedule = &mut schedules[at];
                 schedule.earliest = schedule.earliest.min(due);
                 schedule.waiting += 1;
+                schedule.late += u64::from(due <= self.now - late_after);
                 for (count, span) in schedule.due.iter_mut().zip(&query.within) {
                     *count += u64::from(due <= self.now + *span);
                 }
@@ -647,7 +650,7 @@ impl Model {
             schedules.truncate(pulled + MAX_SAMPLED);
             Some(LaneSample { counts: self.stats(lane), schedules })
         };
-        Sampled { now: self.now, lanes: query.lanes.iter().map(lane).collect() }
+        Sampled { now: self.now, lanes: query.lanes.iter().enumerate().map(lane).collect() }
     }
 
     /// The moments that the waiting tasks of a lane wait for.

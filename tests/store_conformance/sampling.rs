@@ -6,7 +6,9 @@ use delayd::store::{LaneSample, MAX_SAMPLED, NewTask, SampleQuery, ScheduleSampl
 use crate::bench::{Bench, at, lane, ms, new_task, topic_of};
 
 async fn sample(bench: &Bench<impl Store>, lanes: Vec<Lane>, within: &[u64]) -> Vec<LaneSample> {
-    let query = SampleQuery { lanes, within: within.iter().map(|span| ms(*span)).collect() };
+    let late_after = vec![ms(60), ms(60), ms(99)];
+    let within = within.iter().map(|span| ms(*span)).collect();
+    let query = SampleQuery { lanes, late_after, within };
     let sampled = bench.store.sample(query).await.unwrap();
     assert_eq!(sampled.now, bench.now());
     sampled.lanes.into_iter().map(|lane| lane.expect("its server answers")).collect()
@@ -24,17 +26,21 @@ pub(crate) async fn a_sample_counts_lanes_by_state_and_by_destination(bench: Ben
     bench.advance(100);
     let lanes = vec![lane(), "nobody:3".parse().unwrap(), other.lanes().next().unwrap()];
     let found = sample(&bench, lanes, &[0, 1_000, 3_600_000]).await;
-    let schedule = |name: &str, earliest: i64, due: [u64; 3]| ScheduleSample {
+    let schedule = |name: &str, earliest: i64, due: [u64; 3], late: u64| ScheduleSample {
         destination: name.parse().unwrap(),
         earliest: at(earliest),
         waiting: due[2],
         due: due.to_vec(),
+        late,
         is_cut: false,
     };
-    assert_eq!(found[0].schedules, [schedule("@pull", 0, [1, 2, 3]), schedule("b", 1, [1, 2, 3])]);
+    assert_eq!(
+        found[0].schedules,
+        [schedule("@pull", 0, [1, 2, 3], 1), schedule("b", 1, [1, 2, 3], 1)]
+    );
     assert_eq!(found[0].counts, bench.counts().await);
     assert_eq!(found[1], LaneSample::default());
-    assert_eq!(found[2].schedules, [schedule("b", 7, [1, 1, 1])]);
+    assert_eq!(found[2].schedules, [schedule("b", 7, [1, 1, 1], 0)]);
 }
 
 /// Callers may name any number of hosts.

@@ -14,12 +14,12 @@ pub const MAX_AUDIT: usize = 10_000;
 
 /// The part of a store that keeps the audit log.
 pub trait Audit: Send + Sync + 'static {
-    /// Appends entries, and removes the oldest beyond [`MAX_AUDIT`]. After an error, some of them
-    /// may be in the log.
+    /// Appends entries, and removes the oldest beyond [`MAX_AUDIT`]. After an error, some of the
+    /// new entries may be in the log.
     fn record(&self, entries: Vec<AuditEntry>) -> impl Future<Output = Result<()>> + Send;
 
-    /// At most `limit` entries before the cursor, the newest first, each with its position. An
-    /// entry that cannot be read is left out, so fewer than `limit` entries do not mean the end.
+    /// At most `limit` entries that are older than the cursor, the newest first. An entry that
+    /// cannot be read is left out, so fewer than `limit` entries do not mean the end.
     fn audit(
         &self,
         before: Option<AuditCursor>,

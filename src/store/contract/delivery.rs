@@ -128,6 +128,8 @@ pub struct Looked {
     pub pulls: Result<Option<NextDue>>,
     /// The lanes of consumers of which nothing is known, because their server did not answer.
     pub unknown: Vec<Lane>,
+    /// Whether a server did not answer for its lanes of workers.
+    pub is_partial: bool,
     /// The instances that sent a heartbeat within [`INSTANCE_TTL`](crate::store::INSTANCE_TTL),
     /// with this one if it sent one now, sorted by name.
     pub instances: Result<Vec<Instance>>,

@@ -1,5 +1,4 @@
-//! What the sampler reads once a second: counts of lanes, at a bounded cost. And what instances say
-//! of themselves.
+//! The counts of lanes that the sampler reads once a second, and the heartbeats of instances.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,10 +10,11 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::store::Result;
 
-/// Counts lanes without walking their tasks, and knows the instances.
+/// Counts lanes at a bounded cost, and removes heartbeats.
+/// [`Delivery::look`](super::Delivery::look) sends and reads them.
 pub trait Sampling: Send + Sync + 'static {
-    /// Counts lanes, all by one request to each server. The caller bounds the number of lanes.
-    /// Fails only if nothing is known of any lane.
+    /// Counts lanes, with one pipeline to each server. The caller bounds the number of lanes.
+    /// Fails only if it can count no lane.
     fn sample(&self, query: SampleQuery) -> impl Future<Output = Result<Sampled>> + Send;
 
     /// Removes the heartbeat of an instance that stops.
@@ -25,7 +25,7 @@ pub trait Sampling: Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Instance {
-    /// Its id, drawn at its start.
+    /// Its id: random, and new with each start.
     pub id: String,
     /// The name of its host.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Instance {
     pub started: UnixMillis,
     /// The address that it listens on.
     pub address: String,
-    /// The processor time per time: 1 is a whole core.
+    /// The cores in use since the heartbeat before: 1 is a whole core.
     pub cpu: f64,
     /// Resident memory in bytes.
     pub memory: u64,
@@ -43,18 +43,20 @@ pub struct Instance {
     pub calls: u64,
     /// Whether it makes callbacks.
     pub has_workers: bool,
-    /// When the store heard of it last. The sender leaves 0.
+    /// When the store received the heartbeat. The sender leaves 0.
     #[serde(skip)]
     pub seen: UnixMillis,
 }
 
-/// Which lanes to count, and by which moments.
+/// Which lanes to count, and up to which due times.
 #[derive(Clone, Debug, Default)]
 pub struct SampleQuery {
     /// The lanes.
     pub lanes: Vec<Lane>,
-    /// Tasks are counted that are due by the store's now plus each of these, in rising order. Zero
-    /// counts the overdue ones.
+    /// For each lane, how long tasks may be overdue before they count as late.
+    pub late_after: Vec<Duration>,
+    /// Spans of time, in rising order. For each, the store counts the tasks that are due by its now
+    /// plus the span. Zero counts the overdue tasks.
     pub within: Vec<Duration>,
 }
 
@@ -72,8 +74,8 @@ pub struct Sampled {
 pub struct LaneSample {
     /// Exact counts by state, as [`Topics::stats`](super::Topics::stats) gives them.
     pub counts: Counts,
-    /// The tasks that are pulled, if any wait; then the called destinations that tasks wait for,
-    /// the earliest first, at most [`MAX_SAMPLED`](crate::store::MAX_SAMPLED).
+    /// First the pulled tasks, if any wait. Then the called destinations that tasks wait for, the
+    /// earliest first, at most [`MAX_SAMPLED`](crate::store::MAX_SAMPLED).
     pub schedules: Vec<ScheduleSample>,
 }
 
@@ -82,12 +84,14 @@ pub struct LaneSample {
 pub struct ScheduleSample {
     /// The destination.
     pub destination: Destination,
-    /// The earliest due moment.
+    /// The earliest due time.
     pub earliest: UnixMillis,
     /// The waiting tasks, due or not.
     pub waiting: u64,
-    /// The tasks that are due by each moment of the request.
+    /// The tasks that are due within each span of the request.
     pub due: Vec<u64>,
-    /// Whether the store stopped counting: `waiting` and `due` may be too low.
+    /// The tasks that are overdue for longer than the request allows.
+    pub late: u64,
+    /// Whether the store stopped counting: `waiting`, `due` and `late` may be too low.
     pub is_cut: bool,
 }

@@ -1,8 +1,6 @@
 //! `sample`: counts of lanes for the sampler. The counts by state are columns of the lane. Waiting
 //! tasks are counted in their index, up to a limit, because SQLite counts rows one by one.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, OptionalExtension};
 
 use super::sql::{self, destination, lane, only};
@@ -21,10 +19,13 @@ pub(super) fn sample(
     now: UnixMillis,
 ) -> rusqlite::Result<Sampled> {
     let mut left = MOST_ROWS;
-    let lanes = query.lanes.iter().map(|lane| {
-        let sample = of_lane(db, lane, |destination| {
+    let lanes = query.lanes.iter().enumerate().map(|(place, lane)| {
+        let late = now - query.late_after.get(place).copied().unwrap_or_default();
+        let moments: Vec<UnixMillis> =
+            std::iter::once(late).chain(query.within.iter().map(|span| now + *span)).collect();
+        let sample = of_lane(db, lane, &moments, |destination| {
             let most = left.min(MOST_ROWS_OF_ONE);
-            let counted = count(db, destination, &query.within, now, most)?;
+            let counted = count(db, destination, &moments, most)?;
             left -= counted.rows;
             Ok(counted)
         })?;
@@ -36,6 +37,7 @@ pub(super) fn sample(
 fn of_lane(
     db: &Connection,
     lane: &Lane,
+    moments: &[UnixMillis],
     mut count: impl FnMut(i64) -> rusqlite::Result<Counted>,
 ) -> rusqlite::Result<LaneSample> {
     let found = db.prepare_cached(lane::sampled::SQL)?.query_row(
@@ -65,9 +67,22 @@ fn of_lane(
         let mut found = select.query((lane, rows(most)))?;
         while let Some(row) = found.next()? {
             let name: Destination = read_name(row, destination::sampled::name)?;
-            let Counted { waiting, due, is_cut, .. } = count(row.get(destination::sampled::id)?)?;
-            let earliest = row.get(destination::sampled::earliest)?;
-            schedules.push(ScheduleSample { destination: name, earliest, waiting, due, is_cut });
+            let Counted { waiting, mut due, is_cut, .. } =
+                count(row.get(destination::sampled::id)?)?;
+            let earliest: UnixMillis = row.get(destination::sampled::earliest)?;
+            // Other lanes may have used up the rows, and this one is overdue nevertheless.
+            for (count, moment) in due.iter_mut().zip(moments) {
+                *count = (*count).max(u64::from(earliest <= *moment));
+            }
+            let late = due.remove(0);
+            schedules.push(ScheduleSample {
+                destination: name,
+                earliest,
+                waiting,
+                due,
+                late,
+                is_cut,
+            });
         }
     }
     counts.earliest = schedules.iter().map(|schedule| schedule.earliest).min();
@@ -99,15 +114,13 @@ struct Counted {
 fn count(
     db: &Connection,
     destination: i64,
-    within: &[Duration],
-    now: UnixMillis,
+    moments: &[UnixMillis],
     most: u64,
 ) -> rusqlite::Result<Counted> {
     let mut select = db.prepare_cached(sql::schedule::COUNT_WITHIN)?;
     let mut counted = Counted::default();
     let mut after = i64::MIN;
-    let moments = within.iter().map(|span| (now + *span).0);
-    for moment in moments.chain([i64::MAX]) {
+    for moment in moments.iter().map(|moment| moment.0).chain([i64::MAX]) {
         // One row more tells whether there are more.
         let left = most - counted.rows;
         let found: i64 = select

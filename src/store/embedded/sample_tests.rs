@@ -41,10 +41,17 @@ async fn a_count_stops_at_its_limit_and_the_lanes_count_completes_it() {
         bench.store.add(chunk.to_vec()).await.into_iter().for_each(|added| assert!(added.is_ok()));
     }
     bench.add("b", 60_000).await;
-    let query = SampleQuery { lanes: vec![first_lane()], within: vec![Duration::ZERO] };
+    let (late_after, within) = (vec![Duration::ZERO], vec![Duration::ZERO]);
+    let query = SampleQuery { lanes: vec![first_lane()], late_after, within };
     let sampled = bench.store.sample(query).await.unwrap();
     let [a, b] =
         <[ScheduleSample; 2]>::try_from(sampled.lanes[0].clone().unwrap().schedules).unwrap();
     assert_eq!((a.due, a.is_cut, a.waiting), (vec![MOST_ROWS_OF_ONE], true, most));
     assert_eq!((b.due, b.is_cut, b.waiting), (vec![0], false, 1));
+    bench.store.close().await;
+    let db = Connection::open(bench.folder.path().join("delayd.db")).unwrap();
+    let moments = [sampled.now - Duration::from_secs(1), sampled.now];
+    let lane = of_lane(&db, &first_lane(), &moments, |id| count(&db, id, &moments, 0)).unwrap();
+    let due: Vec<u64> = lane.schedules.iter().map(|schedule| schedule.due[0]).collect();
+    assert_eq!(due, [1, 0], "no rows are left, and the overdue destination is still named");
 }

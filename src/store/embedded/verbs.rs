@@ -105,7 +105,8 @@ impl Delivery for Embedded {
         let registry = registry.await.map(|topics| Some((Revision::default(), topics)));
         let now = self.clock.now();
         let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
-        Looked { registry, holds, next, pulls, unknown: Vec::new(), instances: Ok(instances) }
+        let (unknown, is_partial, instances) = (Vec::new(), false, Ok(instances));
+        Looked { registry, holds, next, pulls, unknown, is_partial, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {

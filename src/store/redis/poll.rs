@@ -97,13 +97,17 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         Err(_) => Vec::new(),
     };
     let unknown = told.get(1).map_or_else(Vec::new, lanes_unknown);
+    let is_missing = |told: &Result<Answers<Option<UnixMillis>>>| {
+        told.as_ref().is_ok_and(|(_, told)| told.iter().any(Option::is_none))
+    };
+    let is_partial = told.first().is_some_and(is_missing);
     let mut told = told.into_iter();
     let mut of = |lanes: &[Lane]| match told.next() {
         Some(told) if !lanes.is_empty() => next_due(told).map(Some),
         _ => Ok(None),
     };
     let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls, unknown, instances }
+    Looked { registry, holds, next, pulls, unknown, is_partial, instances }
 }
 
 /// What a purge would find in each lane.

@@ -1,5 +1,8 @@
 //! `sample`: counts of lanes for the sampler, in one pipeline per server.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::answer::{corrupt, text};
@@ -7,21 +10,68 @@ use super::poll::{LanesScript, ask_lanes};
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
 use crate::store::{Counts, LaneSample, Result, SampleQuery, Sampled, ScheduleSample};
 
 /// The most lanes of one script call, because it looks at several schedules of each.
 const SAMPLE: LanesScript = (&script::SAMPLE, 16);
 
 pub(super) async fn sample(session: &Session, query: &SampleQuery) -> Result<Sampled> {
-    let spans: Vec<String> = query.within.iter().map(|span| span.as_millis().to_string()).collect();
-    let (spans, count) = (spans.join(","), query.within.len());
-    let asked = [(spans.as_str(), &query.lanes[..])];
+    let groups = Group::all(query);
+    let asked: Vec<_> =
+        groups.iter().map(|group| (group.spans.as_str(), &group.lanes[..])).collect();
+    let count = query.within.len();
     let told = ask_lanes(session, &[], SAMPLE, &asked, |told| read_lane(told, count)).await.1;
-    let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
-    Ok(Sampled { now, lanes })
+    let mut now = Err(corrupt("too little"));
+    let mut lanes = vec![None; query.lanes.len()];
+    for (group, told) in groups.iter().zip(told) {
+        match told {
+            Ok((at, samples)) => {
+                now = Ok(at);
+                for (&place, sample) in group.places.iter().zip(samples) {
+                    lanes[place] = sample;
+                }
+            }
+            Err(error) => now = now.or(Err(error)),
+        }
+    }
+    Ok(Sampled { now: now?, lanes })
 }
 
-/// Reads the counts of a lane by state, and its schedules, each with `count` counts of due tasks.
+/// The lanes whose tasks are late after the same time. Most requests have one group.
+struct Group {
+    /// The spans to count by, as the script takes them. The first one lies in the past.
+    spans: String,
+    lanes: Vec<Lane>,
+    /// The places of the lanes in the request.
+    places: Vec<usize>,
+}
+
+impl Group {
+    fn all(query: &SampleQuery) -> Vec<Self> {
+        let within: String =
+            query.within.iter().map(|span| format!(",{}", span.as_millis())).collect();
+        let mut groups: BTreeMap<Duration, Self> = BTreeMap::new();
+        let group = |late: Duration| Self {
+            spans: format!("-{}{within}", late.as_millis()),
+            lanes: Vec::new(),
+            places: Vec::new(),
+        };
+        for (place, lane) in query.lanes.iter().enumerate() {
+            let late = query.late_after.get(place).copied().unwrap_or_default();
+            let group = groups.entry(late).or_insert_with(|| group(late));
+            group.lanes.push(lane.clone());
+            group.places.push(place);
+        }
+        if groups.is_empty() {
+            return vec![group(Duration::ZERO)];
+        }
+        groups.into_values().collect()
+    }
+}
+
+/// Reads the counts of a lane by state, and its schedules, each with the count of late tasks and
+/// `count` counts of due ones.
 fn read_lane(told: Value, count: usize) -> Result<LaneSample> {
     let Value::Array(fields) = told else { return Ok(LaneSample::default()) };
     let mut fields = fields.into_iter();
@@ -43,7 +93,7 @@ fn read_lane(told: Value, count: usize) -> Result<LaneSample> {
 
 fn read_schedule(told: Value, count: usize) -> Result<ScheduleSample> {
     let Value::Array(fields) = told else { return Err(corrupt("no schedule")) };
-    if fields.len() != count + 3 {
+    if fields.len() != count + 4 {
         return Err(corrupt("too few counts"));
     }
     let mut fields = fields.into_iter();
@@ -52,6 +102,7 @@ fn read_schedule(told: Value, count: usize) -> Result<ScheduleSample> {
         destination: text(next())?.parse().map_err(corrupt)?,
         earliest: UnixMillis(i64::from_redis_value(next()).map_err(corrupt)?),
         waiting: number(next())?,
+        late: number(next())?,
         due: fields.map(number).collect::<Result<_>>()?,
         is_cut: false,
     })

@@ -1,6 +1,6 @@
 -- Counts lanes for the sampler, at a cost that does not grow with their tasks. Changes nothing.
 --
--- ARGV    2 spans of time ms, separated by commas
+-- ARGV    2 spans of time ms, separated by commas; a negative one lies in the past
 -- returns {now, then for each lane {scheduled, leased, delivered, dead, cancelled, expired, then
 --         for the pulled tasks and the earliest called destinations {destination, its earliest
 --         due ms, waiting tasks, tasks due by now + each span}}, or '' if it has no tasks}

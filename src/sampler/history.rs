@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::model::clock::UnixMillis;
 
-/// The names of the figures. The first [`COUNTERS`] count what happened within a step; the others
+/// The names of the figures. The first `COUNTERS` count what happened within a step; the others
 /// are values at its end.
 pub const FIGURES: [&str; 19] = [
     "added",

@@ -104,7 +104,7 @@ impl Sampled {
         self.snapshots.clone()
     }
 
-    /// The figures of the first [`TOPICS`] topics by name, and how many more there are.
+    /// The figures of the first 1,000 topics by name, and how many more there are.
     pub fn topics(&self) -> (Vec<TopicSample>, usize) {
         lock(&self.figures).topics(TOPICS)
     }

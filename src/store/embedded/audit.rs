@@ -17,7 +17,7 @@ pub(super) fn record(tx: &mut WriteTx<'_>, lines: &[String]) -> rusqlite::Result
     append(tx.db, lines)
 }
 
-/// Appends entries in the form of [`line`], and removes the oldest.
+/// Appends entries in the form of [`line()`], and removes the oldest.
 pub(super) fn append(db: &Connection, lines: &[String]) -> rusqlite::Result<()> {
     if !exists(db)? {
         db.execute(CREATE, [])?;

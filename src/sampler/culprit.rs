@@ -10,7 +10,7 @@ use crate::store::Registered;
 
 /// The limits, topics and services at one moment, from which the culprits follow.
 #[derive(Debug)]
-pub(super) struct Court<'a> {
+pub(super) struct CulpritFinder<'a> {
     pub(super) services: &'a Services,
     pub(super) limits: &'a DestinationLimits,
     pub(super) topics: HashMap<&'a Topic, &'a Registered>,
@@ -20,7 +20,7 @@ pub(super) struct Court<'a> {
     known: HashMap<Destination, Option<Culprit>>,
 }
 
-impl<'a> Court<'a> {
+impl<'a> CulpritFinder<'a> {
     pub(super) fn new(
         services: &'a Services,
         limits: &'a DestinationLimits,

@@ -34,7 +34,7 @@ mod gauges;
 mod history;
 mod snapshot;
 
-use culprit::Court;
+use culprit::CulpritFinder;
 use figures::{Figures, spans};
 pub use history::{FIGURES, History, Point};
 pub use snapshot::{DestinationFigures, HORIZONS, Overdue, Snapshot};
@@ -257,7 +257,8 @@ impl State {
     fn snapshot<S: Delivery>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
         let Parts { topics, services, limits, instances, .. } = parts;
         let topics: Vec<Registered> = topics.known();
-        let mut court = Court::new(services, limits, &topics, self.unblocked(instances, params));
+        let mut finder =
+            CulpritFinder::new(services, limits, &topics, self.unblocked(instances, params));
         let (now, known) = (self.now(), lock(&self.figures));
         let mut snapshot = Snapshot {
             at: self.read.map_or(UnixMillis(0), |(now, _)| now),
@@ -281,7 +282,7 @@ impl State {
                 let overdue = if is_away { schedule.overdue_by(now) } else { schedule.overdue };
                 if overdue > 0
                     && let Some(culprit) =
-                        court.culprit(&lane.topic, &schedule.destination, is_away)
+                        finder.culprit(&lane.topic, &schedule.destination, is_away)
                 {
                     if matches!(culprit, Culprit::Delayd | Culprit::Store) {
                         snapshot.late += schedule.late;

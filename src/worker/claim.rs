@@ -157,7 +157,7 @@ impl Claimer {
         let asked_store = shared.time.at(asked);
         let claimed = shared.parts.store.claim(claim).await;
         match &claimed {
-            Ok(_) => self.delays.store_answers(asked_store),
+            Ok(_) => self.delays.store_answers(asked_store, shared.time.store_now()),
             Err(_) => self.delays.store_fails(asked_store),
         }
         let grant = match claimed? {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::time::Duration;
 
 use super::shared::Shared;
 use crate::model::clock::UnixMillis;
@@ -21,6 +22,9 @@ pub(super) struct Delays {
     /// Failed claims, and settles that the lane's server does not answer.
     store: Timeline,
 }
+
+/// A store that answers a claim later than this is slow.
+const SLOW: Duration = Duration::from_millis(50);
 
 /// When a claim was sent and answered, by the store's clock.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +72,12 @@ impl Delays {
     }
 
     /// Notes that the store answered a claim that was sent at this time.
-    pub(super) fn store_answers(&mut self, since: UnixMillis) {
-        self.store.set(since, None);
+    pub(super) fn store_answers(&mut self, asked: UnixMillis, answered: UnixMillis) {
+        // Nothing else is claimed meanwhile, also if this answer has no tasks.
+        if answered.since(asked) >= SLOW {
+            self.store.set(asked, Some(Culprit::Store));
+        }
+        self.store.set(answered, None);
     }
 
     /// Forgets all destinations except these, which have due tasks.

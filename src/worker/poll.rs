@@ -79,13 +79,13 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
-    note_delays(shared, asked, began, answers);
     let holds = polled.part(holds).map(|holds| {
         let released = holds.released.into_iter().collect();
         parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
     });
     let id = polled.part(parts.store.id().await).map(|id| shared.set_store_id(id));
     polled.may_claim = holds.is_some() && id.is_some();
+    note_delays(shared, asked, began, answers);
     let known: HashSet<Lane> = lanes.iter().cloned().collect();
     if let Some(Some(next)) = polled.part(next) {
         shared.time.saw(next.now, asked);

@@ -210,7 +210,7 @@ impl Claimer {
     /// How late the tasks of a claim are, and who delayed them.
     pub(super) fn lateness<'a, S, C>(
         &'a self,
-        shared: &Shared<S, C>,
+        shared: &'a Shared<S, C>,
         claim: Answered,
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
         self.delays.of_claim(shared, &self.lane.topic, claim)

@@ -1,6 +1,7 @@
 //! The delays of one lane. The lane notes a delay when it finds that it may not claim. When it
 //! hands tasks out, it charges their lateness to the culprits.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::time::Duration;
@@ -23,8 +24,8 @@ pub(super) struct Delays {
     store: Timeline,
 }
 
-/// A store that answers a claim later than this is slow.
-const SLOW: Duration = Duration::from_millis(50);
+/// A store that answers a claim or a poll later than this delays tasks.
+pub(super) const SLOW: Duration = Duration::from_millis(50);
 
 /// When a claim was sent and answered, by the store's clock.
 #[derive(Clone, Copy, Debug)]
@@ -92,18 +93,20 @@ impl Delays {
     /// How late the tasks of a claim are when the answer arrives, and who delayed them.
     pub(super) fn of_claim<'a, S, C>(
         &'a self,
-        shared: &Shared<S, C>,
-        topic: &Topic,
+        shared: &'a Shared<S, C>,
+        topic: &'a Topic,
         claim: Answered,
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
-        let OfTopic { jumps, pauses, store } = shared.parts.metrics.lateness.delays.of(topic);
+        let of_topic = OnceCell::new();
         let none = Timeline::default();
         move |task| {
             if task.due >= claim.answered {
                 return Lateness::default();
             }
+            let OfTopic { jumps, pauses, store } =
+                of_topic.get_or_init(|| shared.parts.metrics.lateness.delays.of(topic));
             let destination = self.destinations.get(&task.destination).unwrap_or(&none);
-            let timelines = [&jumps, &pauses, &self.topic, destination, &store, &self.store];
+            let timelines = [jumps, pauses, &self.topic, destination, store, &self.store];
             let mut lateness = charge(task.due, claim.asked, &timelines, Culprit::Delayd);
             let since = task.due.max(claim.asked);
             lateness.add(Culprit::Store, claim.answered.0 - since.0);

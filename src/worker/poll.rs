@@ -2,18 +2,15 @@
 //! can.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::delays::SLOW;
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Look, Looked, NextDue, Result};
-
-/// A poll that takes longer than this delays tasks of which this instance does not know yet.
-const SLOW: Duration = Duration::from_millis(50);
 
 /// What a poll found.
 #[derive(Debug, Default)]

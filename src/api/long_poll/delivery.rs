@@ -41,7 +41,7 @@ pub(crate) struct PulledTasks {
     /// The length of their contents, in bytes.
     pub(crate) bytes: usize,
     pub(crate) held: ClaimedLeases,
-    /// When their lateness is measured.
+    /// Those that are handed out for the first time. Their lateness is measured.
     pub(crate) first: Vec<FirstHandOut>,
     /// When the answer must have been written, because later another consumer may have the tasks.
     pub(crate) deadline: Instant,

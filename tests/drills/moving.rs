@@ -191,14 +191,8 @@ impl Beats {
                     At::Nowhere => return,
                 };
                 let tasks: Vec<Value> = (0..DEVICES).map(beat).collect();
-                let body = json!({"tasks": tasks}).to_string();
-                let answer = client
-                    .post(format!("{server}/delay/task/add_batch"))
-                    .body(body)
-                    .send()
-                    .await
-                    .unwrap();
-                let answer: Value = answer.json().await.unwrap();
+                let url = format!("{server}/delay/task/add_batch");
+                let (answer, _) = post(&client, &url, &json!({"tasks": tasks})).await;
                 assert_eq!(answer["failed"], 0, "{answer}");
                 let _ = tokio::time::timeout(Duration::from_millis(200), told.changed()).await;
             }
@@ -216,6 +210,26 @@ impl Beats {
             ended.unwrap();
         }
     }
+}
+
+/// Posts until the store confirms it: a stalled disk lets adds fail for a moment. Returns whether
+/// it was repeated, too.
+async fn post(client: &reqwest::Client, url: &str, body: &Value) -> (Value, bool) {
+    for n in 0_usize.. {
+        let answer = client.post(url).body(body.to_string()).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        if !says_unavailable(&answer) {
+            return (answer, n > 0);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    unreachable!("it is repeated without an end")
+}
+
+/// Whether the answer to a call, or to one of the tasks of a batch, says that it is not confirmed.
+fn says_unavailable(answer: &Value) -> bool {
+    let results = answer["results"].as_array();
+    results.into_iter().flatten().chain([answer]).any(|answer| answer["dm_error"] == 2003)
 }
 
 fn beat(device: usize) -> Value {
@@ -275,16 +289,10 @@ impl Pulled {
             let content = json!({"n": n}).to_string();
             let task = json!({
                 "topic": "pulled", "delay": 0, "mode": "pull", "backoff": backoff,
-                "content": content,
+                "content": content, "idempotency_key": n.to_string(),
             });
             self.tasks.lock().unwrap().insert(n, false);
-            let answer = client
-                .post(format!("{url}/delay/task/add"))
-                .body(task.to_string())
-                .send()
-                .await
-                .unwrap();
-            let answer: Value = answer.json().await.unwrap();
+            let (answer, _) = post(&client, &format!("{url}/delay/task/add"), &task).await;
             assert_eq!(answer["dm_error"], 0, "{answer}");
             let _ = tokio::time::timeout(Duration::from_millis(60), stopped.wait_for(|stop| *stop))
                 .await;
@@ -295,30 +303,25 @@ impl Pulled {
     /// whichever service.
     async fn pull(self: Arc<Self>, url: String, mut stopped: watch::Receiver<bool>) {
         let client = crate::load::client();
-        let call = async |path: &str, body: Value| -> Value {
-            let answer = client
-                .post(format!("{url}/delay/task/{path}"))
-                .body(body.to_string())
-                .send()
-                .await
-                .unwrap();
-            answer.json().await.unwrap()
+        let call = async |path: &str, body| {
+            post(&client, &format!("{url}/delay/task/{path}"), &body).await
         };
         while !*stopped.borrow() {
-            let task =
-                call("pull", json!({"topic": "pulled", "lease": "30s", "wait": "500ms"})).await;
+            let pull = json!({"topic": "pulled", "lease": "30s", "wait": "500ms"});
+            let (task, _) = call("pull", pull).await;
             let Some(id) = task["task_id"].as_u64() else { continue };
             let n = number(task["content"].as_str().unwrap()).unwrap();
             if self.tasks.lock().unwrap()[&n] {
                 self.again.lock().unwrap().push(n);
             }
             let held = json!({"topic": "pulled", "task_id": id, "receipt": task["receipt"]});
-            let given_back = call("nack", held.clone()).await;
-            assert_eq!(given_back["dm_error"], 0, "{given_back}");
+            let (given_back, repeated) = call("nack", held.clone()).await;
+            // The first nack of several may have been stored.
+            assert!(repeated || given_back["dm_error"] == 0, "{given_back}");
             let late = Duration::from_millis(rand::random_range(1..BACKOFF.as_millis() as u64 / 2));
             let _ = tokio::time::timeout(late, stopped.wait_for(|stop| *stop)).await;
             // Refused if the task has moved to the new service. It is pulled there.
-            if call("ack", held).await["dm_error"] == 0 {
+            if call("ack", held).await.0["dm_error"] == 0 {
                 self.tasks.lock().unwrap().insert(n, true);
             }
         }

@@ -60,9 +60,12 @@ struct Rejected {
 /// What is counted where requests come in.
 #[derive(Debug)]
 pub struct ApiMetrics {
-    added: Family<Added, Counter>,
+    /// By way and result.
+    added: [Vec<Counter>; 2],
     add_duration: Histogram,
     requests: Family<Answered, Counter>,
+    /// The routes, and their requests with status 200.
+    routes: Vec<(&'static str, Counter)>,
     rejected: Family<Rejected, Counter>,
 }
 
@@ -71,17 +74,23 @@ impl ApiMetrics {
         registry: &mut Registry,
         routes: impl IntoIterator<Item = &'static str>,
     ) -> Self {
+        let added = Family::<Added, Counter>::default();
+        let requests = Family::<Answered, Counter>::default();
+        let succeeded =
+            |route| (route, requests.get_or_create_owned(&Answered { route, code: 200 }));
+        let routes = routes.into_iter().map(succeeded).collect();
         let metrics = Self {
-            added: Family::default(),
+            added: [Way::Push, Way::Pull].map(|way| {
+                let mode = way.as_str();
+                let counter = |&result| added.get_or_create_owned(&Added { mode, result });
+                AddResult::ALL.iter().map(counter).collect()
+            }),
             add_duration: durations(),
-            requests: Family::default(),
+            requests,
+            routes,
             rejected: Family::default(),
         };
-        registry.register(
-            "tasks_added",
-            "Accepted adds, by delivery mode and result",
-            metrics.added.clone(),
-        );
+        registry.register("tasks_added", "Accepted adds, by delivery mode and result", added);
         registry.register_with_unit(
             "add_duration",
             "Time that an add or a batch of adds takes, once its body has been read",
@@ -99,14 +108,6 @@ impl ApiMetrics {
             "Requests that were refused to protect the service, by reason",
             metrics.rejected.clone(),
         );
-        for mode in [Way::Push, Way::Pull].map(Way::as_str) {
-            for &result in AddResult::ALL {
-                drop(metrics.added.get_or_create(&Added { mode, result }));
-            }
-        }
-        for route in routes {
-            drop(metrics.requests.get_or_create(&Answered { route, code: 200 }));
-        }
         for &reason in Rejection::ALL {
             drop(metrics.rejected.get_or_create(&Rejected { reason }));
         }
@@ -115,19 +116,15 @@ impl ApiMetrics {
 
     /// A task was added.
     pub fn added(&self, way: Way, result: AddResult) {
-        let mode = way.as_str();
-        self.added.get_or_create(&Added { mode, result }).inc();
+        self.added[way as usize][result as usize].inc();
     }
 
     /// How many tasks were stored or replaced.
     pub(super) fn added_in_all(&self) -> u64 {
-        let count = |mode: Way, result| {
-            self.added.get_or_create(&Added { mode: mode.as_str(), result }).get()
+        let counts = |way: &Vec<Counter>| {
+            way[AddResult::New as usize].get() + way[AddResult::Replaced as usize].get()
         };
-        [Way::Push, Way::Pull]
-            .map(|mode| count(mode, AddResult::New) + count(mode, AddResult::Replaced))
-            .iter()
-            .sum()
+        self.added.iter().map(counts).sum()
     }
 
     /// An add, or a batch of them, was answered after this time.
@@ -135,9 +132,14 @@ impl ApiMetrics {
         observe(&self.add_duration, time);
     }
 
-    /// A request was answered.
-    pub fn answered(&self, route: &'static str, code: u16) {
-        self.requests.get_or_create(&Answered { route, code }).inc();
+    /// A request was answered. `route` is the number of its route, from 0, in the order in which
+    /// they were registered; an unknown number counts as the last.
+    pub fn answered(&self, route: usize, code: u16) {
+        match self.routes.get(route).or(self.routes.last()) {
+            Some((_, succeeded)) if code == 200 => drop(succeeded.inc()),
+            Some((route, _)) => drop(self.requests.get_or_create(&Answered { route, code }).inc()),
+            None => {}
+        }
     }
 
     /// A request was refused.

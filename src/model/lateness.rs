@@ -68,11 +68,6 @@ impl Lateness {
 pub struct Timeline(VecDeque<(UnixMillis, Option<Culprit>)>);
 
 impl Timeline {
-    /// Whether it has no changes: nobody has delayed anything.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
         // If the clock was set back, the changes after `now` have not happened.
@@ -105,6 +100,17 @@ impl Timeline {
     /// Who delays the tasks now.
     pub fn current(&self) -> Option<Culprit> {
         self.0.back().and_then(|&(_, culprit)| culprit)
+    }
+
+    /// Whether nobody has delayed anything.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the last change was at this moment or before.
+    fn is_unchanged_since(&self, moment: UnixMillis) -> bool {
+        self.0.back().is_none_or(|&(from, _)| from <= moment)
     }
 
     /// Who delayed the tasks at this moment.
@@ -203,11 +209,13 @@ pub fn charge(
     otherwise: Culprit,
 ) -> Lateness {
     let mut lateness = Lateness::default();
-    if timelines.iter().all(|timeline| timeline.is_empty()) {
-        lateness.add(otherwise, until.0 - due.0);
+    if due >= until {
         return lateness;
     }
-    if due >= until {
+    // Most tasks are due after all changes.
+    if timelines.iter().all(|timeline| timeline.is_unchanged_since(due)) {
+        let culprit = timelines.iter().find_map(|timeline| timeline.current());
+        lateness.add(culprit.unwrap_or(otherwise), until.0 - due.0);
         return lateness;
     }
     let changes = timelines.iter().flat_map(|timeline| timeline.0.iter().map(|&(at, _)| at));

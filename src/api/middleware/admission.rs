@@ -50,7 +50,7 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
         let mut calls = calls;
         let path = request.uri().path();
         let route = admission.routes.call(request.method(), path);
-        let label = admission.routes.label(route, path);
+        let row = admission.routes.row(route, path);
         let answer: Result<Response, Infallible> = match route {
             Some(route) => match admission.call(route, request.uri(), request.headers()).await {
                 Ok((caller, slot)) => {
@@ -75,7 +75,7 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
             },
         };
         let Ok(response) = answer;
-        admission.metrics.api.answered(label, response.status().as_u16());
+        admission.metrics.api.answered(row, response.status().as_u16());
         Ok(response)
     })
 }

@@ -44,6 +44,8 @@ pub(crate) const OTHER: &str = "other";
 
 /// One row of the table.
 pub(crate) struct Route {
+    /// Its number in the table, from 0. The row of unknown paths comes after the last.
+    row: usize,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     pub(crate) target: Target,
@@ -131,6 +133,7 @@ impl Route {
         let operation =
             Operation { group, summary, request: None, answer, errors: &[], takes_key: false };
         Self {
+            row: 0,
             path,
             access: Access::Token(&[Scope::Admin], About::Topic),
             target: Target::Call { size: BodySize::Small, handler },
@@ -161,6 +164,7 @@ impl Route {
     /// A file of a page. It has no entry in the OpenAPI document.
     pub(crate) fn part(path: &'static str, page: fn() -> MethodRouter<Arc<Api>>) -> Self {
         Self {
+            row: 0,
             path,
             access: Access::Open,
             target: Target::Page(page),
@@ -282,12 +286,14 @@ impl Routes {
     ///
     /// # Panics
     /// If two rows have the same path.
-    pub(crate) fn of(all: Vec<Route>) -> Self {
+    pub(crate) fn of(mut all: Vec<Route>) -> Self {
+        all.iter_mut().enumerate().for_each(|(row, route)| route.row = row);
         let by_path: HashMap<_, _> =
             all.iter().enumerate().map(|(row, route)| (route.path, row)).collect();
         assert_eq!(by_path.len(), all.len(), "two routes have one path");
         let unknown = Route::call("/delay//", "", async |_, _| Error::no_route());
-        Self { all, by_path, unknown: Route { recorded: Recorded::Never, ..unknown } }
+        let row = all.len();
+        Self { all, by_path, unknown: Route { row, recorded: Recorded::Never, ..unknown } }
     }
 
     /// The rows, in order.
@@ -317,12 +323,9 @@ impl Routes {
         }
     }
 
-    /// The name of a request's route in metrics; `call` is its row if it is a call.
-    pub(crate) fn label(&self, call: Option<&Route>, path: &str) -> &'static str {
-        match call.or_else(|| self.find(path)) {
-            Some(route) if !std::ptr::eq(route, &self.unknown) => route.path,
-            _ => OTHER,
-        }
+    /// The number of a request's row; `call` is its row if it is a call.
+    pub(crate) fn row(&self, call: Option<&Route>, path: &str) -> usize {
+        call.or_else(|| self.find(path)).unwrap_or(&self.unknown).row
     }
 
     fn find(&self, path: &str) -> Option<&Route> {

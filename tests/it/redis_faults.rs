@@ -19,7 +19,7 @@ use crate::redis_server::{self, Server};
 use crate::slow_wire::SlowWire;
 use crate::{Program, StoreAt};
 
-async fn connect(port: u16, prefix: &str) -> Redis {
+pub async fn connect(port: u16, prefix: &str) -> Redis {
     connect_within(port, prefix, Duration::from_secs(30)).await
 }
 
@@ -37,7 +37,7 @@ fn topic() -> TopicEntry {
     TopicEntry { topic: "t".parse().unwrap(), shards: 1 }
 }
 
-fn task(n: usize) -> NewTask {
+pub fn task(n: usize) -> NewTask {
     NewTask {
         topic: topic(),
         destination: "message.call".parse().unwrap(),

@@ -167,7 +167,8 @@ async fn is_empty(store: &impl Topics, topic: &TopicEntry) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes the ended tasks of a lane that are older. The requests for the states share a round trip.
+/// Removes the ended tasks of a lane that are older. The requests for the states share a round
+/// trip.
 async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Result<()> {
     let of_state = async |state| {
         while store.purge(lane, state, before, CHUNK).await? == CHUNK {

@@ -17,8 +17,8 @@ const OPERATOR: &str = "dly_operator";
 const VIEWER: &str = "dly_viewer";
 const SECRET: &str = "secret-text";
 
-/// All calls that change something and need `admin`, and those that are recorded if an
-/// administrator makes them. A new call of this kind is recorded by default; name it here.
+/// All calls that change something and need `admin`. A new call of this kind is recorded by
+/// default; name it here.
 const ADMINISTRATIVE: [&str; 12] = [
     "/delay/task/records",
     "/delay/task/moved",
@@ -33,7 +33,6 @@ const ADMINISTRATIVE: [&str; 12] = [
     "/delay/destination/hold",
     "/delay/destination/release",
 ];
-const OF_ADMINS: [&str; 2] = ["/delay/task/cancel", "/delay/task/update"];
 
 fn token(name: &str, token: &str, scopes: &[Scope]) -> TokenParams {
     TokenParams {
@@ -72,16 +71,8 @@ async fn logged(api: &Api) -> Vec<AuditEntry> {
 #[test]
 fn every_administrative_call_is_recorded() {
     let recorded: BTreeSet<&str> =
-        ROUTES.all().iter().filter(|route| route.records(None)).map(|route| route.path).collect();
-    let expected = BTreeSet::from(ADMINISTRATIVE);
-    assert_eq!(recorded, expected);
-    let (admin, producer) = (auth::Caller::with(&[Scope::Admin]), &[Scope::Produce]);
-    for route in ROUTES.all() {
-        let is_expected = expected.contains(route.path);
-        assert_eq!(route.records(Some(&auth::Caller::with(producer))), is_expected);
-        let is_expected = is_expected || OF_ADMINS.contains(&route.path);
-        assert_eq!(route.records(Some(&admin)), is_expected, "{}", route.path);
-    }
+        ROUTES.all().iter().filter(|route| route.is_recorded()).map(|route| route.path).collect();
+    assert_eq!(recorded, BTreeSet::from(ADMINISTRATIVE));
 }
 
 #[tokio::test]
@@ -141,14 +132,16 @@ async fn an_entry_says_what_was_done_to_what() {
         (status, crate::api::testing::json_of(answer).await)
     };
     let add = json!({"topic": "t", "delay": 60, "content": {"a": SECRET}});
-    let id = ask(OPERATOR, "/delay/task/add", add.clone()).await.1["task_id"].clone();
-    let other = ask("dly_producer", "/delay/task/add", add).await.1["task_id"].clone();
+    let id = ask(OPERATOR, "/delay/task/add", add).await.1["task_id"].clone();
+    let update = json!({"topic": "t", "task_id": id, "delay": 90});
     let calls = [
         (OPERATOR, "/delay/topic/pause", json!({"topic": "t"}), 200),
         (OPERATOR, "/delay/dead/purge", json!({"topic": "t", "all": true, "dry_run": true}), 200),
         (OPERATOR, "/delay/topic/pause", json!({"topic": "u"}), 404),
+        (OPERATOR, "/delay/task/records", json!({"topic": "t", "task_ids": [id]}), 200),
+        // These use no right of an administrator. They would fill the log.
+        (OPERATOR, "/delay/task/update", update, 200),
         (OPERATOR, "/delay/task/cancel", json!({"topic": "t", "task_id": id}), 200),
-        ("dly_producer", "/delay/task/cancel", json!({"topic": "t", "task_id": other}), 200),
         (OPERATOR, "/delay/topic/list", json!({}), 200),
         (OPERATOR, "/delay/no/action", json!({}), 404),
     ];
@@ -168,14 +161,11 @@ async fn an_entry_says_what_was_done_to_what() {
             value.to_string()
         })
         .collect();
-    let cancelled = format!(
-        r#"{{"action":"task/cancel","result":"done","status":200,"task_id":{id},"topic":"t"}}"#
-    );
     let expected = [
         r#"{"action":"topic/pause","result":"done","status":200,"topic":"t"}"#,
         r#"{"action":"dead/purge","dry_run":true,"result":"done","status":200,"topic":"t"}"#,
         r#"{"action":"topic/pause","dm_error":1004,"result":"refused","status":404,"topic":"u"}"#,
-        &cancelled,
+        r#"{"action":"task/records","result":"done","status":200,"tasks":1,"topic":"t"}"#,
     ];
     assert_eq!(said, expected);
 }

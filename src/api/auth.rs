@@ -297,11 +297,6 @@ impl Caller {
         self.has(|scope| scope == Scope::Admin)
     }
 
-    /// Whether it is the holder of a token with the scope `admin`. Without tokens, nobody is.
-    pub(crate) fn is_admin(&self) -> bool {
-        self.0.is_some() && self.sees_secrets()
-    }
-
     /// Whether the caller may see contents, headers, answers of receivers and texts of outcomes: a
     /// token that has only the scope `view` may not.
     pub(crate) fn sees_content(&self) -> bool {

@@ -83,7 +83,6 @@ fn tasks() -> Vec<Route> {
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/cancel", "Cancel a task", manage::cancel)
             .access(&[Produce], Topic)
-            .recorded_of_admins()
             .reads::<manage::CancelRequest>()
             .answers::<wire::Gone>()
             .errors(UNKNOWN_OR_CONFLICT),
@@ -93,7 +92,6 @@ fn tasks() -> Vec<Route> {
             manage::update,
         )
         .access(&[Produce], Topic)
-        .recorded_of_admins()
         .body(Content)
         .reads::<manage::UpdateRequest<'_>>()
         .answers::<wire::Moved>()

@@ -1,10 +1,10 @@
 //! `delayd audit`: lists the audit log.
 
 use delayd_wire::{AuditEntry, AuditListRequest, AuditPage};
-use serde_json::Value;
 
 use super::cell::Cell;
 use super::client::ServerArgs;
+use super::paging::Paging;
 use super::{Code, output, table};
 use crate::app;
 use crate::settings::Settings;
@@ -20,50 +20,20 @@ Examples:
   delayd audit
   delayd audit --all --json")]
 pub(super) struct Args {
-    /// Entries per page
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100,
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    limit: u16,
-    /// Continue after this cursor, which the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    cursor: Option<String>,
-    /// List all pages
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let Args { limit, mut cursor, all, server } = args;
-    let client = server.client()?;
-    let mut is_first = true;
-    loop {
-        let body = AuditListRequest { limit: Some(Value::from(limit)), cursor };
+    let client = args.server.client()?;
+    let read = async |limit, cursor| {
+        let body = AuditListRequest { limit, cursor };
         let page: AuditPage = client.call("/delay/audit/list", &body).await?;
-        if !client.is_json() && (is_first || !page.entries.is_empty()) {
-            output::line(&shown(&page.entries))?;
-        }
-        is_first = false;
-        cursor = page.cursor;
-        match &cursor {
-            None => return Ok(Code::Done),
-            Some(next) if !all => {
-                if !client.is_json() {
-                    eprintln!(
-                        "delayd: there may be more; continue with --cursor {} or --all",
-                        output::plain(next, 100)
-                    );
-                }
-                return Ok(Code::Done);
-            }
-            Some(_) => {}
-        }
-    }
+        Ok((page.entries, page.cursor))
+    };
+    args.paging.show(&client, read, shown).await
 }
 
 /// Records what a command did to the store itself. The command has succeeded, so an error here is

@@ -7,7 +7,8 @@ use super::args::one_of;
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
 use super::due::seconds;
-use super::{Code, output, table};
+use super::paging::Paging;
+use super::{Code, table};
 use crate::model::task::Topic;
 
 /// List the tasks of a topic in one state, in time order.
@@ -40,20 +41,8 @@ pub(super) struct Args {
 /// Which tasks to list.
 #[derive(Debug, clap::Args)]
 pub(super) struct Page {
-    /// Tasks per page
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100,
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    limit: u16,
-    /// Continue after this cursor, which the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    cursor: Option<String>,
-    /// List all pages
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    paging: Paging,
     /// Only tasks from this moment on
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
     from: Option<Value>,
@@ -73,37 +62,15 @@ pub(super) async fn show(
     state: TaskState,
     page: Page,
 ) -> anyhow::Result<Code> {
-    let Page { limit, mut cursor, all, from, to } = page;
-    let mut is_first = true;
-    loop {
-        let body = ListRequest {
-            topic: Some(topic),
-            state: Some(state),
-            limit: Some(Value::from(limit)),
-            cursor,
-            from: from.clone(),
-            to: to.clone(),
-        };
+    let Page { paging, from, to } = page;
+    let read = async |limit, cursor| {
+        let (from, to) = (from.clone(), to.clone());
+        let (topic, state) = (Some(topic), Some(state));
+        let body = ListRequest { topic, state, limit, cursor, from, to };
         let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
-        if !client.is_json() && (is_first || !page.tasks.is_empty()) {
-            output::line(&shown(&page.tasks))?;
-        }
-        is_first = false;
-        cursor = page.cursor;
-        match &cursor {
-            None => return Ok(Code::Done),
-            Some(next) if !all => {
-                if !client.is_json() {
-                    eprintln!(
-                        "delayd: there may be more; continue with --cursor {} or --all",
-                        output::plain(next, 100)
-                    );
-                }
-                return Ok(Code::Done);
-            }
-            Some(_) => {}
-        }
-    }
+        Ok((page.tasks, page.cursor))
+    };
+    paging.show(client, read, shown).await
 }
 
 fn shown(tasks: &[Entry]) -> String {

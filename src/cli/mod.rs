@@ -44,6 +44,7 @@ mod manage;
 mod migrate;
 mod openapi;
 mod output;
+mod paging;
 mod progress;
 mod pull;
 mod receive;

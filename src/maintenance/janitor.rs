@@ -34,18 +34,30 @@ type Said = HashMap<Topic, Instant>;
 
 /// Runs until it is dropped.
 pub(super) async fn run(parts: &Parts<impl Topics + Maintenance>) {
-    futures_util::future::join(rounds(parts), restore_missing(parts)).await;
+    futures_util::join!(rounds(parts), searches(parts), restore_missing(parts));
 }
 
 async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
-    let mut round = 0_u32;
     let mut said = Said::new();
     loop {
-        match keep_house(parts, round, &mut said).await {
-            Ok(()) => round = round.wrapping_add(1),
-            Err(error) => {
-                tracing::debug!(%error, "A janitor round failed; trying again in a minute");
-            }
+        if let Err(error) = keep_house(parts, &mut said).await {
+            tracing::debug!(%error, "A janitor round failed; trying again in a minute");
+        }
+        tokio::time::sleep(ROUND).await;
+    }
+}
+
+/// Searches for unregistered lanes. A search may take longer than a round.
+async fn searches(parts: &Parts<impl Topics + Maintenance>) {
+    let mut round = 0_u32;
+    loop {
+        // If a topic has another number of lanes, a failover may have lost its old entry. Then
+        // tasks may still be in lanes of the old number.
+        let is_due = parts.topics.take_recounted() || round == 0;
+        round = (round + 1) % ROUNDS_A_SEARCH;
+        if is_due && let Err(error) = search(parts).await {
+            tracing::debug!(%error, "A search for lanes failed; trying again in a minute");
+            round = 0;
         }
         tokio::time::sleep(ROUND).await;
     }
@@ -61,19 +73,15 @@ async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
     }
 }
 
-async fn keep_house(
-    parts: &Parts<impl Topics + Maintenance>,
-    round: u32,
-    said: &mut Said,
-) -> Result<()> {
+async fn search(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
+    let found = parts.store.recover_topics().await?;
+    parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
+    Ok(())
+}
+
+async fn keep_house(parts: &Parts<impl Topics + Maintenance>, said: &mut Said) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
-    // If a topic has another number of lanes, a failover may have lost its old entry. Then tasks
-    // may still be in lanes of the old number.
-    if parts.topics.take_recounted() || round.is_multiple_of(ROUNDS_A_SEARCH) {
-        let found = parts.store.recover_topics().await?;
-        parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
-    }
     // One request finds the lanes that have something to remove. Most lanes have nothing.
     let topics = parts.topics.known();
     let lanes = topics.iter().flat_map(|known| known.entry.lanes()).collect();
@@ -159,13 +167,17 @@ async fn is_empty(store: &impl Topics, topic: &TopicEntry) -> Result<bool> {
     Ok(true)
 }
 
+/// Removes the ended tasks of a lane that are older. The requests for the states share a round
+/// trip.
 async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Result<()> {
-    for state in HISTORY {
+    let of_state = async |state| {
         while store.purge(lane, state, before, CHUNK).await? == CHUNK {
             tokio::task::yield_now().await;
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let [delivered, cancelled, expired] = HISTORY.map(of_state);
+    futures_util::try_join!(delivered, cancelled, expired).map(drop)
 }
 
 /// Removes the oldest of a lane's history, so that `most` tasks stay. Returns how many it removed.

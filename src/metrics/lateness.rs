@@ -64,9 +64,8 @@ impl LatenessMetrics {
         );
         registry.register_with_unit(
             "lateness",
-            "The same times, divided among all that delayed a task: delayd itself, the receiver \
-             (breaker, slots, Retry-After, no waiting consumer), an operator (pause, hold, rate), \
-             the store (out of reach or slow), or a clock that was set forward",
+            "Sum of the lateness in delayd_task_lateness_seconds, split by culprit: if two \
+             culprits delayed a task one after the other, each gets its part",
             Unit::Seconds,
             seconds.clone(),
         );

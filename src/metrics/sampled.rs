@@ -59,8 +59,9 @@ pub struct ServiceSample {
 #[derive(Debug)]
 pub struct SampledMetrics {
     tasks: [Gauge; STATES.len()],
-    overdue: [Gauge; Culprit::ALL.len()],
-    oldest: [Real; Culprit::ALL.len()],
+    /// Of each of [`Culprit::OF_WAITING`].
+    overdue: [Gauge; Culprit::OF_WAITING.len()],
+    oldest: [Real; Culprit::OF_WAITING.len()],
     late: Gauge,
     waiting: Family<OfService, Gauge>,
     held: Family<OfService, Gauge>,
@@ -68,6 +69,7 @@ pub struct SampledMetrics {
     forecast: Family<Forecast, Gauge>,
     capacity: Family<Forecast, Real>,
     timestamp: Real,
+    oldest_timestamp: Real,
     names: ServiceNames,
     /// The services that have series.
     shown: Mutex<Vec<Arc<str>>>,
@@ -79,7 +81,7 @@ impl SampledMetrics {
         let tasks = Family::<OfState, Gauge>::default();
         let overdue = Family::<OfCulprit, Gauge>::default();
         let oldest = Family::<OfCulprit, Real>::default();
-        let culprits = Culprit::ALL.map(|culprit| OfCulprit { culprit: culprit.as_str() });
+        let culprits = Culprit::OF_WAITING.map(|culprit| OfCulprit { culprit: culprit.as_str() });
         let metrics = Self {
             tasks: STATES.map(|state| tasks.get_or_create(&OfState { state }).clone()),
             overdue: culprits.clone().map(|culprit| overdue.get_or_create(&culprit).clone()),
@@ -91,6 +93,7 @@ impl SampledMetrics {
             forecast: Family::default(),
             capacity: Family::default(),
             timestamp: Real::default(),
+            oldest_timestamp: Real::default(),
             names,
             shown: Mutex::default(),
         };
@@ -111,7 +114,9 @@ impl SampledMetrics {
         registry.register(
             "store_late_tasks",
             "Waiting tasks that delayd or the store delays beyond the objective of their topic; \
-             delayd_objective_tasks_total counts them as bad when they are delivered",
+             delayd_objective_tasks_total counts them as bad when they are delivered. While a \
+             server is away, the last count, and at least 1 for each lane and destination whose \
+             earliest task is late",
             metrics.late.clone(),
         );
         registry.register(
@@ -122,7 +127,8 @@ impl SampledMetrics {
         );
         registry.register(
             "store_destination_held",
-            "1 if an operator holds the service, or one of the others",
+            "1 if an operator holds the service, otherwise 0; other stands for all services \
+             without a label of their own, and is 1 if at least one of them is held",
             metrics.held.clone(),
         );
         registry.register(
@@ -132,8 +138,8 @@ impl SampledMetrics {
         );
         registry.register(
             "store_forecast_tasks",
-            "Waiting tasks that fall due within the time, overdue ones included; counted every \
-             tenth round",
+            "Waiting tasks that fall due within this time from now, overdue ones included; \
+             counted about every ten seconds with up to 512 lanes, and less often with more",
             metrics.forecast.clone(),
         );
         registry.register(
@@ -144,9 +150,17 @@ impl SampledMetrics {
         );
         registry.register_with_unit(
             "sampler_timestamp",
-            "Unix time of the last sample that the store answered; 0 before the first",
+            "Unix time of the last sample that the store answered; 0 before the first. A sample \
+             reads at most 512 lanes",
             Unit::Seconds,
             metrics.timestamp.clone(),
+        );
+        registry.register_with_unit(
+            "sampler_oldest_timestamp",
+            "Unix time at which the oldest of the figures in delayd_store_* was read: lanes are \
+             read in rotation, and those of a server that is away keep their last figures",
+            Unit::Seconds,
+            metrics.oldest_timestamp.clone(),
         );
         metrics.set_services(BTreeMap::from([(
             OTHER.into(),
@@ -160,9 +174,10 @@ impl SampledMetrics {
         self.names.label(service).unwrap_or_else(|| OTHER.into())
     }
 
-    /// Sets the store's time of the last sample, in Unix milliseconds.
-    pub fn set_timestamp(&self, at_ms: i64) {
-        self.timestamp.set(seconds(at_ms));
+    /// Sets the store's time of the last sample, and of the oldest figure, in Unix milliseconds.
+    pub fn set_timestamps(&self, last_ms: i64, oldest_ms: i64) {
+        self.timestamp.set(seconds(last_ms));
+        self.oldest_timestamp.set(seconds(oldest_ms));
     }
 
     /// Sets the numbers of tasks that are scheduled, leased, delivered, dead, cancelled and
@@ -178,7 +193,8 @@ impl SampledMetrics {
         self.late.set(whole(count));
     }
 
-    /// Sets the overdue tasks of a culprit, and when the oldest fell due, in Unix milliseconds.
+    /// Sets the overdue tasks of one of [`Culprit::OF_WAITING`], and when the oldest fell due, in
+    /// Unix milliseconds.
     pub fn set_overdue(&self, culprit: Culprit, count: u64, oldest_ms: i64) {
         self.overdue[culprit as usize].set(whole(count));
         self.oldest[culprit as usize].set(seconds(oldest_ms));

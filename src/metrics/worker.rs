@@ -23,13 +23,15 @@ impl WorkerMetrics {
         let metrics = Self::default();
         registry.register(
             "settles_pending",
-            "Ends of leases by workers that are queued or on their way to the store",
+            "Results of callbacks that the store has not confirmed yet. Until it does, the task \
+             counts as leased",
             metrics.settles_pending.clone(),
         );
         registry.register_with_unit(
             "clock_offset",
-            "How far the store's clock is ahead of this instance's, by the last answer; 0 if the \
-             difference is less than a request takes. Redis servers share the figure",
+            "Time of the store's clock minus time of this instance's clock, by the last poll; 0 \
+             if the difference is shorter than the poll took. With several Redis servers, it is \
+             that of the server that answered last",
             Unit::Seconds,
             metrics.clock_offset.clone(),
         );

@@ -22,6 +22,10 @@ impl Culprit {
     pub const ALL: [Self; 5] =
         [Self::Delayd, Self::Receiver, Self::Operator, Self::Store, Self::Clock];
 
+    /// Those that can delay a task that still waits, in the same order. The clock is found only
+    /// when a task is handed out.
+    pub const OF_WAITING: [Self; 4] = [Self::Delayd, Self::Receiver, Self::Operator, Self::Store];
+
     /// The name, as metrics and answers show it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -150,6 +150,12 @@ impl Schedule {
     pub(super) fn overdue_by(&self, now: UnixMillis) -> u64 {
         self.overdue.max(u64::from(self.earliest <= now))
     }
+
+    /// The number of tasks that are overdue for longer than `after`, if nobody has counted since:
+    /// one at least, if the earliest is.
+    pub(super) fn late_by(&self, now: UnixMillis, after: Duration) -> u64 {
+        self.late.max(u64::from(self.earliest + after < now))
+    }
 }
 
 /// Adds the figures of a lane to those of its topic.

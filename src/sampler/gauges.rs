@@ -10,12 +10,11 @@ use crate::store::Counts;
 
 pub(super) fn set(metrics: &Metrics, snapshot: &Snapshot) {
     let gauges = &metrics.sampled;
-    gauges.set_timestamp(snapshot.at.0);
+    gauges.set_timestamps(snapshot.at.0, snapshot.oldest.0);
     let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = snapshot.tasks;
     gauges.set_tasks([scheduled, leased, delivered, dead, cancelled, expired]);
     gauges.set_late(snapshot.late);
-    for culprit in Culprit::ALL {
-        let overdue = &snapshot.overdue[culprit as usize];
+    for (culprit, overdue) in Culprit::OF_WAITING.into_iter().zip(&snapshot.overdue) {
         gauges.set_overdue(culprit, overdue.count, overdue.oldest.map_or(0, |oldest| oldest.0));
     }
     let mut services: BTreeMap<Arc<str>, ServiceSample> = BTreeMap::new();

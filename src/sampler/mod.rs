@@ -24,7 +24,7 @@ use crate::limits::{Allowance, DestinationLimits};
 use crate::metrics::{Metrics, TopicSample, Totals};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
-use crate::model::task::Lane;
+use crate::model::task::{Lane, Topic};
 use crate::store::{self, AnyStore, Delivery, Registered, SampleQuery, Sampling};
 use crate::topic::Registry;
 
@@ -163,7 +163,7 @@ async fn run<S: Sampling + Delivery>(
 fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history::Values {
     let Totals { added, calls, failed_calls, lateness } = parts.metrics.totals();
     let lateness = lateness.map(|sum| sum.as_millis() as u64);
-    let overdue = Culprit::ALL.map(|culprit| snapshot.overdue[culprit as usize]);
+    let overdue = snapshot.overdue;
     let oldest = overdue.iter().filter_map(|overdue| overdue.oldest).min();
     let own = parts.instances.own();
     let every = Allowance { concurrency: usize::MAX, rate: None };
@@ -190,6 +190,12 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
     ]
 }
 
+/// How long tasks of a topic may be overdue before they count as late.
+fn late_after<S>(parts: &Parts<S>, topic: &Topic) -> Duration {
+    let own = parts.topics.policy_of(topic).lateness_objective;
+    own.map_or_else(|| parts.metrics.lateness.objective(), |own| own.0)
+}
+
 /// What the sampler knows of the store.
 #[derive(Debug, Default)]
 struct State {
@@ -210,12 +216,7 @@ impl State {
         let within = spans(next.with_forecast);
         let asked = Instant::now();
         let lanes = next.lanes.clone();
-        let objective = parts.metrics.lateness.objective();
-        let late_after = |lane: &Lane| {
-            let own = parts.topics.policy_of(&lane.topic).lateness_objective;
-            own.map_or(objective, |own| own.0)
-        };
-        let late_after = lanes.iter().map(late_after).collect();
+        let late_after = lanes.iter().map(|lane| late_after(parts, &lane.topic)).collect();
         let answers = match parts.store.sample(SampleQuery { lanes, late_after, within }).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
@@ -285,7 +286,10 @@ impl State {
                         finder.culprit(&lane.topic, &schedule.destination, is_away)
                 {
                     if matches!(culprit, Culprit::Delayd | Culprit::Store) {
-                        snapshot.late += schedule.late;
+                        snapshot.late += match is_away {
+                            true => schedule.late_by(now, late_after(parts, &lane.topic)),
+                            false => schedule.late,
+                        };
                     }
                     snapshot.overdue[culprit as usize].add(
                         overdue,

@@ -32,8 +32,8 @@ pub struct Snapshot {
     pub is_complete: bool,
     /// The tasks by state.
     pub tasks: Counts,
-    /// The overdue tasks, by culprit in the order of [`Culprit::ALL`].
-    pub overdue: [Overdue; Culprit::ALL.len()],
+    /// The overdue tasks, by culprit in the order of [`Culprit::OF_WAITING`].
+    pub overdue: [Overdue; Culprit::OF_WAITING.len()],
     /// The waiting tasks that delayd or the store delays beyond the objective of their topic.
     pub late: u64,
     /// The destinations that tasks wait for, that are configured, or that are held. Without

@@ -50,6 +50,16 @@ tasks that should be good. `delayd_store_late_tasks` counts the tasks that are l
 still wait. The bad tasks of a window are the increase of the counter plus the growth of this gauge,
 so a task counts when it becomes late, not when it is delivered at last.
 
+## Figures of the store
+
+The metrics `delayd_store_*`, except those of operations, errors and breakers, come from the
+sampler, which reads the store once a second. They are as old as
+`delayd_sampler_oldest_timestamp_seconds` says. While the store does not answer, they keep their
+last values, with one exception: a lane and destination whose earliest task falls due meanwhile, or
+becomes late, counts as one overdue or late task at least. The alert
+[SamplerStale](RUNBOOK.md#samplerstale) fires after a minute. Every instance reports the same
+figures, so use `max`, not `sum`.
+
 ## All metrics
 ";
 

@@ -7,8 +7,10 @@ use delayd::model::clock::Clock;
 use delayd::model::task::TaskId;
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
-    Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want,
+    Audit, AuditEntry, Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry,
+    Topics, Want,
 };
+use delayd_wire::{AuditResult, AuditSource};
 use serde_json::json;
 
 use crate::poll;
@@ -19,7 +21,7 @@ use crate::redis_server::{self, Server};
 use crate::slow_wire::SlowWire;
 use crate::{Program, StoreAt};
 
-async fn connect(port: u16, prefix: &str) -> Redis {
+pub async fn connect(port: u16, prefix: &str) -> Redis {
     connect_within(port, prefix, Duration::from_secs(30)).await
 }
 
@@ -37,7 +39,7 @@ fn topic() -> TopicEntry {
     TopicEntry { topic: "t".parse().unwrap(), shards: 1 }
 }
 
-fn task(n: usize) -> NewTask {
+pub fn task(n: usize) -> NewTask {
     NewTask {
         topic: topic(),
         destination: "message.call".parse().unwrap(),
@@ -231,6 +233,36 @@ async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     let id = delayd.add(task("0s")).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
+}
+
+/// A batch of entries that was stored in part was written again, so that entries were there twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_maxmemory_audit_entries_are_stored_all_or_none() {
+    const BATCH: usize = 64;
+    let server = Server::start();
+    let store = connect(server.port(), "full").await;
+    let entry = AuditEntry::new(
+        AuditSource::Api,
+        &"a".repeat(4 << 10),
+        AuditResult::Done,
+        delayd_wire::UnixMillis(0),
+    );
+    let used = server.command(&["INFO", "memory"]);
+    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    // Four batches and a half.
+    let limit = used.trim().parse::<usize>().unwrap() + (BATCH << 12) * 9 / 2;
+    server.command(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+    let mut stored = 0;
+    while store.record(vec![entry.clone(); BATCH]).await.is_ok() {
+        stored += BATCH;
+        assert!(stored < 100 * BATCH, "the memory has no limit");
+    }
+    assert!(stored > 0);
+    let logged = async || store.audit(None, 10_000).await.unwrap().entries.len();
+    assert_eq!(logged().await, stored);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    store.record(vec![entry; BATCH]).await.unwrap();
+    assert_eq!(logged().await, stored + BATCH);
 }
 
 /// A record that cannot be read (for example of another version) must not stop the other tasks of

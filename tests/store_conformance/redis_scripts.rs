@@ -44,6 +44,7 @@ tables! {
     extend: Lane, delivery::EXTEND;
     note: Lane, delivery::NOTE;
     heartbeat: Instances, maintenance::HEARTBEAT;
+    audit: Audit, maintenance::AUDIT;
     next: Lanes, delivery::NEXT;
     cancel: Lane, admin::CANCEL;
     reschedule: Lane, admin::RESCHEDULE;

@@ -26,9 +26,9 @@ pub(crate) struct CallRecord<'a> {
 }
 
 impl Auditor {
-    /// Begins the record of an admitted call; `None` if the route records none of this caller.
+    /// Begins the record of an admitted call; `None` if the route records none.
     pub(crate) fn begin(&self, route: &Route, caller: &Caller) -> Option<Box<CallRecord<'_>>> {
-        if !route.records(Some(caller)) {
+        if !route.is_recorded() {
             return None;
         }
         let entry = self.entry(route, caller.name(), AuditResult::Unanswered);
@@ -39,7 +39,7 @@ impl Auditor {
 
     /// Records a call that was not admitted.
     pub(crate) fn refused(&self, route: &Route, refused: &Refused) {
-        if !route.records(refused.caller.as_ref()) {
+        if !route.is_recorded() {
             return;
         }
         let token = refused.caller.as_ref().and_then(Caller::name);

@@ -51,21 +51,8 @@ pub(crate) struct Route {
     pub(crate) target: Target,
     /// Whether the call changes nothing: its errors then do not speak of confirmation.
     pub(crate) only_reads: bool,
-    /// Which calls the audit log records.
-    pub(crate) recorded: Recorded,
     /// Its part of the OpenAPI document. The files of the page at `/docs` have none.
     pub(crate) operation: Option<Operation>,
-}
-
-/// Which calls of a route the audit log records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// All calls, if the route needs `admin` and changes something; otherwise none.
-    IfAdministrative,
-    /// Those of tokens with the scope `admin`, which need it for other routes.
-    OfAdmins,
-    /// None.
-    Never,
 }
 
 /// What answers the route.
@@ -138,7 +125,6 @@ impl Route {
             access: Access::Token(&[Scope::Admin], About::Topic),
             target: Target::Call { size: BodySize::Small, handler },
             only_reads: false,
-            recorded: Recorded::IfAdministrative,
             operation: Some(operation),
         }
     }
@@ -169,7 +155,6 @@ impl Route {
             access: Access::Open,
             target: Target::Page(page),
             only_reads: true,
-            recorded: Recorded::Never,
             operation: None,
         }
     }
@@ -184,21 +169,15 @@ impl Route {
         Self { only_reads: true, ..self }
     }
 
-    /// Records the calls of administrators, though the route is for others as well.
-    pub(crate) fn recorded_of_admins(self) -> Self {
-        Self { recorded: Recorded::OfAdmins, ..self }
-    }
-
-    /// Whether the audit log records a call of this caller; `None` is a caller without a known
-    /// token.
-    pub(crate) fn records(&self, caller: Option<&Caller>) -> bool {
-        match (self.recorded, self.access) {
-            (Recorded::IfAdministrative, Access::Token(scopes, _)) => {
-                !self.only_reads && scopes.contains(&Scope::Admin)
-            }
-            (Recorded::OfAdmins, _) => caller.is_some_and(Caller::is_admin),
-            (Recorded::Never, _) | (Recorded::IfAdministrative, Access::Open) => false,
-        }
+    /// Whether the audit log records its calls: it needs `admin`, and changes something. A cancel
+    /// or an update needs `produce`, so it is no administrative action, whatever else the token
+    /// may do.
+    pub(crate) fn is_recorded(&self) -> bool {
+        let needs_admin = match self.access {
+            Access::Token(scopes, _) => scopes.contains(&Scope::Admin),
+            Access::Open => false,
+        };
+        needs_admin && !self.only_reads
     }
 
     /// Sets the longest body.
@@ -293,7 +272,7 @@ impl Routes {
         assert_eq!(by_path.len(), all.len(), "two routes have one path");
         let unknown = Route::call("/delay//", "", async |_, _| Error::no_route());
         let row = all.len();
-        Self { all, by_path, unknown: Route { row, recorded: Recorded::Never, ..unknown } }
+        Self { all, by_path, unknown: Route { row, ..unknown.only_reads() } }
     }
 
     /// The rows, in order.

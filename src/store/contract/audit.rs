@@ -14,8 +14,8 @@ pub const MAX_AUDIT: usize = 10_000;
 
 /// The part of a store that keeps the audit log.
 pub trait Audit: Send + Sync + 'static {
-    /// Appends entries, and removes the oldest beyond [`MAX_AUDIT`]. After an error, some of the
-    /// new entries may be in the log.
+    /// Appends all entries or none, and removes the oldest beyond [`MAX_AUDIT`]. After an error
+    /// that leaves open whether the store took them, they may be in the log.
     fn record(&self, entries: Vec<AuditEntry>) -> impl Future<Output = Result<()>> + Send;
 
     /// At most `limit` entries that are older than the cursor, the newest first. An entry that

@@ -3,25 +3,22 @@
 use deadpool_redis::redis::{FromRedisValue, cmd};
 
 use super::answer::corrupt;
+use super::script;
 use super::session::Session;
-use super::transport::link::Repeat;
-use super::transport::node::Purpose;
 use crate::store::{AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT, Result};
 
-/// The only field of an entry: its JSON.
-const FIELD: &str = "entry";
-
-/// Appends entries. Sent only once: a repetition after a lost answer would write them twice.
+/// Appends entries with one script, so that the memory limit refuses all of them or none. Sent only
+/// once: a repetition after a lost answer would write them twice.
 pub(super) async fn record(session: &Session, entries: &[AuditEntry]) -> Result<()> {
-    let append = |entry: &AuditEntry| {
-        let line = serde_json::to_string(entry).expect("texts and numbers are plain data");
-        let mut add = cmd("XADD");
-        add.arg(session.keys.audit()).arg("MAXLEN").arg("~").arg(MAX_AUDIT);
-        add.arg("*").arg(FIELD).arg(line).take()
-    };
-    let appends: Vec<_> = entries.iter().map(append).collect();
-    let answers = session.servers.run(Purpose::Working, &appends, Repeat::Never).await;
-    answers.into_iter().try_for_each(|answer| answer.map(drop))
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut append = session.call(&script::AUDIT, &[session.keys.audit()]);
+    append.arg(MAX_AUDIT);
+    for entry in entries {
+        append.arg(serde_json::to_string(entry).expect("texts and numbers are plain data"));
+    }
+    session.working.run_once(append).await.map(drop)
 }
 
 pub(super) async fn audit(

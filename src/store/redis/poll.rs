@@ -2,9 +2,13 @@
 //!
 //! One script answers for many lanes, so polling a thousand idle topics costs a few milliseconds
 //! and a few dozen packets per second. In a cluster a script answers for one lane, because each
-//! lane has its own slot. Pipelines are bounded, so that claims and settles on the same connection
-//! do not wait long.
+//! lane has its own slot.
+//!
+//! A poll is sent in at most [`PIPELINES`] pipelines, one after the other, unless it has more than
+//! 12,288 lanes. Claims and settles on the same connection wait for one pipeline at most. Other
+//! connections do not wait: Redis serves them after each few scripts of a pipeline.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
@@ -24,8 +28,10 @@ use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Rev
 
 /// The most lanes of one script call: some tenths of a millisecond.
 const LANES_A_SCRIPT: usize = 64;
-/// The most lanes of one pipeline.
-const LANES_A_PIPELINE: usize = 512;
+/// The number of pipelines that a poll aims at.
+const PIPELINES: usize = 3;
+/// The lanes of one pipeline, if there are as many. More than the upper bound never go together.
+const LANES_A_PIPELINE: RangeInclusive<usize> = 512..=4_096;
 
 const NEXT: LanesScript = (&script::NEXT, LANES_A_SCRIPT);
 
@@ -135,15 +141,14 @@ pub(super) async fn ask_lanes<T>(
     read: impl Fn(Value) -> Result<T>,
 ) -> (Vec<Result<Value>>, Vec<Result<Answers<T>>>) {
     let a_script = if session.servers.is_cluster() { 1 } else { most };
-    let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
+    let mut calls: Vec<Call<'_>> = Vec::new();
     for (group, &(word, lanes)) in groups.iter().enumerate() {
         calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
     }
-    let (first, others) = calls.split_at(calls.len().min(LANES_A_PIPELINE / a_script));
     let mut answered_before = Vec::new();
     let mut gathered: Vec<Group<T>> = groups.iter().map(|_| Group::default()).collect();
-    for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
-        let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
+    for calls in pipelines(&calls, a_script) {
+        let call = |&(_, word, lanes): &Call<'_>| {
             let keys: Vec<String> =
                 lanes.iter().map(|lane| session.keys.destinations(lane)).collect();
             session.call(script, &keys).arg(word).take()
@@ -168,6 +173,27 @@ pub(super) async fn ask_lanes<T>(
         });
     }
     (answered_before, told)
+}
+
+/// One script call: the place of its group, the group's argument, and the lanes.
+type Call<'a> = (usize, &'a str, &'a [Lane]);
+
+/// Splits calls of at most `a_script` lanes into pipelines. There is at least one.
+fn pipelines<'a, 'b>(calls: &'a [Call<'b>], a_script: usize) -> Vec<&'a [Call<'b>]> {
+    if calls.is_empty() {
+        return vec![calls];
+    }
+    let all: usize = calls.iter().map(|(.., lanes)| lanes.len()).sum();
+    // A pipeline may stay short of its bound by less than a script.
+    let bound = (all.div_ceil(PIPELINES) + a_script)
+        .clamp(*LANES_A_PIPELINE.start(), *LANES_A_PIPELINE.end());
+    let mut count = calls[0].2.len();
+    let fits = |_: &Call<'_>, (.., lanes): &Call<'_>| {
+        let fits = count + lanes.len() <= bound;
+        count = lanes.len() + if fits { count } else { 0 };
+        fits
+    };
+    calls.chunk_by(fits).collect()
 }
 
 /// What is known of a group of lanes so far.
@@ -248,4 +274,43 @@ async fn time(session: &Session) -> Result<UnixMillis> {
         told = told.or(time);
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lanes of each pipeline for groups of lanes.
+    fn lanes_of(groups: &[usize], a_script: usize) -> Vec<usize> {
+        let lane = Lane { topic: "t".parse().unwrap(), shard: 0 };
+        let lanes = vec![lane; groups.iter().copied().max().unwrap_or_default()];
+        let calls: Vec<Call<'_>> = groups
+            .iter()
+            .flat_map(|&count| lanes[..count].chunks(a_script))
+            .map(|lanes| (0, "", lanes))
+            .collect();
+        let pipelines = pipelines(&calls, a_script);
+        assert_eq!(pipelines.concat().len(), calls.len());
+        let lanes = |calls: &&[Call<'_>]| calls.iter().map(|(.., lanes)| lanes.len()).sum();
+        pipelines.iter().map(lanes).collect()
+    }
+
+    #[test]
+    fn few_pipelines_hold_all_lanes() {
+        assert_eq!(lanes_of(&[], 64), [0]);
+        assert_eq!(lanes_of(&[1], 64), [1]);
+        assert_eq!(lanes_of(&[512], 64), [512]);
+        assert_eq!(lanes_of(&[600], 64), [512, 88]);
+        assert_eq!(lanes_of(&[10_000], 64), [3_392, 3_392, 3_216]);
+        assert_eq!(lanes_of(&[9_999, 1], 1), [3_335, 3_335, 3_330]);
+        assert_eq!(lanes_of(&[1; 512], 16), [512], "each lane has a group of its own");
+        for lanes in (1..12_000).step_by(97) {
+            assert!(lanes_of(&[lanes, 7], 64).len() <= PIPELINES, "{lanes}");
+        }
+    }
+
+    #[test]
+    fn a_pipeline_is_bounded() {
+        assert_eq!(lanes_of(&[20_000], 64), [4_096, 4_096, 4_096, 4_096, 3_616]);
+    }
 }

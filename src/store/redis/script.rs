@@ -84,6 +84,7 @@ scripts! {
     HISTORIES: READ, "histories";
     SAMPLE: READ, "sample";
     HEARTBEAT: WAY_OUT, "heartbeat";
+    AUDIT: NORMAL, "audit";
     POLICY: WAY_OUT, "policy";
     PAUSE: WAY_OUT, "pause";
     RESUME: WAY_OUT, "resume";

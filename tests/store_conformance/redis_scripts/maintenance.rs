@@ -119,3 +119,12 @@ pub(super) const HEARTBEAT: &[Row] = &[
         after: &["- instances b = 61000 gone"],
     },
 ];
+
+/// About how many entries stay, and the new ones.
+pub(super) const AUDIT: &[Row] = &[Row {
+    case: "all are appended; so few are not trimmed",
+    before: &[],
+    args: &["1", "{\"n\":1}", "{\"n\":2}"],
+    answer: "nil",
+    after: &["+ audit entry = {\"n\":1}", "+ audit entry = {\"n\":2}"],
+}];

@@ -6,6 +6,7 @@
 //! | `leased 7 @ 2000` | a member of a sorted set |
 //! | `schedule:shop 7 @ 500` | the same, in the schedule of a destination |
 //! | `lock = token` | a string |
+//! | `audit entry = {}` | an entry of a stream, and its only field; only read |
 //!
 //! `|` stands for a line break. `…` at the end of a line or an answer stands for any text, since it
 //! comes from the server's own clock.
@@ -44,11 +45,12 @@ pub(super) enum Keys {
     LastId,
     Store,
     Instances,
+    Audit,
 }
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 25] = [
+const NAMES: [(&str, &str); 26] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -74,6 +76,7 @@ const NAMES: [(&str, &str); 25] = [
     ("last_id", "DELAY_TASK_ID"),
     ("store", "DELAY_STORE"),
     ("instances", "DELAY_INSTANCES"),
+    ("audit", "DELAY_AUDIT"),
 ];
 const LANE: usize = 16;
 
@@ -87,7 +90,8 @@ impl Keys {
             Self::Registry => &NAMES[17..22],
             Self::LastId => &NAMES[22..23],
             Self::Store => &NAMES[23..24],
-            Self::Instances => &NAMES[24..],
+            Self::Instances => &NAMES[24..25],
+            Self::Audit => &NAMES[25..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }
@@ -155,6 +159,10 @@ impl Stored {
             {
                 "hash" => ('=', self.ask("HGETALL", &[key])),
                 "zset" => ('@', self.ask("ZRANGE", &[key, "0", "-1", "WITHSCORES"])),
+                "stream" => {
+                    let entries: Vec<(String, Vec<String>)> = self.ask("XRANGE", &[key, "-", "+"]);
+                    ('=', entries.into_iter().flat_map(|(_, fields)| fields).collect())
+                }
                 _ => ('=', vec![String::new(), self.ask("GET", &[key])]),
             };
             for pair in pairs.chunks(2) {

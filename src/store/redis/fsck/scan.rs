@@ -18,6 +18,9 @@ use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 /// How long a topic may be missing in the registry while a task is being added.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The keys that one SCAN call examines.
+const KEYS_A_STEP: usize = 500;
+
 /// A lane to be checked.
 #[derive(Debug)]
 pub(crate) struct LaneAhead {
@@ -145,7 +148,7 @@ async fn read_keys(
     for node in session.servers.map().nodes() {
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let (next, keys) = scan(node, from, &pattern).await?;
+            let (next, keys) = scan(node, from, &pattern, KEYS_A_STEP).await?;
             keys.into_iter().for_each(|key| see(session, key, &mut topics, findings));
             cursor = next;
         }

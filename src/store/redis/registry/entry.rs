@@ -18,9 +18,6 @@ use crate::store::redis::transport::node::{Node, Purpose};
 use crate::store::redis::transport::refusal::Refusal;
 use crate::store::{Error, Result, TopicEntry};
 
-/// The number of keys that one SCAN call examines.
-const SCAN_COUNT: usize = 500;
-
 /// The value of an entry. Fields may be added; unknown fields of a newer version are kept.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -86,14 +83,15 @@ pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
 }
 
-/// One SCAN step over the keys of a server that match a pattern: where to continue, and the keys.
+/// One SCAN step over about `count` keys of a server: where to continue, and the keys that match a
+/// pattern.
 pub(crate) async fn scan(
     node: &Node,
     cursor: u64,
     pattern: &str,
+    count: usize,
 ) -> Result<(Option<u64>, Vec<String>)> {
-    let scan =
-        cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
+    let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count).take();
     let mut answers = node.link(Purpose::Working).run(&[scan], Repeat::Once).await?.into_iter();
     let answer = answers.next().transpose().map_err(Refusal::into_error)?.unwrap_or_default();
     let (next, keys): (u64, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)

@@ -6,7 +6,7 @@
 //! misplaced task is moved to the lane that its id leads to. It is moved as between two stores:
 //! leased in the old lane until the new lane has it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
@@ -29,25 +29,20 @@ const PAGE: usize = 100;
 
 /// A lane that holds tasks, and the number of lanes that it remembers. A lane that remembers none
 /// is a stray key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Remembers {
-    shard: u16,
+    lane: Lane,
     shards: u16,
 }
 
 impl Remembers {
-    fn agrees(self, shards: u16) -> bool {
-        self.shards == shards && self.shard < shards
+    fn agrees(&self, shards: u16) -> bool {
+        self.shards == shards && self.lane.shard < shards
     }
 }
 
-/// The lanes that hold tasks and remember a number, of these.
-async fn remembering(
-    session: &Session,
-    topic: &Topic,
-    lanes: impl Iterator<Item = u16>,
-) -> Result<Vec<Remembers>> {
-    let lanes: Vec<Lane> = lanes.map(|shard| Lane { topic: topic.clone(), shard }).collect();
+/// The lanes that hold tasks and remember a number, of these. One pipeline asks all of them.
+async fn remembering(session: &Session, lanes: &[Lane]) -> Result<Vec<Remembers>> {
     let ask = |lane: &Lane| {
         let remembered = cmd("HGET").arg(session.keys.offsets(lane)).arg("#shards").take();
         [cmd("HLEN").arg(session.keys.bodies(lane)).take(), remembered]
@@ -56,26 +51,26 @@ async fn remembering(
         session.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
     let mut answers = answers.into_iter();
     let mut found = Vec::new();
-    for Lane { shard, .. } in lanes {
+    for lane in lanes {
         let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too little")));
         let (bodies, remembered) = (u64::from_redis_value(next()?).map_err(corrupt)?, next()?);
         if let (1.., Ok(Some(shards))) = (bodies, Option::<u16>::from_redis_value(remembered)) {
-            found.push(Remembers { shard, shards });
+            found.push(Remembers { lane: lane.clone(), shards });
         }
     }
     Ok(found)
 }
 
-/// Whether one of these lanes, which hold tasks, contradicts the registry.
-pub(crate) async fn is_needed(
+/// The topics of those lanes that hold tasks and remember another number of lanes than the
+/// registry. The registry's number comes with each lane.
+pub(crate) async fn contradicted(
     session: &Session,
-    entry: &TopicEntry,
-    lanes: impl Iterator<Item = u16>,
-) -> Result<bool> {
-    Ok(remembering(session, &entry.topic, lanes)
-        .await?
-        .iter()
-        .any(|lane| !lane.agrees(entry.shards)))
+    lanes: &HashMap<Lane, u16>,
+) -> Result<BTreeSet<Topic>> {
+    let asked: Vec<Lane> = lanes.keys().cloned().collect();
+    let found = remembering(session, &asked).await?.into_iter();
+    let found = found.filter(|found| !lanes.get(&found.lane).is_some_and(|n| found.agrees(*n)));
+    Ok(found.map(|found| found.lane.topic).collect())
 }
 
 /// Reconciles one topic, unless some topic is being reconciled already. Returns its entry if its
@@ -88,7 +83,9 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
         return Ok(None);
     };
     let entry = entry::read_entry(topic.as_str(), &text)?;
-    let lanes = remembering(session, topic, 0..TopicEntry::MAX_SHARDS).await?;
+    let lane = |shard| Lane { topic: topic.clone(), shard };
+    let all: Vec<Lane> = (0..TopicEntry::MAX_SHARDS).map(lane).collect();
+    let lanes = remembering(session, &all).await?;
     let Some(first) = lanes.first().map(|lane| lane.shards) else { return Ok(None) };
     if first != entry.shards && lanes.iter().all(|lane| lane.agrees(first)) {
         let fields = serde_json::from_str(&text).unwrap_or_default();
@@ -105,8 +102,7 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
         return Ok(None);
     }
     let misplaced = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
-    let misplaced: Vec<Lane> =
-        misplaced.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
+    let misplaced: Vec<Lane> = misplaced.map(|Remembers { lane, .. }| lane).collect();
     // All lanes are corrected first, because they take each other's tasks. From then on, no
     // misplaced tasks can be added.
     for lane in &misplaced {

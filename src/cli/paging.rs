@@ -1,0 +1,59 @@
+//! Lists that come in pages: `delayd list`, `delayd dead list`, `delayd audit`.
+
+use serde_json::Value;
+
+use super::client::Client;
+use super::{Code, output};
+
+/// The entries of a page, and the next cursor.
+type PageOf<T> = (Vec<T>, Option<String>);
+
+/// Which pages to list.
+#[derive(Debug, clap::Args)]
+pub(super) struct Paging {
+    /// Entries per page
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    limit: u16,
+    /// Continue after this cursor, which the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// List all pages
+    #[arg(long)]
+    all: bool,
+}
+
+impl Paging {
+    /// Prints the page, or all pages from there on. `read` gets the limit and the cursor, and
+    /// returns the entries of a page and the next cursor. The client prints JSON itself.
+    pub(super) async fn show<T>(
+        self,
+        client: &Client,
+        read: impl AsyncFn(Option<Value>, Option<String>) -> anyhow::Result<PageOf<T>>,
+        shown: fn(&[T]) -> String,
+    ) -> anyhow::Result<Code> {
+        let Self { limit, mut cursor, all } = self;
+        let mut is_first = true;
+        loop {
+            let entries;
+            (entries, cursor) = read(Some(Value::from(limit)), cursor).await?;
+            if !client.is_json() && (is_first || !entries.is_empty()) {
+                output::line(&shown(&entries))?;
+            }
+            is_first = false;
+            match &cursor {
+                Some(_) if all => {}
+                Some(next) if !client.is_json() => {
+                    let next = output::plain(next, 100);
+                    eprintln!("delayd: there may be more; continue with --cursor {next} or --all");
+                    return Ok(Code::Done);
+                }
+                _ => return Ok(Code::Done),
+            }
+        }
+    }
+}

@@ -5,8 +5,8 @@
 //! lane has its own slot.
 //!
 //! A poll is sent in at most [`PIPELINES`] pipelines, one after the other, unless it has more than
-//! 12,288 lanes. Claims and settles on the same connection wait for one pipeline at most. Other
-//! connections do not wait: Redis serves them after each few scripts of a pipeline.
+//! 16,384 lanes. It has a connection of its own. The others do not wait for it: Redis serves them
+//! after each few scripts of a pipeline.
 
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -29,9 +29,9 @@ use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Rev
 /// The most lanes of one script call: some tenths of a millisecond.
 const LANES_A_SCRIPT: usize = 64;
 /// The number of pipelines that a poll aims at.
-const PIPELINES: usize = 3;
+const PIPELINES: usize = 2;
 /// The lanes of one pipeline, if there are as many. More than the upper bound never go together.
-const LANES_A_PIPELINE: RangeInclusive<usize> = 512..=4_096;
+const LANES_A_PIPELINE: RangeInclusive<usize> = 512..=8_192;
 
 const NEXT: LanesScript = (&script::NEXT, LANES_A_SCRIPT);
 
@@ -155,7 +155,7 @@ pub(super) async fn ask_lanes<T>(
         };
         let before = if answered_before.is_empty() { before } else { &[] };
         let commands: Vec<Cmd> = before.iter().cloned().chain(calls.iter().map(call)).collect();
-        let mut answers = session.working.run_repeatable(&commands).await;
+        let mut answers = session.polling.run_repeatable(&commands).await;
         answered_before.extend(answers.drain(..before.len()));
         for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
             gathered[group]
@@ -301,16 +301,16 @@ mod tests {
         assert_eq!(lanes_of(&[1], 64), [1]);
         assert_eq!(lanes_of(&[512], 64), [512]);
         assert_eq!(lanes_of(&[600], 64), [512, 88]);
-        assert_eq!(lanes_of(&[10_000], 64), [3_392, 3_392, 3_216]);
-        assert_eq!(lanes_of(&[9_999, 1], 1), [3_335, 3_335, 3_330]);
+        assert_eq!(lanes_of(&[10_000], 64), [5_056, 4_944]);
+        assert_eq!(lanes_of(&[9_999, 1], 1), [5_001, 4_999]);
         assert_eq!(lanes_of(&[1; 512], 16), [512], "each lane has a group of its own");
-        for lanes in (1..12_000).step_by(97) {
+        for lanes in (1..16_000).step_by(97) {
             assert!(lanes_of(&[lanes, 7], 64).len() <= PIPELINES, "{lanes}");
         }
     }
 
     #[test]
     fn a_pipeline_is_bounded() {
-        assert_eq!(lanes_of(&[20_000], 64), [4_096, 4_096, 4_096, 4_096, 3_616]);
+        assert_eq!(lanes_of(&[20_000], 64), [8_192, 8_192, 3_616]);
     }
 }

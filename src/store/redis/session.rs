@@ -36,6 +36,8 @@ pub(super) struct Identity {
 pub(super) struct Session {
     /// The connections for tasks that are added.
     pub(super) adding: Route,
+    /// The connections for reading many lanes at once.
+    pub(super) polling: Route,
     /// The connections for everything else.
     pub(super) working: Route,
     /// As `working`; an answer comes once enough replicas have the writes.
@@ -62,6 +64,7 @@ impl Session {
         let route = |purpose| Route { servers: servers.clone(), purpose };
         Self {
             adding: route(Purpose::Adding),
+            polling: route(Purpose::Polling),
             working: route(Purpose::Working),
             confirming: route(Purpose::Confirming),
             servers,

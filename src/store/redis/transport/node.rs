@@ -1,6 +1,6 @@
 //! One primary and its links. Adds have their own link, so that a large batch does not delay a
-//! claim. With `wait_replicas`, so do commands that are confirmed to callers, because a wait blocks
-//! its connection.
+//! claim. So have polls, whose pipelines are long. With `wait_replicas`, so do commands that are
+//! confirmed to callers, because a wait blocks its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +36,8 @@ pub(crate) struct Params {
 pub(crate) enum Purpose {
     /// Adding tasks.
     Adding,
+    /// Reading many lanes at once.
+    Polling,
     /// Everything else.
     Working,
     /// As `Working`, and confirmed to a caller once enough replicas have it.
@@ -58,6 +60,7 @@ pub(crate) struct Node {
 #[derive(Debug)]
 struct Links {
     adding: Link,
+    polling: Link,
     working: Link,
     /// `None` without `wait_replicas`.
     confirming: Option<Arc<Confirming>>,
@@ -91,8 +94,9 @@ impl Node {
         let confirming = link::Params { name: "confirmations", ..adding.clone() };
         let confirming = (params.wait_replicas > 0)
             .then(|| Confirming::new(Link::new(confirming), params.timeout));
-        let links =
-            Arc::new(Links { adding: Link::new(adding), working: Link::new(working), confirming });
+        let polling = Link::new(link::Params { name: "polls", ..working.clone() });
+        let (adding, working) = (Link::new(adding), Link::new(working));
+        let links = Arc::new(Links { adding, polling, working, confirming });
         let kept = links.clone();
         let keeper = tokio::spawn(async move {
             let confirming = async {
@@ -100,7 +104,8 @@ impl Node {
                     confirming.link.look_after().await;
                 }
             };
-            tokio::join!(kept.adding.look_after(), kept.working.look_after(), confirming);
+            let polling = kept.polling.look_after();
+            tokio::join!(kept.adding.look_after(), polling, kept.working.look_after(), confirming);
         });
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self { number, name, address, links, keeper: keeper.abort_handle() }
@@ -109,6 +114,7 @@ impl Node {
     pub(crate) fn link(&self, purpose: Purpose) -> &Link {
         match purpose {
             Purpose::Adding => &self.links.adding,
+            Purpose::Polling => &self.links.polling,
             Purpose::Working => &self.links.working,
             Purpose::Confirming => self
                 .links

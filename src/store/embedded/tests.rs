@@ -13,8 +13,8 @@ use super::write_tx::WriteTx;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::State;
 use crate::store::{
-    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered,
-    Settled, Store, Topics, Transition,
+    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance,
+    Registered, Settled, Store, Topics, Transition,
 };
 
 #[tokio::test]
@@ -168,7 +168,11 @@ async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_
     assert_eq!(names(&bench.claim(&[]).await.outlook.due), ["a"]);
     let seen = bench.get(id).await;
     assert_eq!((seen.state, seen.due.0 - START.0, seen.attempts), (State::Scheduled, 30_000, 1));
-    let extended = bench.store.extend(&lane(), id, &first, Duration::from_secs(60)).await.unwrap();
+    let extended = bench
+        .store
+        .extend(Asker::Worker, &lane(), id, &first, Duration::from_secs(60))
+        .await
+        .unwrap();
     assert_eq!((extended, bench.state(id).await), (Settled::Done, State::Leased));
     assert_eq!(bench.next_due().await, Some(95_000));
     bench.advance(60_000);

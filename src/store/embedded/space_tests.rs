@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::disk::checkpoint::{Keeper, Turn};
+use super::disk::checkpoint::{Hold, Keeper, Turn};
 use super::disk::schema;
 use super::disk::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
@@ -444,9 +444,10 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     disk.leave(MIB);
     space.look_if_due(&db);
     let (wake, _wakes) = mpsc::sync_channel(1);
-    let mut keeper = Keeper::new(wake, Turn::default());
+    let hold = Hold::on(schema::open_reader(&params.path).unwrap());
+    let mut keeper = Keeper::new(wake, Turn::default(), hold);
     let mut tend_and_measure = || {
-        keeper.tend(&db, &mut space).unwrap();
+        keeper.tend(&db, &mut space, false).unwrap();
         space.look_if_due(&db);
         std::fs::metadata(folder.path().join("delayd.db-wal")).unwrap().len()
     };

@@ -50,7 +50,7 @@ impl Embedded {
             });
             claimed.await.unwrap_or_else(|_| Err(queue::closed()))
         };
-        self.writes.watchdog.promptly(claiming).await
+        self.writes.promptly(claiming).await
     }
 }
 
@@ -127,7 +127,7 @@ impl Delivery for Embedded {
         let count = settles.len();
         let work = move |tx: &mut write_tx::WriteTx<'_>| settle::settle(tx, &settles);
         let settled = match asker {
-            Asker::Worker => self.writes.run(count, work).await,
+            Asker::Worker => self.writes.run_undoable(count, work).await,
             Asker::Caller => self.writes.ask(count, work).await,
         };
         match settled {
@@ -148,7 +148,7 @@ impl Delivery for Embedded {
         let work =
             move |tx: &mut write_tx::WriteTx<'_>| settle::extend(tx, &lane, id, &receipt, lease);
         match asker {
-            Asker::Worker => self.writes.run(1, work).await,
+            Asker::Worker => self.writes.run_undoable(1, work).await,
             Asker::Caller => self.writes.ask(1, work).await,
         }
     }
@@ -156,7 +156,7 @@ impl Delivery for Embedded {
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(note::bytes).sum();
-        self.writes.add(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
+        self.writes.add_undoable(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use self::count_deltas::CountDeltas;
+use self::unsynced::UnsyncedTasks;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
 use super::values::read_name;
@@ -21,6 +22,7 @@ use crate::store::{Hint, TopicEntry};
 
 pub(crate) mod count_deltas;
 pub(crate) mod counts;
+pub(crate) mod unsynced;
 
 /// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
@@ -61,6 +63,20 @@ struct Schedule {
     stale: bool,
 }
 
+/// The earliest due moments, by lane, and by whether they are for consumers.
+type Earliest = HashMap<(Lane, bool), UnixMillis>;
+
+/// The hints of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// Those to be sent after the commit.
+    pub(crate) at_commit: Vec<Hint>,
+    /// Those to be sent once the commit is durable.
+    pub(crate) once_durable: Vec<Hint>,
+    /// Those to be sent once an earlier commit is durable, with its number.
+    pub(crate) awaited: Option<(u64, Vec<Hint>)>,
+}
+
 /// An open transaction.
 pub(crate) struct WriteTx<'a> {
     pub(crate) db: &'a Connection,
@@ -69,8 +85,15 @@ pub(crate) struct WriteTx<'a> {
     names: &'a mut IdCache,
     /// Prepared statements that run for each task.
     in_hand: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
-    /// By lane, and by whether they are for consumers.
-    hints: HashMap<(Lane, bool), UnixMillis>,
+    hints: Earliest,
+    /// Those to be sent once the commit is durable.
+    hints_once_durable: Earliest,
+    /// The lanes whose claims passed over tasks that are not durable.
+    passed_over: HashSet<Lane>,
+    /// Whether a task that is put on a schedule now is handed out only once the commit is durable.
+    pub(crate) awaits_sync: bool,
+    /// The tasks that are hidden from workers' claims. `None` if there are no claims.
+    pub(crate) unsynced: Option<&'a mut UnsyncedTasks>,
     /// Whether more ids are to be reserved.
     reserves: bool,
     pub(crate) deltas: CountDeltas,
@@ -87,7 +110,11 @@ impl<'a> WriteTx<'a> {
             now,
             names,
             in_hand: RefCell::default(),
-            hints: HashMap::new(),
+            hints: Earliest::new(),
+            hints_once_durable: Earliest::new(),
+            passed_over: HashSet::new(),
+            awaits_sync: false,
+            unsynced: None,
             reserves: false,
             deltas: CountDeltas::default(),
             called: 0,
@@ -119,14 +146,46 @@ impl<'a> WriteTx<'a> {
         Some(in_hand.swap_remove(at).1)
     }
 
-    /// Writes what is cached. Returns the hints to be sent after the commit.
-    pub(crate) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
+    /// Writes what is cached. Returns the hints.
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Hints> {
         self.write_held_back()?;
-        Ok(self
-            .hints
-            .into_iter()
-            .map(|((lane, is_pull), due)| Hint { lane, due, is_pull })
-            .collect())
+        let hints = |earliest: Earliest| {
+            let hint = |((lane, is_pull), due)| Hint { lane, due, is_pull };
+            earliest.into_iter().map(hint).collect()
+        };
+        let now = self.now;
+        let oldest = match self.passed_over.is_empty() {
+            true => None,
+            false => self.unsynced.and_then(|unsynced| unsynced.oldest()),
+        };
+        let passed_over = self.passed_over.into_iter();
+        let passed_over = passed_over.map(|lane| Hint { lane, due: now, is_pull: false }).collect();
+        Ok(Hints {
+            at_commit: hints(self.hints),
+            once_durable: hints(self.hints_once_durable),
+            awaited: oldest.map(|commit| (commit, passed_over)),
+        })
+    }
+
+    /// Called when a task is put on the schedule of a destination.
+    pub(crate) fn hide_until_durable(&mut self, id: TaskId, destination: i64) {
+        if self.awaits_sync
+            && let Some(unsynced) = &mut self.unsynced
+        {
+            unsynced.insert(id, destination);
+        }
+    }
+
+    /// The tasks that are hidden from this claim, if the destination may have some.
+    pub(crate) fn hidden(&self, destination: i64) -> Option<&UnsyncedTasks> {
+        let is_for_worker = !self.awaits_sync;
+        self.unsynced.as_deref().filter(|unsynced| is_for_worker && unsynced.is_of(destination))
+    }
+
+    /// Called when a claim passed over hidden tasks of a lane: its worker gets a hint once some of
+    /// them are durable.
+    pub(crate) fn passed_over(&mut self, lane: &Lane) {
+        self.passed_over.insert(lane.clone());
     }
 
     /// The table has the last id that may have been drawn.
@@ -188,11 +247,12 @@ impl<'a> WriteTx<'a> {
         }
     }
 
-    /// Notes that a task was put on the destination's schedule. After the commit, a hint tells the
-    /// lane's worker, or its consumers, its due moment. There is none for a called task behind the
-    /// destination's earliest moment, which the worker knows. So the worker learns of every task
-    /// that is put on a schedule, except by a sweep (it knows the ends of leases from its own
-    /// claims and polls) or by a check's repair.
+    /// Notes that a task was put on the destination's schedule. After the commit, or once it is
+    /// durable, a hint tells the lane's worker, or its consumers, its due moment. There is none for
+    /// a called task behind the destination's earliest moment, which the worker knows, unless that
+    /// may be the moment of a task that is hidden from it. So the worker learns of every task that
+    /// is put on a schedule, except by a sweep (it knows the ends of leases from its own claims and
+    /// polls) or by a check's repair.
     pub(crate) fn hint(
         &mut self,
         lane: &Lane,
@@ -200,10 +260,11 @@ impl<'a> WriteTx<'a> {
         due: UnixMillis,
     ) -> rusqlite::Result<()> {
         let Schedule { called, earliest, .. } = *self.schedule(destination)?;
-        if called && earliest != Some(due) {
+        if called && earliest != Some(due) && self.hidden(destination).is_none() {
             return Ok(());
         }
-        let earliest = self.hints.entry((lane.clone(), !called)).or_insert(due);
+        let hints = if self.awaits_sync { &mut self.hints_once_durable } else { &mut self.hints };
+        let earliest = hints.entry((lane.clone(), !called)).or_insert(due);
         *earliest = due.min(*earliest);
         Ok(())
     }

@@ -223,7 +223,10 @@ impl Embedded {
         let id = disk::identity::read(&beside).map_err(explain)?;
         disk::schema::leave_syncs_to_a_thread(&db).map_err(explain)?;
         let log = disk::wal_sync::WalFile::open(&path).map_err(|error| {
-            Error::Unavailable(format!("cannot open the log of {}: {error}", path.display()))
+            let path = path.display();
+            Error::Unavailable(format!(
+                "the disk failed while the log of {path} was opened: {error}"
+            ))
         })?;
 
         let (hints, _) = broadcast::channel(HINTS);

@@ -35,10 +35,16 @@ pub(crate) struct WalFile(File);
 
 impl WalFile {
     /// Opens the log of a database. A connection must have opened it before, which creates it.
+    ///
+    /// The previous process may have left commits that no sync has covered, and answers that write
+    /// nothing may tell of them. So the log is synced here.
     pub(crate) fn open(database: &Path) -> io::Result<Self> {
         let mut name = std::path::absolute(database)?.into_os_string();
         name.push("-wal");
-        OpenOptions::new().read(true).write(true).open(PathBuf::from(name)).map(Self)
+        let mut log =
+            OpenOptions::new().read(true).write(true).open(PathBuf::from(name)).map(Self)?;
+        log.sync()?;
+        Ok(log)
     }
 }
 

@@ -235,6 +235,8 @@ impl<S: Store> Bench<S> {
     }
 
     pub(crate) async fn grant(&self, claim: Claim) -> Grant {
+        // A dead-letter call can be claimed once the death is durable. This answer waits for that.
+        self.store.settle(Asker::Caller, Vec::new()).await;
         match self.store.claim(claim).await.unwrap() {
             Claimed::Granted(grant) => grant,
             Claimed::Refused { retry_in } => panic!("another holds the lane for {retry_in:?}"),

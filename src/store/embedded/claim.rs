@@ -115,7 +115,7 @@ fn take(
     for want in &claim.wants {
         let Some(destination) = tx.find_destination(lane, &want.destination)? else { continue };
         let left_over = expiry::misfire(tx, (lane, destination), &claim.misfires, budget)?;
-        let Found { due, is_full, has_hidden } = read_due(
+        let Found { due, is_full, has_hidden, has_own } = read_due(
             tx,
             (lane, destination),
             want,
@@ -123,6 +123,7 @@ fn take(
             &mut room,
             tasks.is_empty() && claim.in_hand == 0,
         )?;
+        tx.answer_waits |= has_own;
         if has_hidden {
             tx.passed_over(&claim.lane);
             for Due { id, before, .. } in &due {
@@ -168,6 +169,8 @@ struct Found {
     is_full: bool,
     /// Whether tasks were passed over that are not durable.
     has_hidden: bool,
+    /// Whether the open transaction has stored some: dead-letter calls.
+    has_own: bool,
 }
 
 /// Ends a task that cannot be handed out. Otherwise every claim would meet it before the others.
@@ -200,7 +203,7 @@ fn read_due(
         && let Some(row) = due_rows.next()?
     {
         let (id, moment) = (row.get(due::id)?, row.get(due::due)?);
-        if hidden.is_some_and(|hidden| hidden.contains(id)) {
+        if hidden.is_some_and(|hidden| hidden.hides(id)) {
             found.has_hidden = true;
             continue;
         }
@@ -219,6 +222,7 @@ fn read_due(
         }
         *room = room.saturating_sub(bytes);
         let task = content.map(|content| read_task(row, id, want, content)).transpose()?;
+        found.has_own |= hidden.is_some_and(|hidden| hidden.is_own(id));
         let held_until = tx.unsynced.as_deref().and_then(|unsynced| unsynced.held_until(id));
         let task = task.map(|task| LeasedTask { held_until, ..task });
         found.due.push(Due { id, before, task });
@@ -286,7 +290,7 @@ fn has_only_hidden(tx: &WriteTx<'_>, destination: i64) -> rusqlite::Result<bool>
     let mut select = tx.db.prepare_cached(sql::schedule::DUE_IDS)?;
     let mut ids = select.query((destination, tx.now))?;
     while let Some(row) = ids.next()? {
-        if !hidden.contains(row.get(0)?) {
+        if !hidden.hides(row.get(0)?) {
             return Ok(false);
         }
     }

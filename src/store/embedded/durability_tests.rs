@@ -1,147 +1,24 @@
-//! Who waits for a sync, and who does not. The tests hold the syncs.
+//! Who waits for a sync, and who does not.
 
-use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use super::disk::fault::Health;
-use super::disk::space;
-use super::disk::wal_sync::{LogSync, WalFile};
-use super::testing::{Bench, START, dead, delivered, lane, new_task, params, retry};
+use super::sync_gate::{Gate, Gated, LONG, bench, ids};
+use super::testing::{START, dead, delivered, lane, new_task, retry};
 use super::threads::confirmations::Confirmations;
 use super::threads::syncer::Syncer;
-use super::{Embedded, Leases};
-use crate::model::clock::Clock;
-use crate::model::task::{OnDead, Options, Receipt, State, TaskId, TopicPolicy};
+use crate::model::task::{Receipt, State, TopicPolicy};
 use crate::store::{
-    Admin, Asker, Delivery, Error, Grant, Hint, Holder, Idempotency, Intake, Maintenance, Moment,
-    NewTask, Settle, Settled, Spread, Topics, Transition,
+    Admin, Asker, Delivery, Error, Holder, Idempotency, Intake, Maintenance, Moment, NewTask,
+    Settled, Spread, Topics,
 };
-
-/// The limit for an answer that must come.
-const LONG: Duration = Duration::from_secs(20);
-
-/// Holds and fails syncs.
-struct Gate {
-    state: Mutex<Held>,
-    changed: Condvar,
-    begun: watch::Sender<u64>,
-}
-
-struct Held {
-    /// How many more syncs may end; `None`: all.
-    may_end: Option<u64>,
-    fails: bool,
-}
-
-impl Gate {
-    fn new() -> Arc<Self> {
-        let state = Mutex::new(Held { may_end: None, fails: false });
-        Arc::new(Self { state, changed: Condvar::new(), begun: watch::Sender::new(0) })
-    }
-
-    fn set(&self, change: impl FnOnce(&mut Held)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-
-    /// Lets this many further syncs end.
-    fn let_end(&self, count: u64) {
-        self.set(|state| state.may_end = Some(count));
-    }
-
-    fn open(&self) {
-        self.set(|state| state.may_end = None);
-    }
-
-    /// How many syncs have begun.
-    fn count(&self) -> u64 {
-        *self.begun.borrow()
-    }
-
-    /// Waits until this many syncs have begun.
-    async fn begun(&self, count: u64) {
-        let mut begun = self.begun.subscribe();
-        timeout(LONG, begun.wait_for(|begun| *begun >= count)).await.expect("it begins").unwrap();
-    }
-
-    fn pass(&self) -> io::Result<()> {
-        self.begun.send_modify(|begun| *begun += 1);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.may_end == Some(0) {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.may_end = state.may_end.map(|count| count - 1);
-        if state.fails { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
-    }
-}
-
-struct Gated {
-    gate: Arc<Gate>,
-    log: Option<WalFile>,
-}
-
-impl LogSync for Gated {
-    fn sync(&mut self) -> io::Result<()> {
-        self.gate.pass()?;
-        self.log.as_mut().map_or(Ok(()), LogSync::sync)
-    }
-}
-
-fn bench() -> (Bench, Arc<Gate>) {
-    let (folder, clock, gate) = (tempfile::tempdir().unwrap(), Clock::manual(START), Gate::new());
-    let disk = space::Params::of(&params(folder.path(), &clock).path, 1 << 20);
-    let held = Arc::clone(&gate);
-    let open_log =
-        Box::new(|log| Box::new(Gated { gate: held, log: Some(log) }) as Box<dyn LogSync>);
-    let store = Embedded::open_with(disk, clock.clone(), Leases::Void, open_log).unwrap();
-    (Bench { store, clock, folder }, gate)
-}
-
-impl Bench {
-    /// Returns when the writer has concluded all undoable work so far, and the promised work that
-    /// waits for no sync to begin.
-    async fn writer_is_through(&self) {
-        for _ in 0..2 {
-            let through = self.store.writes.run_undoable(1, |_| Ok(()));
-            timeout(LONG, through).await.expect("the writer gets on").unwrap();
-        }
-    }
-
-    async fn work(&self, wants: &[(&str, usize)]) -> Grant {
-        let holder = Some(Holder("worker".into()));
-        timeout(LONG, self.claim_by(holder, wants)).await.expect("it waits for no sync").unwrap()
-    }
-
-    fn settles(&self, id: TaskId, receipt: &Receipt, transition: Transition) -> Vec<Settle> {
-        vec![Settle { lane: lane(), id, receipt: receipt.clone(), transition }]
-    }
-
-    async fn settle_by(
-        &self,
-        asker: Asker,
-        id: TaskId,
-        receipt: &Receipt,
-        transition: Transition,
-    ) -> Settled {
-        let settles = self.settles(id, receipt, transition);
-        self.store.settle(asker, settles).await.remove(0).unwrap()
-    }
-
-    async fn scheduled(&self) -> u64 {
-        self.store.stats(&lane()).await.unwrap().scheduled
-    }
-}
-
-fn ids(grant: &Grant) -> Vec<TaskId> {
-    grant.tasks.iter().map(|task| task.id).collect()
-}
 
 #[tokio::test]
 async fn workers_claims_and_settles_wait_for_no_sync() {
@@ -161,108 +38,6 @@ async fn workers_claims_and_settles_wait_for_no_sync() {
     assert_eq!(timeout(LONG, retried).await.expect("it waits for no sync"), Settled::Done);
     assert_eq!(ids(&bench.work(&[("a", 2)]).await), [two], "it was durable before");
     gate.open();
-}
-
-/// A power cut undoes the add, and the callback would have run for nothing; the id is drawn again.
-#[tokio::test]
-async fn a_worker_gets_no_task_that_is_not_durable_and_is_told_when_it_is() {
-    let (bench, gate) = bench();
-    let durable = bench.add("a", 0).await;
-    let mut hints = bench.store.hints();
-    gate.let_end(0);
-    let mut adding = pin!(bench.add("a", 0));
-    assert!(adding.as_mut().now_or_never().is_none());
-    bench.writer_is_through().await;
-    assert_eq!(bench.scheduled().await, 2, "it is committed");
-    assert!(hints.try_recv().is_err(), "there is nothing to claim yet");
-
-    let grant = bench.work(&[("a", 9)]).await;
-    assert_eq!(ids(&grant), [durable]);
-    assert!(grant.outlook.due.is_empty(), "the worker would ask for it in a loop");
-    bench.settle_by(Asker::Worker, durable, &grant.receipt, retry(5)).await;
-    assert_eq!(hints.recv().await.unwrap().due.0, START.0 + 5, "the worker knows no earlier one");
-    let grant = bench.work(&[]).await;
-    assert_eq!(grant.outlook.next.map(|next| next.0), Some(START.0 + 5));
-
-    gate.open();
-    let added = timeout(LONG, adding).await.expect("it is confirmed");
-    let hint = timeout(LONG, hints.recv()).await.expect("the worker is told").unwrap();
-    assert_eq!(hint, Hint { lane: lane(), due: START, is_pull: false });
-    assert_eq!(ids(&bench.work(&[("a", 9)]).await), [added]);
-}
-
-/// The hint of the add came before its task could be claimed: it was not due yet.
-#[tokio::test]
-async fn a_worker_that_passed_over_a_task_is_told_when_it_is_durable() {
-    let (bench, gate) = bench();
-    let first = bench.add("a", 10).await;
-    gate.let_end(0);
-    let mut adding = pin!(bench.add("a", 20));
-    assert!(adding.as_mut().now_or_never().is_none());
-    bench.writer_is_through().await;
-    bench.advance(30);
-    let mut hints = bench.store.hints();
-    assert_eq!(ids(&bench.work(&[("a", 9)]).await), [first]);
-    gate.open();
-    let added = timeout(LONG, adding).await.expect("it is confirmed");
-    timeout(LONG, hints.recv()).await.expect("the worker is told").unwrap();
-    assert_eq!(ids(&bench.work(&[("a", 9)]).await), [added]);
-}
-
-/// Two destinations with nothing but hidden tasks would have the worker ask for one and the other
-/// in turn.
-#[tokio::test]
-async fn an_outlook_names_no_destination_that_has_only_hidden_tasks() {
-    let (bench, gate) = bench();
-    bench.add("c", 0).await;
-    gate.let_end(0);
-    let tasks = vec![new_task("a", 0), new_task("b", 0), new_task("b", 70)];
-    let mut adding = pin!(bench.store.add(tasks));
-    assert!(adding.as_mut().now_or_never().is_none());
-    bench.writer_is_through().await;
-    let grant = bench.work(&[("a", 1)]).await;
-    assert!(grant.tasks.is_empty());
-    assert_eq!(super::testing::names(&grant.outlook.due), ["c"]);
-    assert_eq!(grant.outlook.next.map(|next| next.0), Some(START.0 + 70));
-    gate.open();
-    assert!(adding.await.iter().all(Result::is_ok));
-    assert_eq!(super::testing::names(&bench.work(&[]).await.outlook.due), ["c", "a", "b"]);
-}
-
-/// What a caller changes is hidden too: a power cut may bring the earlier moment or content back.
-#[tokio::test]
-async fn a_task_that_a_caller_touched_is_hidden_until_that_is_durable() {
-    let (bench, gate) = bench();
-    let id = bench.add("a", 60_000).await;
-    gate.let_end(0);
-    let (lane_, now) = (lane(), Moment::After(Duration::ZERO));
-    let mut moved = pin!(bench.store.reschedule(&lane_, id, now, None));
-    assert!(moved.as_mut().now_or_never().is_none());
-    bench.writer_is_through().await;
-    assert_eq!(bench.get(id).await.due, START, "a read may show it");
-    assert!(bench.work(&[("a", 1)]).await.tasks.is_empty());
-    gate.open();
-    timeout(LONG, moved).await.expect("it is confirmed").unwrap();
-    assert_eq!(ids(&bench.work(&[("a", 1)]).await), [id]);
-}
-
-/// A power cut undoes the death, and the task may be delivered after all.
-#[tokio::test]
-async fn a_dead_letter_call_waits_until_the_death_is_durable() {
-    let (bench, gate) = bench();
-    let on_dead = OnDead { sn: "b".parse().unwrap(), url: "/".into(), task_id: None };
-    let options = Options { on_dead: Some(on_dead), ..Options::default() };
-    let task = NewTask { options, ..new_task("a", 0) };
-    let id = bench.store.add(vec![task]).await.remove(0).unwrap().id;
-    let receipt = bench.work(&[("a", 1)]).await.receipt;
-    let mut hints = bench.store.hints();
-    gate.let_end(0);
-    assert_eq!(bench.settle_by(Asker::Worker, id, &receipt, dead()).await, Settled::Done);
-    assert!(bench.work(&[("b", 1)]).await.tasks.is_empty());
-    assert!(hints.try_recv().is_err());
-    gate.open();
-    timeout(LONG, hints.recv()).await.expect("the worker is told").unwrap();
-    assert_eq!(bench.work(&[("b", 1)]).await.tasks.len(), 1);
 }
 
 /// The first answer may be undone by a power cut, and the second would have promised it.
@@ -496,12 +271,6 @@ async fn a_silent_sync_refuses_new_promises_at_once_and_no_worker() {
     assert_eq!(timeout(LONG, settled).await.expect("it waits for no sync"), Settled::Done);
     gate.open();
     assert_eq!(bench.state(durable).await, State::Delivered);
-}
-
-impl Bench {
-    async fn add_one(&self) -> Result<TaskId, Error> {
-        self.store.add(vec![new_task("a", 0)]).await.remove(0).map(|added| added.id)
-    }
 }
 
 /// The checkpoint thread's last copy would take the log from under a sync that still fails.

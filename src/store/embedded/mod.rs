@@ -75,6 +75,8 @@ mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
+#[cfg(test)]
+mod hidden_tests;
 mod inspect;
 mod list;
 mod migration;
@@ -90,6 +92,8 @@ mod silence_tests;
 #[cfg(test)]
 mod space_tests;
 mod sql;
+#[cfg(test)]
+mod sync_gate;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! - A failed sync, of whatever kind, condemns the store before anybody is answered, and nothing is
 //!   confirmed after it. The kernel forgets which pages it could not write, so a repeated sync that
 //!   succeeds proves nothing.
-//! - Whoever waits is answered even if this thread panics.
+//! - All who wait are answered even if this thread panics.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;

@@ -50,6 +50,13 @@ fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
     }
 }
 
+/// What follows from a committed transaction.
+struct Committed {
+    hints: Hints,
+    /// The numbers of the jobs that handed out tasks of their own transaction.
+    waiting: Vec<usize>,
+}
+
 /// Tells the sync thread that the writer has ended.
 struct CloseGuard<'a>(&'a Confirmations);
 
@@ -114,11 +121,11 @@ impl Writer {
     fn carry_out(&mut self, batch: u64, mut jobs: Vec<Box<dyn Job>>) {
         while !jobs.is_empty() {
             match self.commit(&mut jobs) {
-                Ok(hints) => {
+                Ok(Committed { hints, waiting }) => {
                     if jobs.iter().any(|job| job.room().is_some() && job.is_done()) {
                         self.space.found_room();
                     }
-                    self.conclude(batch, jobs, hints);
+                    self.conclude(batch, jobs, &waiting, hints);
                     return self.tend_log();
                 }
                 Err(Failed { error: error @ Error::Full(_), .. }) => {
@@ -155,11 +162,17 @@ impl Writer {
 
     /// Answers the undoable jobs of a committed transaction, and leaves the promised ones, and the
     /// hints about their tasks, to the sync thread.
-    fn conclude(&mut self, batch: u64, mut jobs: Vec<Box<dyn Job>>, hints: Hints) {
-        let promised: Vec<_> =
-            jobs.extract_if(.., |job| !job.may_be_undone() && job.is_done()).collect();
+    fn conclude(&mut self, batch: u64, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: Hints) {
         let commit = self.newest;
-        let batch = (!promised.is_empty()).then_some(batch);
+        let (mut promised, mut answered, mut is_promise) = (Vec::new(), Vec::new(), false);
+        for (number, job) in jobs.into_iter().enumerate() {
+            is_promise |= !job.may_be_undone() && job.is_done();
+            match waiting.contains(&number) || !job.may_be_undone() && job.is_done() {
+                true => promised.push(job),
+                false => answered.push(job),
+            }
+        }
+        let batch = is_promise.then_some(batch);
         let (earlier, passed_over) = hints.awaited.unwrap_or_default();
         for (commit, batch, jobs, hints) in [
             (commit, batch, promised, hints.once_durable),
@@ -176,7 +189,7 @@ impl Writer {
             // There may be no listeners.
             let _ = self.hints.send(hint);
         }
-        answer_all(jobs, &Ok(()));
+        answer_all(answered, &Ok(()));
     }
 
     /// Called when a write found the disk full. Returns whether there is more room now.
@@ -190,7 +203,7 @@ impl Writer {
         has_gained
     }
 
-    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> std::result::Result<Hints, Failed> {
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> std::result::Result<Committed, Failed> {
         self.health.check().map_err(|error| Failed { job: None, error })?;
         let mut job = None;
         self.watchdog.step();
@@ -198,11 +211,11 @@ impl Writer {
         let transacted = self.transact(jobs, &mut job);
         self.watchdog.step();
         match transacted {
-            Ok(hints) => {
+            Ok(committed) => {
                 if self.db.total_changes() != changes {
                     self.newest = self.confirmations.committed();
                 }
-                Ok(hints)
+                Ok(committed)
             }
             Err(failure) => {
                 self.names = IdCache::default();
@@ -218,7 +231,7 @@ impl Writer {
         &mut self,
         jobs: &mut [Box<dyn Job>],
         at: &mut Option<usize>,
-    ) -> rusqlite::Result<Hints> {
+    ) -> rusqlite::Result<Committed> {
         // On an early return, the dropped transaction rolls back, unless SQLite has done so
         // already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -229,15 +242,19 @@ impl Writer {
         let mut tx = WriteTx::new(&transaction, &mut self.names, now);
         tx.is_without_room = self.space.is_spent();
         tx.unsynced = Some(&mut self.unsynced);
+        let mut waiting = Vec::new();
         for (number, job) in jobs.iter_mut().enumerate() {
             *at = Some(number);
             tx.awaits_sync = !job.may_be_undone();
             job.work(&mut tx)?;
+            if std::mem::take(&mut tx.answer_waits) {
+                waiting.push(number);
+            }
         }
         *at = None;
         let hints = tx.finish()?;
         transaction.commit()?;
-        Ok(hints)
+        Ok(Committed { hints, waiting })
     }
 
     /// A transaction that cannot be rolled back would contain the next batch.

@@ -92,6 +92,9 @@ pub(crate) struct WriteTx<'a> {
     passed_over: HashSet<Lane>,
     /// Whether a task that is put on a schedule now is handed out only once the commit is durable.
     pub(crate) awaits_sync: bool,
+    /// Whether the answer of the current job waits until the commit is durable, although the job
+    /// may be undone.
+    pub(crate) answer_waits: bool,
     /// The tasks that are hidden from workers' claims. `None` if there are no claims.
     pub(crate) unsynced: Option<&'a mut UnsyncedTasks>,
     /// Whether more ids are to be reserved.
@@ -114,6 +117,7 @@ impl<'a> WriteTx<'a> {
             hints_once_durable: Earliest::new(),
             passed_over: HashSet::new(),
             awaits_sync: false,
+            answer_waits: false,
             unsynced: None,
             reserves: false,
             deltas: CountDeltas::default(),

@@ -3,7 +3,8 @@
 //!
 //! Such a task may be one of an add that a power cut undoes: it would be called although it never
 //! was, and its id would be drawn again for another task. The same holds for a dead-letter call,
-//! which would tell of a death that did not happen.
+//! which would tell of a death that did not happen. A claim may hand out such calls if its own
+//! transaction stored them: its answer waits for that commit then.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,9 +76,14 @@ impl UnsyncedTasks {
         self.destinations.insert(destination, self.commit);
     }
 
-    /// Whether the task must not be handed out.
-    pub(crate) fn contains(&self, id: TaskId) -> bool {
-        self.tasks.contains_key(&id)
+    /// Whether the task must not be handed out, because of an earlier commit.
+    pub(crate) fn hides(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_some_and(|commit| *commit < self.commit)
+    }
+
+    /// Whether the open transaction has put the task on its schedule.
+    pub(crate) fn is_own(&self, id: TaskId) -> bool {
+        self.tasks.get(&id) == Some(&self.commit)
     }
 
     /// Whether the destination may have such tasks.
@@ -112,8 +118,9 @@ mod tests {
         unsynced.begin(2, durable(0));
         unsynced.insert(TaskId(11), 8);
         assert_eq!((unsynced.oldest(), unsynced.len()), (Some(1), 2));
+        assert!(unsynced.is_own(TaskId(11)) && !unsynced.hides(TaskId(11)));
         unsynced.begin(3, durable(1));
-        assert!(!unsynced.contains(TaskId(10)) && unsynced.contains(TaskId(11)));
+        assert!(!unsynced.hides(TaskId(10)) && unsynced.hides(TaskId(11)));
         assert!(!unsynced.is_of(7) && unsynced.is_of(8));
         unsynced.begin(3, durable(2));
         assert_eq!((unsynced.oldest(), unsynced.len()), (None, 0));
@@ -129,7 +136,7 @@ mod tests {
         unsynced.insert(TaskId(11), 7);
         unsynced.rolled_back();
         unsynced.begin(2, durable(0));
-        assert!(unsynced.contains(TaskId(10)));
+        assert!(unsynced.hides(TaskId(10)) && !unsynced.is_own(TaskId(10)));
         unsynced.begin(2, durable(1));
         assert_eq!(unsynced.len(), 0);
     }

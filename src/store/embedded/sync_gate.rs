@@ -87,14 +87,32 @@ impl LogSync for Gated {
     }
 }
 
-pub(super) fn bench() -> (Bench, Arc<Gate>) {
+/// Opens the gate when a test ends, or a failed one would wait for its store for ever.
+pub(super) struct Opener(Arc<Gate>);
+
+impl std::ops::Deref for Opener {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.0
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+/// A store, and its gate. The gate is dropped first.
+pub(super) fn bench() -> (Bench, Opener) {
     let (folder, clock, gate) = (tempfile::tempdir().unwrap(), Clock::manual(START), Gate::new());
     let disk = space::Params::of(&params(folder.path(), &clock).path, 1 << 20);
     let held = Arc::clone(&gate);
     let open_log =
         Box::new(|log| Box::new(Gated { gate: held, log: Some(log) }) as Box<dyn LogSync>);
     let store = Embedded::open_with(disk, clock.clone(), Leases::Void, open_log).unwrap();
-    (Bench { store, clock, folder }, gate)
+    (Bench { store, clock, folder }, Opener(gate))
 }
 
 impl Bench {
@@ -105,6 +123,17 @@ impl Bench {
             let through = self.store.writes.run_undoable(1, |_| Ok(()));
             timeout(LONG, through).await.expect("the writer gets on").unwrap();
         }
+    }
+
+    /// Returns when the lane has this many scheduled tasks. Those need not be durable.
+    pub(super) async fn committed(&self, scheduled: u64) {
+        let all = async {
+            while self.scheduled().await < scheduled {
+                self.writer_is_through().await;
+            }
+        };
+        timeout(LONG, all).await.expect("they are committed");
+        assert_eq!(self.scheduled().await, scheduled);
     }
 
     pub(super) async fn work(&self, wants: &[(&str, usize)]) -> Grant {

@@ -81,22 +81,28 @@ impl Turn {
 }
 
 /// A read transaction, which keeps SQLite from restarting the log.
-pub(crate) struct Hold(Connection);
+pub(crate) struct Hold {
+    db: Connection,
+    /// The page of the log up to which commits may be copied. 0 if nothing is held.
+    mark: i64,
+}
 
 impl Hold {
     pub(crate) fn on(db: Connection) -> Self {
-        Self(db)
+        Self { db, mark: 0 }
     }
 
     /// Holds the log at its newest commit. It must have commits that are not copied: of a log that
     /// is copied as a whole nothing would be held.
-    fn renew(&self) -> rusqlite::Result<()> {
+    fn renew(&mut self, log: &Log) -> rusqlite::Result<()> {
         self.release()?;
-        self.0.execute_batch("BEGIN; PRAGMA user_version")
+        self.mark = log.pages;
+        self.db.execute_batch("BEGIN; PRAGMA user_version")
     }
 
-    fn release(&self) -> rusqlite::Result<()> {
-        if self.0.is_autocommit() { Ok(()) } else { self.0.execute_batch("COMMIT") }
+    fn release(&mut self) -> rusqlite::Result<()> {
+        self.mark = 0;
+        if self.db.is_autocommit() { Ok(()) } else { self.db.execute_batch("COMMIT") }
     }
 }
 
@@ -125,7 +131,7 @@ impl Keeper {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
         let rest = log.pages - log.copied;
         if self.was_busy.is_some_and(|since| since.elapsed() < PAUSE) {
-            return self.wake(rest);
+            return self.wake(&log);
         }
         let is_at_its_share = log.pages >= pages(space.log_share()) || space.log_is_overgrown();
         let is_worth_it = log.pages >= pages(LONG) && rest <= FEW
@@ -137,13 +143,16 @@ impl Keeper {
             let turn = self.turn.clone();
             turn.try_take(|| self.restart(db, space, 0)).unwrap_or(Ok(()))
         } else {
-            self.wake(rest)
+            self.wake(&log)
         }
     }
 
-    fn wake(&self, rest: i64) -> rusqlite::Result<()> {
-        if rest >= WAKE {
-            self.hold.renew()?;
+    fn wake(&mut self, log: &Log) -> rusqlite::Result<()> {
+        if log.pages - log.copied >= WAKE {
+            // Otherwise the thread is still copying.
+            if log.copied >= self.hold.mark {
+                self.hold.renew(log)?;
+            }
             // If the channel is full, the thread is awake. If it is closed, the thread has failed
             // and logged it.
             let _ = self.thread.try_send(());
@@ -174,7 +183,7 @@ impl Keeper {
     }
 
     /// Copies the rest of the log, and frees its room.
-    pub(crate) fn cut(&self, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn cut(&mut self, db: &Connection) -> rusqlite::Result<()> {
         self.hold.release()?;
         finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE).map(drop)
     }
@@ -254,6 +263,15 @@ mod tests {
             Self { folder, db, space, keeper, turn, _wakes }
         }
 
+        fn log(&self) -> Log {
+            checkpoint(&self.db, "PRAGMA wal_checkpoint(NOOP)").unwrap()
+        }
+
+        fn hold(&mut self) {
+            let log = self.log();
+            self.keeper.hold.renew(&log).unwrap();
+        }
+
         fn commit(&self) {
             self.db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
         }
@@ -269,7 +287,7 @@ mod tests {
         fn tend(&mut self, is_slow: bool) -> i64 {
             self.keeper.tend(&self.db, &mut self.space, is_slow).unwrap();
             self.commit();
-            checkpoint(&self.db, "PRAGMA wal_checkpoint(NOOP)").unwrap().pages
+            self.log().pages
         }
     }
 
@@ -278,7 +296,7 @@ mod tests {
     #[test]
     fn a_log_that_the_thread_is_copying_is_started_over_as_soon_as_that_is_done() {
         let mut bench = Bench::new();
-        bench.keeper.hold.renew().unwrap();
+        bench.hold();
         bench.commit();
         bench.copy();
         let turn = bench.turn.clone();
@@ -292,19 +310,19 @@ mod tests {
     fn a_log_that_the_thread_has_copied_does_not_restart_by_itself() {
         let mut bench = Bench::new();
         let pages = bench.tend(true);
-        bench.keeper.hold.renew().unwrap();
+        bench.hold();
         bench.copy();
-        let log = checkpoint(&bench.db, "PRAGMA wal_checkpoint(NOOP)").unwrap();
+        let log = bench.log();
         assert_eq!(log.pages, log.copied);
         bench.commit();
-        let log = checkpoint(&bench.db, "PRAGMA wal_checkpoint(NOOP)").unwrap();
+        let log = bench.log();
         assert!(log.pages > pages);
     }
 
     #[test]
     fn a_log_restarts_when_the_disk_is_fast_again_or_at_its_share_of_the_disk() {
         let mut bench = Bench::new();
-        bench.keeper.hold.renew().unwrap();
+        bench.hold();
         bench.commit();
         bench.copy();
         assert!(bench.tend(true) > pages(LONG), "the disk is slow");

@@ -159,3 +159,34 @@ fn take(
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::store::embedded::threads::write_queue::WriteQueue;
+
+    /// A claim would wait for a thousand adds.
+    #[test]
+    fn a_large_batch_is_taken_in_parts_each_behind_the_undoable_work() {
+        let (queue, jobs, _) = WriteQueue::new(Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default(), Arc::default());
+        let adds: Vec<_> = (0..5).map(|_| Box::pin(queue.run(100, |_| Ok(())))).collect();
+        for mut add in adds {
+            assert!(add.as_mut().now_or_never().is_none());
+        }
+        let mut parts = Vec::new();
+        for _ in 0..3 {
+            let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
+            assert!(claim.as_mut().now_or_never().is_none());
+            let Part { jobs, batch } = inbox.next(|| {}).unwrap();
+            parts.push((jobs[0].may_be_undone(), jobs.len(), batch));
+        }
+        assert_eq!(parts, [(true, 3, 1), (true, 3, 1), (true, 2, 1)]);
+        queue.close();
+        assert!(inbox.next(|| {}).is_none());
+    }
+}

@@ -232,13 +232,13 @@ impl Writer {
         jobs: &mut [Box<dyn Job>],
         at: &mut Option<usize>,
     ) -> rusqlite::Result<Committed> {
-        // On an early return, the dropped transaction rolls back, unless SQLite has done so
-        // already.
-        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let now = self.clock.now();
         let slow_until = self.pace.is_slow().then_some(now);
         let durable = Durable { commit: self.confirmations.durable(), slow_until };
         self.unsynced.begin(self.newest + 1, durable);
+        // On an early return, the dropped transaction rolls back, unless SQLite has done so
+        // already.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut tx = WriteTx::new(&transaction, &mut self.names, now);
         tx.is_without_room = self.space.is_spent();
         tx.unsynced = Some(&mut self.unsynced);

@@ -1,4 +1,4 @@
-//! The thread that makes the log durable, and answers those to whom durability is promised.
+//! The thread that makes the log durable, and then answers what is promised to be durable.
 //!
 //! # Invariants
 //!

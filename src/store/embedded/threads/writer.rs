@@ -33,8 +33,9 @@ use crate::store::embedded::disk::checkpoint;
 use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::embedded::disk::space::Space;
 use crate::store::embedded::disk::wal_sync::SyncPace;
+use crate::store::embedded::write_tx::hints::Hints;
 use crate::store::embedded::write_tx::unsynced::{Durable, UnsyncedTasks};
-use crate::store::embedded::write_tx::{Hints, IdCache, WriteTx};
+use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
 
 /// Why a transaction was rolled back.

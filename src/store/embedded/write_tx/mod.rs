@@ -12,17 +12,20 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use self::count_deltas::CountDeltas;
+use self::hints::{Earliest, Hints};
 use self::unsynced::UnsyncedTasks;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
 use super::values::read_name;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, TaskId, Topic};
-use crate::store::{Hint, TopicEntry};
+use crate::store::TopicEntry;
 
 pub(crate) mod count_deltas;
 pub(crate) mod counts;
+pub(crate) mod hints;
 pub(crate) mod unsynced;
+mod visibility;
 
 /// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
@@ -61,20 +64,6 @@ struct Schedule {
     changed: bool,
     /// The first task left, so the moment must be looked up.
     stale: bool,
-}
-
-/// The earliest due moments, by lane, and by whether they are for consumers.
-type Earliest = HashMap<(Lane, bool), UnixMillis>;
-
-/// The hints of a transaction.
-#[derive(Debug, Default)]
-pub(crate) struct Hints {
-    /// Those to be sent after the commit.
-    pub(crate) at_commit: Vec<Hint>,
-    /// Those to be sent once the commit is durable.
-    pub(crate) once_durable: Vec<Hint>,
-    /// Those to be sent once an earlier commit is durable, with its number.
-    pub(crate) awaited: Option<(u64, Vec<Hint>)>,
 }
 
 /// An open transaction.
@@ -153,43 +142,7 @@ impl<'a> WriteTx<'a> {
     /// Writes what is cached. Returns the hints.
     pub(crate) fn finish(mut self) -> rusqlite::Result<Hints> {
         self.write_held_back()?;
-        let hints = |earliest: Earliest| {
-            let hint = |((lane, is_pull), due)| Hint { lane, due, is_pull };
-            earliest.into_iter().map(hint).collect()
-        };
-        let now = self.now;
-        let oldest = match self.passed_over.is_empty() {
-            true => None,
-            false => self.unsynced.and_then(|unsynced| unsynced.oldest()),
-        };
-        let passed_over = self.passed_over.into_iter();
-        let passed_over = passed_over.map(|lane| Hint { lane, due: now, is_pull: false }).collect();
-        Ok(Hints {
-            at_commit: hints(self.hints),
-            once_durable: hints(self.hints_once_durable),
-            awaited: oldest.map(|commit| (commit, passed_over)),
-        })
-    }
-
-    /// Called when a task is put on the schedule of a destination.
-    pub(crate) fn hide_until_durable(&mut self, id: TaskId, destination: i64) {
-        if self.awaits_sync
-            && let Some(unsynced) = &mut self.unsynced
-        {
-            unsynced.insert(id, destination);
-        }
-    }
-
-    /// The tasks that are hidden from this claim, if the destination may have some.
-    pub(crate) fn hidden(&self, destination: i64) -> Option<&UnsyncedTasks> {
-        let is_for_worker = !self.awaits_sync;
-        self.unsynced.as_deref().filter(|unsynced| is_for_worker && unsynced.is_of(destination))
-    }
-
-    /// Called when a claim passed over hidden tasks of a lane: its worker gets a hint once some of
-    /// them are durable.
-    pub(crate) fn passed_over(&mut self, lane: &Lane) {
-        self.passed_over.insert(lane.clone());
+        Ok(self.into_hints())
     }
 
     /// The table has the last id that may have been drawn.
@@ -249,28 +202,6 @@ impl<'a> WriteTx<'a> {
             Some(last) => Ok(last),
             None => self.db.query_row(sql::meta::LAST_ID, [], only),
         }
-    }
-
-    /// Notes that a task was put on the destination's schedule. After the commit, or once it is
-    /// durable, a hint tells the lane's worker, or its consumers, its due moment. There is none for
-    /// a called task behind the destination's earliest moment, which the worker knows, unless that
-    /// may be the moment of a task that is hidden from it. So the worker learns of every task that
-    /// is put on a schedule, except by a sweep (it knows the ends of leases from its own claims and
-    /// polls) or by a check's repair.
-    pub(crate) fn hint(
-        &mut self,
-        lane: &Lane,
-        destination: i64,
-        due: UnixMillis,
-    ) -> rusqlite::Result<()> {
-        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
-        if called && earliest != Some(due) && self.hidden(destination).is_none() {
-            return Ok(());
-        }
-        let hints = if self.awaits_sync { &mut self.hints_once_durable } else { &mut self.hints };
-        let earliest = hints.entry((lane.clone(), !called)).or_insert(due);
-        *earliest = due.min(*earliest);
-        Ok(())
     }
 
     /// The number of a lane that has held tasks.

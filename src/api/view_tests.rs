@@ -12,7 +12,7 @@ use crate::api::testing::{Ask, edge_with_store};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, TaskId};
 use crate::model::token::{Scope, TokenHash};
-use crate::store::{AttemptNote, Claim, Claimed, Delivery, Settle, Transition, Want};
+use crate::store::{Asker, AttemptNote, Claim, Claimed, Delivery, Settle, Transition, Want};
 
 const OPERATOR: &str = "dly_operator";
 const VIEWER: &str = "dly_viewer";
@@ -225,7 +225,7 @@ where
         receipt: grant.receipt,
         transition: Transition::Dead { outcome: SECRET.into() },
     };
-    api.store.settle(vec![died]).await.remove(0).unwrap();
+    api.store.settle(Asker::Worker, vec![died]).await.remove(0).unwrap();
     let allowance = api.services.get(SERVICE).unwrap().allowance();
     let mut permit = api.limits.reserve(&sn, allowance, 1).split_one().unwrap();
     permit.begin(Duration::from_secs(1));

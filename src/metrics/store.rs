@@ -221,8 +221,8 @@ impl DiskMetrics {
         );
         registry.register_with_unit(
             "fsync_duration",
-            "Time of the embedded store's commits that wait for the disk: the write of the log and \
-             its fsync; absent with Redis",
+            "Time of the fsyncs of the embedded store's log, which confirm what callers asked for; \
+             absent with Redis",
             Unit::Seconds,
             self.fsync.clone(),
         );
@@ -238,7 +238,7 @@ impl DiskMetrics {
         self.reserve.set(bytes);
     }
 
-    /// Observes the duration of a commit with fsync.
+    /// Observes the duration of an fsync of the log.
     pub fn synced(&self, took: Duration) {
         observe(&self.fsync, took);
     }

@@ -7,12 +7,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
-    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
-    Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result,
-    SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
-    Topics, Waiting, counted, embedded, redis,
+    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error,
+    Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
+    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled,
+    Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
+    TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -68,22 +68,8 @@ impl Delivery for AnyStore {
         claimed
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        either!(self, Settle, settle(settles))
-    }
-
-    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        either!(self, Settle, settle_confirmed(settles))
-    }
-
-    async fn extend_confirmed(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> Result<Settled> {
-        either!(self, Extend, extend_confirmed(lane, id, receipt, lease))
+    async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        either!(self, Settle, settle(asker, settles))
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
@@ -95,12 +81,13 @@ impl Delivery for AnyStore {
 
     async fn extend(
         &self,
+        asker: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        either!(self, Extend, extend(lane, id, receipt, lease))
+        either!(self, Extend, extend(asker, lane, id, receipt, lease))
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {

@@ -23,16 +23,17 @@ pub mod redis;
 pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use contract::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
-    Cancelled, Claim, Claimed, Counts, Delivery, Durability, EXPIRED, FURTHEST_DEADLINE, Forecast,
-    Grant, Hint, Histories, History, Holder, Holds, INSTANCE_TTL, Idempotency, Instance, Intake,
-    KEPT, LEASE_RAN_OUT, LaneSample, LeaseKind, LeasedTask, ListQuery, Listed, Look, Looked,
-    MAX_ANSWER, MAX_AUDIT, MAX_CLAIM_BYTES, MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE,
-    MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP,
-    MISFIRED, MOVED, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
-    Outlook, PING_TIMEOUT, RELEASES_KEPT, Registered, Rescheduled, Revision, SampleQuery, Sampled,
-    Sampling, ScheduleSample, Settle, Settled, Spread, Standing, Store, Summary, Swept, Task,
-    TopicEntry, Topics, Transition, UNREADABLE, Waiting, Want, warning_of,
+    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
+    AuditLogged, Cancelled, Claim, Claimed, Counts, Delivery, Durability, EXPIRED,
+    FURTHEST_DEADLINE, Forecast, Grant, Hint, Histories, History, Holder, Holds, INSTANCE_TTL,
+    Idempotency, Instance, Intake, KEPT, LEASE_RAN_OUT, LaneSample, LeaseKind, LeasedTask,
+    ListQuery, Listed, Look, Looked, MAX_ANSWER, MAX_AUDIT, MAX_CLAIM_BYTES, MAX_ENDED,
+    MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
+    MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Novelty, Outlook, PING_TIMEOUT, RELEASES_KEPT, Registered,
+    Rescheduled, Revision, SampleQuery, Sampled, Sampling, ScheduleSample, Settle, Settled, Spread,
+    Standing, Store, Summary, Swept, Task, TopicEntry, Topics, Transition, UNREADABLE, Waiting,
+    Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

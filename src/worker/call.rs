@@ -20,7 +20,7 @@ use crate::model::culprit::Culprit;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
-use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
+use crate::store::{Asker, AttemptNote, Delivery, LeasedTask, Settled, Transition};
 
 /// The breaker counts a call as failed when it runs for longer than its timeout plus this. Usually
 /// the timeout ends the call first.
@@ -188,7 +188,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 .shared
                 .parts
                 .store
-                .extend(&self.lane, self.task.id, &lease.receipt, span)
+                .extend(Asker::Worker, &self.lane, self.task.id, &lease.receipt, span)
                 .await
             {
                 // Check again: the answer may have been slow, so that little of the lease is left.

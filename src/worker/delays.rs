@@ -106,11 +106,41 @@ impl Delays {
             let OfTopic { jumps, pauses, store } =
                 of_topic.get_or_init(|| shared.parts.metrics.lateness.delays.of(topic));
             let destination = self.destinations.get(&task.destination).unwrap_or(&none);
-            let timelines = [jumps, pauses, &self.topic, destination, store, &self.store];
+            let held = held(task.due, task.held_until);
+            let timelines = [jumps, pauses, &self.topic, destination, store, &self.store, &held];
             let mut lateness = charge(task.due, claim.asked, &timelines, Culprit::Delayd);
             let since = task.due.max(claim.asked);
             lateness.add(Culprit::Store, claim.answered.0 - since.0);
             lateness
         }
+    }
+}
+
+/// The time for which the store held a task back.
+fn held(due: UnixMillis, until: Option<UnixMillis>) -> Timeline {
+    let mut held = Timeline::default();
+    if let Some(until) = until.filter(|until| *until > due) {
+        held.set(due, Some(Culprit::Store));
+        held.set(until, None);
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_a_slow_disk_held_back_is_late_by_the_store() {
+        let check = |until: Option<i64>, by_store: u64| {
+            let held = held(UnixMillis(100), until.map(UnixMillis));
+            let late = charge(UnixMillis(100), UnixMillis(400), &[&held], Culprit::Delayd);
+            assert_eq!(late.part(Culprit::Store), Duration::from_millis(by_store));
+            assert_eq!(late.part(Culprit::Delayd), Duration::from_millis(300 - by_store));
+        };
+        check(None, 0);
+        check(Some(90), 0);
+        check(Some(300), 200);
+        check(Some(500), 300);
     }
 }

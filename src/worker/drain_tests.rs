@@ -43,11 +43,18 @@ impl Delivery for Silent {
         never().await
     }
 
-    async fn settle(&self, _: Vec<Settle>) -> Vec<Result<Settled>> {
+    async fn settle(&self, _: Asker, _: Vec<Settle>) -> Vec<Result<Settled>> {
         never().await
     }
 
-    async fn extend(&self, _: &Lane, _: TaskId, _: &Receipt, _: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        _: Asker,
+        _: &Lane,
+        _: TaskId,
+        _: &Receipt,
+        _: Duration,
+    ) -> Result<Settled> {
         never().await
     }
 

@@ -100,18 +100,19 @@ impl Delivery for Watched {
         claimed
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        self.store.settle(settles).await
+    async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        self.store.settle(asker, settles).await
     }
 
     async fn extend(
         &self,
+        asker: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        self.store.extend(lane, id, receipt, lease).await
+        self.store.extend(asker, lane, id, receipt, lease).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
 use crate::model::task::{Destination, TopicPolicy};
-use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
+use crate::store::{Admin, Asker, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 
 /// The poll had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]
@@ -202,7 +202,8 @@ async fn what_waits_again_is_called_without_a_look() {
     }
     let transition =
         Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };
-    let back = store.settle(vec![Settle { lane: lane(), id, receipt, transition }]).await;
+    let back =
+        store.settle(Asker::Worker, vec![Settle { lane: lane(), id, receipt, transition }]).await;
     assert!(matches!(back[..], [Ok(Settled::Done)]), "{back:?}");
     assert_eq!(bench.call().await.attempt, 3);
 }

@@ -144,10 +144,10 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     }
 }
 
-/// A power cut may undo a worker's lease, since it ends the worker as well. A consumer's lease has
-/// to be synced, as an add and a settle have to.
+/// A caller may survive the machine, and may rely on its answer. A consumer's lease has to be
+/// synced, as an add has to.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_except_a_workers_claim_waits_for_its_fsync() {
+async fn every_promised_answer_waits_for_its_fsync() {
     let (kept, calls) = (Kept::embedded(), program::folder());
     set_up(&kept).await;
     let receiver = Receiver::answering(|_| receiver::Answer::AtTheGate).await;
@@ -158,24 +158,45 @@ async fn every_answer_except_a_workers_claim_waits_for_its_fsync() {
     let syncs = || std::fs::read_to_string(&log).unwrap().matches("sync(").count();
 
     let before = syncs();
-    let mut later = due();
-    later["delay"] = json!("500ms");
-    let id = delayd.add(later).await.id();
-    let added = syncs();
-    assert!(added > before, "an add was answered before its fsync");
+    let id = delayd.add(due()).await.id();
+    assert!(syncs() > before, "an add was answered before its fsync");
     receiver.wait_for(1).await;
-    assert_eq!(syncs(), added, "a claim was synced before its task was called");
+    let before = syncs();
     receiver.open_gate();
     delayd.wait_for_state("t", id, "delivered").await;
-    assert!(syncs() > added, "a settle was not synced");
+    assert!(poll::until(async || syncs() > before).await, "a settle is never synced");
 
     delayd.add(json!({"topic": "p", "delay": 0, "content": {}})).await;
-    let added = syncs();
+    let before = syncs();
     let pulled = delayd
         .post("/delay/task/pull", json!({"topic": "p", "lease": "1m"}).to_string())
         .await
         .ok();
-    assert!(syncs() > added, "a consumer's claim was answered before its fsync: {pulled:?}");
+    assert!(syncs() > before, "a consumer's claim was answered before its fsync: {pulled:?}");
+    let settle = json!({"topic": "p", "task_id": pulled.id(), "receipt": pulled.body["receipt"]});
+    let before = syncs();
+    delayd.post("/delay/task/ack", settle.to_string()).await.ok();
+    assert!(syncs() > before, "an ack was answered before its fsync");
+}
+
+/// A power cut may undo a worker's lease and its settle: the task is called again. So they wait for
+/// no fsync.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_fsync_delays_no_callback() {
+    let (kept, receiver) = (Kept::embedded(), Receiver::start().await);
+    set_up(&kept).await;
+    // strace counts the calls of each thread.
+    let inject = format!("fsync,fdatasync:delay_enter={}:when=2+", HANG.as_micros());
+    let under = failing(&inject, &file(&kept, "-wal"));
+    let delayd =
+        Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
+    let mut later = due();
+    later["delay"] = json!("1s");
+    let id = delayd.add(later).await.id();
+    let hangs = Instant::now();
+    add_until_refused(&delayd, waiting()).await;
+    delayd.wait_for_state("t", id, "delivered").await;
+    assert!(hangs.elapsed() < HANG, "it waited for the fsync: {:?}", hangs.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
+    Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
     ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry, Topics,
     Transition,
@@ -251,7 +251,7 @@ impl Delivery for Access {
         .await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+    async fn settle(&self, _: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let by = self.life.id;
         let about: Vec<TaskId> = settles.iter().map(|settle| settle.id).collect();
         let count = settles.len();
@@ -273,6 +273,7 @@ impl Delivery for Access {
 
     async fn extend(
         &self,
+        _: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,

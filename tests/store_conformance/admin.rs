@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
-    History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition,
+    Asker, History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition,
 };
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
@@ -71,8 +71,11 @@ pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Be
                 "{transition:?}"
             );
         }
-        let extended =
-            bench.store.extend(&lane(), held.id, &held.receipt, ms(1_000)).await.unwrap();
+        let extended = bench
+            .store
+            .extend(Asker::Worker, &lane(), held.id, &held.receipt, ms(1_000))
+            .await
+            .unwrap();
         assert_eq!(extended, stale(State::Scheduled));
         let grant = bench.claim(&[("message.call", 1)]).await;
         assert_eq!((grant.tasks[0].id, grant.tasks[0].attempt), (held.id, 1));

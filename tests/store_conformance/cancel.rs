@@ -1,7 +1,9 @@
 //! `cancel`: scheduled, dead → cancelled; leased → cancelled unless it succeeds.
 
 use delayd::model::task::{State, TaskId};
-use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Spread, Store, Task, Transition};
+use delayd::store::{
+    Asker, Cancelled, Moment, Rescheduled, Settled, Spread, Store, Task, Transition,
+};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, retry, stale};
 
@@ -134,7 +136,11 @@ pub(crate) async fn a_pending_cancel_outlives_an_extension_and_a_reschedule(
 ) {
     let held = pending(&bench).await;
     assert_eq!(
-        bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap(),
+        bench
+            .store
+            .extend(Asker::Worker, &lane(), held.id, &held.receipt, ms(60_000))
+            .await
+            .unwrap(),
         Settled::Done
     );
     bench.advance(60_000);

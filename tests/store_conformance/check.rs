@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store,
-    Transition,
+    Asker, Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread,
+    Store, Transition,
 };
 use futures_util::future::join_all;
 
@@ -156,12 +156,16 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
             };
             let held = ids(&grant);
             if let Some(id) = held.first() {
-                bench.store.extend(&lane(), *id, &grant.receipt, ms(200)).await.unwrap();
+                bench
+                    .store
+                    .extend(Asker::Worker, &lane(), *id, &grant.receipt, ms(200))
+                    .await
+                    .unwrap();
             }
             // Every third lease expires.
             let settles =
                 held.into_iter().enumerate().filter(|(i, _)| i % 3 > 0).map(settle).collect();
-            assert!(bench.store.settle(settles).await.iter().all(Result::is_ok));
+            assert!(bench.store.settle(Asker::Worker, settles).await.iter().all(Result::is_ok));
         }
         done();
     };

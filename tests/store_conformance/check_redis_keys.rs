@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use delayd::model::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 use delayd::store::{
-    Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty,
-    Registered, Topics,
+    Admin, Asker, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask,
+    Novelty, Registered, Topics,
 };
 
 use crate::bench::{at, delivered, expiring, ids, lane, ms, new_task, retry, topic};
@@ -207,7 +207,11 @@ async fn the_structures_beside_the_tasks_are_in_order_after_every_verb() {
             if let Some(transition) = transition {
                 bench.settle(&held, transition).await;
             } else {
-                bench.store.extend(&lane(), id, &grant.receipt, ms(50)).await.unwrap();
+                bench
+                    .store
+                    .extend(Asker::Worker, &lane(), id, &grant.receipt, ms(50))
+                    .await
+                    .unwrap();
             }
             let note = AttemptNote {
                 lane: lane(),

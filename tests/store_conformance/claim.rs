@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use delayd::model::task::{Destination, State, TaskId};
-use delayd::store::{Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
+use delayd::store::{Asker, Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
 use futures_util::future::join_all;
 
 use crate::bench::{
@@ -203,7 +203,7 @@ pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store
     assert!(
         bench
             .store
-            .settle(ids(&grant).iter().map(settle).collect())
+            .settle(Asker::Worker, ids(&grant).iter().map(settle).collect())
             .await
             .iter()
             .all(Result::is_ok)

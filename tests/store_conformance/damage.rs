@@ -5,7 +5,7 @@
 
 use deadpool_redis::redis;
 use delayd::model::task::{State, TaskId};
-use delayd::store::{Admin, AnyStore, Delivery, Error, Settle, Settled, Spread};
+use delayd::store::{Admin, AnyStore, Asker, Delivery, Error, Settle, Settled, Spread};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};
@@ -93,7 +93,7 @@ impl Bench<AnyStore> {
             transition: delivered(),
         };
         self.store
-            .settle(held.iter().map(settle).collect())
+            .settle(Asker::Worker, held.iter().map(settle).collect())
             .await
             .into_iter()
             .map(Result::unwrap)
@@ -196,7 +196,13 @@ async fn an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing(bench: B
     assert!(matches!(
         bench
             .store
-            .extend(&lane(), harmed.id, &harmed.receipt, std::time::Duration::from_secs(1))
+            .extend(
+                Asker::Worker,
+                &lane(),
+                harmed.id,
+                &harmed.receipt,
+                std::time::Duration::from_secs(1)
+            )
             .await,
         Err(Error::Corrupt(_))
     ));

@@ -2,8 +2,8 @@
 
 use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
-    Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread, Store,
-    Transition,
+    Asker, Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread,
+    Store, Transition,
 };
 
 use crate::bench::{
@@ -66,7 +66,7 @@ pub(crate) async fn a_leased_task_may_succeed_after_it_would_have_expired(
     assert_eq!(bench.sweep().await.tasks, []);
     assert_eq!(bench.state(id).await, State::Leased);
     assert_eq!(
-        bench.store.extend(&lane(), id, &held.receipt, ms(LEASE_MS)).await.unwrap(),
+        bench.store.extend(Asker::Worker, &lane(), id, &held.receipt, ms(LEASE_MS)).await.unwrap(),
         Settled::Done
     );
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
@@ -99,7 +99,7 @@ pub(crate) async fn a_task_that_comes_back_too_late_expires(bench: Bench<impl St
             );
         }
         assert_eq!(
-            bench.store.extend(&lane(), id, &held.receipt, ms(1)).await.unwrap(),
+            bench.store.extend(Asker::Worker, &lane(), id, &held.receipt, ms(1)).await.unwrap(),
             stale(State::Expired)
         );
         assert_eq!(

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
-    Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty,
-    Settled, Spread, Store, Transition,
+    Added, Asker, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask,
+    Novelty, Settled, Spread, Store, Transition,
 };
 
 use crate::bench::{
@@ -74,7 +74,8 @@ pub(crate) async fn a_push_back_begins_a_revision(bench: Bench<impl Store>) {
                 "{transition:?}"
             );
         }
-        let extended = bench.store.extend(&lane(), id, &held.receipt, ms(1_000)).await.unwrap();
+        let extended =
+            bench.store.extend(Asker::Worker, &lane(), id, &held.receipt, ms(1_000)).await.unwrap();
         assert_eq!(extended, stale(State::Scheduled));
         assert_eq!(bench.sweep().await.tasks, []);
         let counts = bench.counts().await;

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Options, Receipt, State, TaskId};
 use delayd::store::{
-    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
+    Asker, Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
     MAX_RECEIPTS, MAX_SWEEP, Moment, NewTask, Rescheduled, Settled, Store, Transition,
 };
 
@@ -87,7 +87,11 @@ pub(crate) async fn an_extension_moves_the_deadline_and_keeps_the_receipt(
     let held = bench.add_held().await;
     bench.advance(LEASE_MS - 1);
     let extend = async |held: &Held| {
-        bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap()
+        bench
+            .store
+            .extend(Asker::Worker, &lane(), held.id, &held.receipt, ms(60_000))
+            .await
+            .unwrap()
     };
     assert_eq!(extend(&held).await, Settled::Done);
     assert_eq!(bench.next_due().await, Some(bench.now() + ms(60_000)));
@@ -102,8 +106,9 @@ pub(crate) async fn an_extension_moves_the_deadline_and_keeps_the_receipt(
 
 pub(crate) async fn only_the_current_receipt_extends(bench: Bench<impl Store>) {
     let first = bench.add_held().await;
-    let extend =
-        async |by: &Receipt| bench.store.extend(&lane(), first.id, by, ms(1_000)).await.unwrap();
+    let extend = async |by: &Receipt| {
+        bench.store.extend(Asker::Worker, &lane(), first.id, by, ms(1_000)).await.unwrap()
+    };
     assert_eq!(extend(&receipt("stranger")).await, stale(State::Leased));
     bench.settle(&first, retry(0)).await;
     assert_eq!(extend(&first.receipt).await, stale(State::Scheduled));
@@ -113,7 +118,11 @@ pub(crate) async fn only_the_current_receipt_extends(bench: Bench<impl Store>) {
     bench.settle(&second, dead()).await;
     assert_eq!(extend(&second.receipt).await, stale(State::Dead));
     let waiting = bench.add("message.call", 1_000).await;
-    let answer = bench.store.extend(&lane(), waiting, &second.receipt, ms(1_000)).await.unwrap();
+    let answer = bench
+        .store
+        .extend(Asker::Worker, &lane(), waiting, &second.receipt, ms(1_000))
+        .await
+        .unwrap();
     assert_eq!(answer, stale(State::Scheduled), "a task without a lease was extended");
 }
 
@@ -126,8 +135,11 @@ pub(crate) async fn an_expired_lease_nobody_took_may_settle_and_extend(bench: Be
             if is_swept {
                 bench.sweep().await;
             }
-            let answer =
-                bench.store.extend(&lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
+            let answer = bench
+                .store
+                .extend(Asker::Worker, &lane(), held.id, &held.receipt, ms(LEASE_MS))
+                .await
+                .unwrap();
             assert_eq!(answer, Settled::Done, "swept: {is_swept}");
             assert_eq!(bench.state(held.id).await, State::Leased);
             assert!(
@@ -163,7 +175,8 @@ pub(crate) async fn a_superseded_holder_is_refused(bench: Bench<impl Store>) {
             "{transition:?}"
         );
     }
-    let answer = bench.store.extend(&lane(), first.id, &first.receipt, ms(1)).await.unwrap();
+    let answer =
+        bench.store.extend(Asker::Worker, &lane(), first.id, &first.receipt, ms(1)).await.unwrap();
     assert_eq!(answer, stale(State::Leased));
     assert_eq!(bench.get(first.id).await, before);
     assert_eq!(bench.settle(&second, delivered()).await, Settled::Done);
@@ -187,7 +200,11 @@ pub(crate) async fn a_made_up_receipt_moves_nothing(bench: Bench<impl Store>) {
                 let answer = bench.settle(&held, transition.clone()).await;
                 assert_eq!(answer, stale(before.state), "{transition:?} by {made_up:?}");
             }
-            let answer = bench.store.extend(&lane(), id, &held.receipt, ms(1_000)).await.unwrap();
+            let answer = bench
+                .store
+                .extend(Asker::Worker, &lane(), id, &held.receipt, ms(1_000))
+                .await
+                .unwrap();
             assert_eq!(answer, stale(before.state), "extended by {made_up:?}");
             assert_eq!(bench.get(id).await, before, "after {made_up:?}");
         }
@@ -256,7 +273,8 @@ pub(crate) async fn any_settle_resets_the_count_of_expiries(bench: Bench<impl St
 /// A step back by one millisecond used to end a lease of twelve hours.
 pub(crate) async fn a_clock_set_back_a_little_ends_no_lease(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
-    let extended = bench.store.extend(&lane(), held.id, &held.receipt, MAX_LEASE).await;
+    let extended =
+        bench.store.extend(Asker::Worker, &lane(), held.id, &held.receipt, MAX_LEASE).await;
     assert_eq!(extended.unwrap(), Settled::Done);
     for back in [1, 3_600_000] {
         bench.clock.set(at(-back));
@@ -293,7 +311,11 @@ pub(crate) async fn next_due_finds_a_deadline_too_far_away_behind_another(
     let (first, _second) = (bench.add_held().await, bench.add_held().await);
     bench.clock.set(START);
     assert_eq!(
-        bench.store.extend(&lane(), first.id, &first.receipt, ms(LEASE_MS)).await.unwrap(),
+        bench
+            .store
+            .extend(Asker::Worker, &lane(), first.id, &first.receipt, ms(LEASE_MS))
+            .await
+            .unwrap(),
         Settled::Done
     );
     assert_eq!(bench.next_due().await, Some(START));
@@ -361,7 +383,7 @@ pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
     bench.let_lease_run_out();
     bench.sweep().await;
     assert_eq!(kind(held.id).await, None);
-    bench.store.extend(&lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
+    bench.store.extend(Asker::Worker, &lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
     assert_eq!(kind(held.id).await, Some(LeaseKind::Receiver));
     bench.settle(&held, retry(0)).await;
     assert_eq!(kind(held.id).await, None);

@@ -15,9 +15,9 @@ use std::marker::PhantomData;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Options, Receipt, State, TaskId};
 use delayd::store::{
-    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LaneSample,
-    LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, SampleQuery,
-    Sampled, Sampling, Settle, Summary, Task, Topics,
+    Added, Admin, AnyStore, Asker, AttemptNote, Claim, Delivery, Grant, Histories, Intake,
+    LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result,
+    SampleQuery, Sampled, Sampling, Settle, Summary, Task, Topics,
 };
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -92,12 +92,15 @@ impl Twin {
                     receipt: self.receipt(&settle.receipt),
                     ..settle.clone()
                 };
-                let settled = store.settle(settles.iter().map(named).collect()).await;
+                let settled =
+                    store.settle(Asker::Worker, settles.iter().map(named).collect()).await;
                 assert_eq!(settled.into_iter().collect::<Result<Vec<_>>>().unwrap(), *expected);
             }
             (Call::Extend(lane, id, by, lease), Answer::Settled(expected)) => {
-                let settled =
-                    store.extend(lane, self.id(*id), &self.receipt(by), *lease).await.unwrap();
+                let settled = store
+                    .extend(Asker::Worker, lane, self.id(*id), &self.receipt(by), *lease)
+                    .await
+                    .unwrap();
                 assert_eq!(settled, expected[0]);
             }
             (Call::Cancel(lane, id), Answer::Cancelled(expected)) => {

@@ -1,7 +1,9 @@
 //! Dead-letter callbacks: the task that a dying task asks for.
 
 use delayd::model::task::{Lane, Options, State, TaskId};
-use delayd::store::{MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, Store, Task};
+use delayd::store::{
+    Asker, MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, Store, Task,
+};
 use serde_json::{Value, json};
 
 use crate::bench::{
@@ -223,7 +225,7 @@ pub(crate) async fn each_dead_task_has_its_own_call(bench: Bench<impl Store>) {
         transition: dead(),
     };
     let died = ids(&grant);
-    bench.store.settle(died.iter().map(settle).collect()).await;
+    bench.store.settle(Asker::Worker, died.iter().map(settle).collect()).await;
     let calls = bench.claim(&[("dead.letters", 50)]).await;
     let mut told: Vec<u64> = calls
         .tasks

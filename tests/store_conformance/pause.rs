@@ -4,8 +4,8 @@ use delayd::model::task::{
     MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry,
 };
 use delayd::store::{
-    Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store,
-    TopicEntry,
+    Asker, Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered,
+    Store, TopicEntry,
 };
 use delayd_wire::Backoff;
 use delayd_wire::Rate;
@@ -227,12 +227,10 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
         let receipt = grant.receipt;
         bench
             .store
-            .settle(vec![delayd::store::Settle {
-                lane: lane.clone(),
-                id,
-                receipt,
-                transition: dead(),
-            }])
+            .settle(
+                Asker::Worker,
+                vec![delayd::store::Settle { lane: lane.clone(), id, receipt, transition: dead() }],
+            )
             .await;
         assert!(!unregister().await, "one is dead in lane {shard}");
         assert_eq!(bench.store.topics().await.unwrap().len(), 2);

@@ -3,8 +3,8 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Counts, Instance, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store,
-    Transition,
+    Asker, Counts, Instance, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread,
+    Store, Transition,
 };
 
 use crate::bench::{
@@ -119,7 +119,11 @@ pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) 
     check("dead", [4, 2, 1, 1, 0]).await;
     bench.settle(&held[2], Transition::Release).await;
     check("release", [5, 1, 1, 1, 0]).await;
-    bench.store.extend(&lane(), held[3].id, &held[3].receipt, ms(LEASE_MS)).await.unwrap();
+    bench
+        .store
+        .extend(Asker::Worker, &lane(), held[3].id, &held[3].receipt, ms(LEASE_MS))
+        .await
+        .unwrap();
     check("extend", [5, 1, 1, 1, 0]).await;
     bench.store.cancel(&lane(), held[3].id).await.unwrap();
     check("cancel pending", [5, 1, 1, 1, 0]).await;

@@ -8,8 +8,8 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask,
-    Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
+    Admin, Asker, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance,
+    NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
 
 use crate::bench::{
@@ -200,9 +200,12 @@ async fn two_instances_share_everything() {
     let (id, receipt) = (leased.tasks[0].id, leased.receipt);
     assert_eq!(second.get(&lane(), id).await.unwrap().unwrap().state, State::Leased);
     let settle = Settle { lane: lane(), id, receipt, transition: delivered() };
-    assert_eq!(second.settle(vec![settle.clone()]).await.remove(0).unwrap(), Settled::Done);
     assert_eq!(
-        first.settle(vec![settle]).await.remove(0).unwrap(),
+        second.settle(Asker::Worker, vec![settle.clone()]).await.remove(0).unwrap(),
+        Settled::Done
+    );
+    assert_eq!(
+        first.settle(Asker::Worker, vec![settle]).await.remove(0).unwrap(),
         Settled::Done,
         "the settle was repeated by the other instance"
     );
@@ -455,10 +458,13 @@ async fn every_verb_survives_a_flushed_script_cache() {
     let leased = grant(&store, claim_by("first", 1, false)).await;
     assert_eq!(ids(&leased), [id]);
     flush();
-    assert_eq!(store.extend(&lane(), id, &leased.receipt, ms(1_000)).await.unwrap(), Settled::Done);
+    assert_eq!(
+        store.extend(Asker::Worker, &lane(), id, &leased.receipt, ms(1_000)).await.unwrap(),
+        Settled::Done
+    );
     flush();
     let settle = Settle { lane: lane(), id, receipt: leased.receipt, transition: retry(0) };
-    assert_eq!(store.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done);
+    assert_eq!(store.settle(Asker::Worker, vec![settle]).await.remove(0).unwrap(), Settled::Done);
     flush();
     assert_eq!(store.get(&lane(), id).await.unwrap().unwrap().attempts, 1);
     flush();
@@ -489,12 +495,14 @@ async fn a_full_redis_refuses_adds_and_delivers_tasks() {
     assert_eq!(leased.tasks.len(), 2);
     let (first, second) = (leased.tasks[0].id, leased.tasks[1].id);
     assert_eq!(
-        store.extend(&lane(), first, &leased.receipt, ms(60_000)).await.unwrap(),
+        store.extend(Asker::Worker, &lane(), first, &leased.receipt, ms(60_000)).await.unwrap(),
         Settled::Done
     );
     let settle =
         |id, transition| Settle { lane: lane(), id, receipt: leased.receipt.clone(), transition };
-    let settled = store.settle(vec![settle(first, delivered()), settle(second, retry(0))]).await;
+    let settled = store
+        .settle(Asker::Worker, vec![settle(first, delivered()), settle(second, retry(0))])
+        .await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
     store.cancel(&lane(), second).await.unwrap();
     clock.advance(ms(1));

@@ -8,12 +8,12 @@ use std::time::Duration;
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
-    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Forecast, Hint,
-    Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance,
-    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled,
-    Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Standing, Store,
-    Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability,
+    Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT,
+    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
+    Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread,
+    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -87,7 +87,7 @@ impl Delivery for Reference {
         Ok(Claimed::Granted(self.model().claim(&claim, Receipt::random())))
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+    async fn settle(&self, _: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let mut hints = Vec::new();
         let mut answers = Vec::new();
         for settle in &settles {
@@ -106,6 +106,7 @@ impl Delivery for Reference {
 
     async fn extend(
         &self,
+        _: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{State, TaskId};
 use delayd::store::{
-    Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle,
+    Asker, Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle,
     Settled, Spread, Store, Task, Transition,
 };
 
@@ -352,14 +352,17 @@ pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl
     };
     let elsewhere = Settle { lane: "elsewhere:0".parse().unwrap(), ..settle(&third, delivered()) };
     let unknown = Settle { id: TaskId(7), ..settle(&third, delivered()) };
-    let answers = bench.store.settle(vec![
-        settle(&first, delivered()),
-        elsewhere,
-        settle(&second, dead()),
-        unknown,
-        settle(&first, dead()),
-        settle(&third, retry(5)),
-    ]);
+    let answers = bench.store.settle(
+        Asker::Worker,
+        vec![
+            settle(&first, delivered()),
+            elsewhere,
+            settle(&second, dead()),
+            unknown,
+            settle(&first, dead()),
+            settle(&third, retry(5)),
+        ],
+    );
     let expected = [
         Settled::Done,
         Settled::Unknown,
@@ -369,7 +372,7 @@ pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl
         Settled::Done,
     ];
     assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
-    assert!(bench.store.settle(Vec::new()).await.is_empty());
+    assert!(bench.store.settle(Asker::Worker, Vec::new()).await.is_empty());
 }
 
 pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<impl Store>) {
@@ -386,15 +389,18 @@ pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<imp
         transition,
     };
     let by_holder = |held: &Held, transition| settle(held, held.receipt.clone(), transition);
-    let answers = bench.store.settle(vec![
-        by_holder(&first, retry(5)),
-        settle(&second, receipt("stranger"), delivered()),
-        by_holder(&second, delivered()),
-        by_holder(&swept, delivered()),
-        by_holder(&second, delivered()),
-        by_holder(&first, delivered()),
-        settle(&second, receipt("stranger"), delivered()),
-    ]);
+    let answers = bench.store.settle(
+        Asker::Worker,
+        vec![
+            by_holder(&first, retry(5)),
+            settle(&second, receipt("stranger"), delivered()),
+            by_holder(&second, delivered()),
+            by_holder(&swept, delivered()),
+            by_holder(&second, delivered()),
+            by_holder(&first, delivered()),
+            settle(&second, receipt("stranger"), delivered()),
+        ],
+    );
     let (done, ended) = (Settled::Done, stale(State::Delivered));
     let expected = [done, stale(State::Leased), done, done, done, done, ended];
     assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask, Novelty,
+    Adopted, Adoptee, Asker, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask, Novelty,
     Rescheduled, Settled, Standing, Store, Transition,
 };
 
@@ -99,7 +99,8 @@ pub(crate) async fn a_retrying_task_comes_back_as_it_was(bench: Bench<impl Store
     assert_eq!(bench.settle(&mover, Transition::Release).await, Settled::Done);
     assert_eq!(bench.get(held.id).await, before);
     // The mover's receipt now allows only a success.
-    let extended = bench.store.extend(&lane(), held.id, &mover.receipt, ms(1)).await.unwrap();
+    let extended =
+        bench.store.extend(Asker::Worker, &lane(), held.id, &mover.receipt, ms(1)).await.unwrap();
     assert_eq!(extended, stale(State::Scheduled));
     assert_eq!(bench.settle(&mover, Transition::Release).await, stale(State::Scheduled));
     assert!(lend(&bench, held.id, &mover.receipt).await);

@@ -15,7 +15,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::lateness::{Lateness, OfTopic, charge};
 use crate::model::task::{Lane, Receipt, TaskId};
-use crate::store::{self, AnyStore, Delivery, Settle, Settled, Transition};
+use crate::store::{self, AnyStore, Asker, Delivery, Settle, Settled, Transition};
 
 /// The longest time to write the answer of a pull without `lease`.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);
@@ -172,7 +172,7 @@ impl Drop for ClaimedLeases {
 async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
-        let answers = store.settle(settles.clone()).await;
+        let answers = store.settle(Asker::Worker, settles.clone()).await;
         for (settle, answer) in settles.iter().zip(&answers) {
             count(&store.metrics().tasks, &settle.transition, answer);
         }

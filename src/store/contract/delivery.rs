@@ -52,42 +52,36 @@ pub trait Delivery: Send + Sync + 'static {
 
     /// Ends leases. One answer per settle, in order; an unreachable lane fails alone. A lease whose
     /// answer is an error may or may not have ended.
-    fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
-
-    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and an answer survives
-    /// the loss of as many servers as an add does. A worker does not need that: if its settle is
-    /// lost, the task returns and is called again.
-    fn settle_confirmed(
+    fn settle(
         &self,
+        asker: Asker,
         settles: Vec<Settle>,
-    ) -> impl Future<Output = Vec<Result<Settled>>> + Send {
-        self.settle(settles)
-    }
+    ) -> impl Future<Output = Vec<Result<Settled>>> + Send;
 
     /// Sets a lease's deadline to the store's now + `lease`; the receipt stays. Leases a task again
     /// whose expired lease was not superseded.
     fn extend(
         &self,
+        asker: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,
         lease: Duration,
     ) -> impl Future<Output = Result<Settled>> + Send;
 
-    /// As [`Self::extend`], on behalf of a caller: see [`Self::settle_confirmed`].
-    fn extend_confirmed(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Settled>> + Send {
-        self.extend(lane, id, receipt, lease)
-    }
-
     /// Writes notes of attempts, of one lane or many. Skips those of tasks that are gone. Best
     /// effort: no delivery depends on it.
     fn note(&self, notes: Vec<AttemptNote>) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Who asks for the end or the extension of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// This process. It waits as long as necessary. A power cut or a failover may undo what it was
+    /// answered; then the task returns, and is called again.
+    Worker,
+    /// A caller. It is answered in time, and the answer is as durable as that of an add.
+    Caller,
 }
 
 /// News that a lane has work from a moment on, perhaps earlier than its worker knows.
@@ -274,6 +268,8 @@ pub struct LeasedTask {
     pub attempt: u32,
     /// Its stored due moment: from the add, or set since.
     pub due: UnixMillis,
+    /// Until when the store held it back, if a slow disk had not made it durable yet.
+    pub held_until: Option<UnixMillis>,
     /// Its own settings.
     pub options: Options,
     /// The content.

@@ -7,13 +7,14 @@ use super::expiry::{self, Budget};
 use super::query::{earliest_deadline, earliest_due};
 use super::record::{self, Pending, Record};
 use super::rows::{read_options, read_pending, read_waiting};
-use super::sql;
 use super::sql::progress::passed;
 use super::sql::schedule::due;
+use super::sql::{self, only};
 use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
+use super::write_tx::unsynced::UnsyncedTasks;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Receipt, State, TaskId};
+use crate::model::task::{Destination, Lane, Receipt, State, TaskId};
 use crate::store::{
     Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
     MAX_SWEEP, Outlook, Swept, Want,
@@ -34,7 +35,7 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
         sweep(tx, lane, &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
-        grant.outlook = look(tx, lane, claim.skip)?;
+        grant.outlook = look(tx, (lane, &claim.lane), claim.skip)?;
         if budget.is_exceeded {
             grant.outlook.next = Some(tx.now);
         }
@@ -114,7 +115,7 @@ fn take(
     for want in &claim.wants {
         let Some(destination) = tx.find_destination(lane, &want.destination)? else { continue };
         let left_over = expiry::misfire(tx, (lane, destination), &claim.misfires, budget)?;
-        let (due, is_full) = read_due(
+        let Found { due, is_full, has_hidden, has_own } = read_due(
             tx,
             (lane, destination),
             want,
@@ -122,7 +123,13 @@ fn take(
             &mut room,
             tasks.is_empty() && claim.in_hand == 0,
         )?;
-        if let (Some(first), Some(last)) = (due.first(), due.last()) {
+        tx.answer_waits |= has_own;
+        if has_hidden {
+            tx.passed_over(&claim.lane);
+            for Due { id, before, .. } in &due {
+                tx.leave_schedule(*id, before)?;
+            }
+        } else if let (Some(first), Some(last)) = (due.first(), due.last()) {
             tx.leave_schedule_up_to(&first.before, &last.before, last.id)?;
         }
         for Due { id, before, task } in due {
@@ -154,6 +161,18 @@ struct Due {
     task: Option<LeasedTask>,
 }
 
+/// What is due for a destination.
+#[derive(Default)]
+struct Found {
+    due: Vec<Due>,
+    /// Whether the room ran out.
+    is_full: bool,
+    /// Whether tasks were passed over that are not durable.
+    has_hidden: bool,
+    /// Whether the open transaction has stored some: dead-letter calls.
+    has_own: bool,
+}
+
 /// Ends a task that cannot be handed out. Otherwise every claim would meet it before the others.
 fn bury(tx: &mut WriteTx<'_>, id: TaskId, before: Pending) -> rusqlite::Result<()> {
     tracing::error!(
@@ -165,8 +184,8 @@ fn bury(tx: &mut WriteTx<'_>, id: TaskId, before: Pending) -> rusqlite::Result<(
 }
 
 /// Reads the due tasks of a destination: as many as are wanted and have room, up to a task that
-/// should have been ended and was left. Returns whether the room ran out. The rows are changed only
-/// after all are read, because a change would move them under the query.
+/// should have been ended and was left. Passes over tasks that are not durable. The rows are
+/// changed only after all are read, because a change would move them under the query.
 fn read_due(
     tx: &WriteTx<'_>,
     (lane, destination): (i64, i64),
@@ -174,12 +193,20 @@ fn read_due(
     left_over: Option<(UnixMillis, TaskId)>,
     room: &mut usize,
     is_first: bool,
-) -> rusqlite::Result<(Vec<Due>, bool)> {
-    let mut tasks = Vec::new();
+) -> rusqlite::Result<Found> {
+    let mut found = Found::default();
+    let hidden = tx.hidden(destination);
+    let limit = want.slots.saturating_add(hidden.map_or(0, UnsyncedTasks::len));
     let mut select = tx.db.prepare_cached(due::SQL)?;
-    let mut found = select.query((destination, tx.now, rows(want.slots)))?;
-    while let Some(row) = found.next()? {
+    let mut due_rows = select.query((destination, tx.now, rows(limit)))?;
+    while found.due.len() < want.slots
+        && let Some(row) = due_rows.next()?
+    {
         let (id, moment) = (row.get(due::id)?, row.get(due::due)?);
+        if hidden.is_some_and(|hidden| hidden.hides(id)) {
+            found.has_hidden = true;
+            continue;
+        }
         let waiting = Pending::fresh(lane, destination, moment);
         let before = read_waiting(row, id, waiting, (due::body_due, due::options), due::pending)?;
         let is_over = before.expires.is_some_and(|expires| expires <= tx.now);
@@ -188,15 +215,19 @@ fn read_due(
         }
         let content = row.get_ref(due::content)?.as_str().ok();
         let bytes = content.map_or(0, str::len);
-        let is_single = is_first && tasks.is_empty();
+        let is_single = is_first && found.due.is_empty();
         if bytes > *room && !is_single {
-            return Ok((tasks, true));
+            found.is_full = true;
+            break;
         }
         *room = room.saturating_sub(bytes);
         let task = content.map(|content| read_task(row, id, want, content)).transpose()?;
-        tasks.push(Due { id, before, task });
+        found.has_own |= hidden.is_some_and(|hidden| hidden.is_own(id));
+        let held_until = tx.unsynced.as_deref().and_then(|unsynced| unsynced.held_until(id));
+        let task = task.map(|task| LeasedTask { held_until, ..task });
+        found.due.push(Due { id, before, task });
     }
-    Ok((tasks, false))
+    Ok(found)
 }
 
 fn read_task(
@@ -210,14 +241,19 @@ fn read_task(
         destination: want.destination.clone(),
         attempt: 0,
         due: row.get(due::body_due)?,
+        held_until: None,
         options: read_options(row, due::options, id)?,
         content: content.to_owned(),
     })
 }
 
-fn look(tx: &mut WriteTx<'_>, lane: i64, skip: usize) -> rusqlite::Result<Outlook> {
+fn look(
+    tx: &mut WriteTx<'_>,
+    (lane, name): (i64, &Lane),
+    skip: usize,
+) -> rusqlite::Result<Outlook> {
     tx.write_earliest()?;
-    let due: Vec<(i64, rusqlite::Result<Destination>)> = tx
+    let mut due: Vec<(i64, rusqlite::Result<Destination>)> = tx
         .db
         .prepare_cached(sql::destination::due::SQL)?
         .query_map((lane, tx.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
@@ -225,9 +261,43 @@ fn look(tx: &mut WriteTx<'_>, lane: i64, skip: usize) -> rusqlite::Result<Outloo
             Ok((row.get(due::id)?, read_name(row, due::name)))
         })?
         .collect::<rusqlite::Result<_>>()?;
+    let mut after_hidden = None;
+    // A page of several is left as it is, because the worker counts its destinations.
+    if skip == 0 && due.len() < MAX_OUTLOOK {
+        let mut shown = Vec::with_capacity(due.len());
+        for (number, destination) in due {
+            if has_only_hidden(tx, number)? {
+                // The worker would ask for them again and again.
+                tx.passed_over(name);
+                after_hidden = after_hidden.into_iter().chain(earliest_after(tx, number)?).min();
+            } else {
+                shown.push((number, destination));
+            }
+        }
+        due = shown;
+    }
     let due = due.into_iter().filter_map(|(number, name)| tx.readable(number, name)).collect();
     let later = earliest_due(tx.db, lane, tx.now)?;
     let deadline = earliest_deadline(tx.db, lane, tx.now)?;
     let expiry = expiry::earliest_expiry(tx.db, lane)?.map(|moment| moment.max(tx.now));
-    Ok(Outlook { due, next: later.into_iter().chain(deadline).chain(expiry).min() })
+    let next = later.into_iter().chain(after_hidden).chain(deadline).chain(expiry).min();
+    Ok(Outlook { due, next })
+}
+
+/// Whether none of the destination's due tasks is durable.
+fn has_only_hidden(tx: &WriteTx<'_>, destination: i64) -> rusqlite::Result<bool> {
+    let Some(hidden) = tx.hidden(destination) else { return Ok(false) };
+    let mut select = tx.db.prepare_cached(sql::schedule::DUE_IDS)?;
+    let mut ids = select.query((destination, tx.now))?;
+    while let Some(row) = ids.next()? {
+        if !hidden.hides(row.get(0)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The earliest moment of a destination that is not due yet.
+fn earliest_after(tx: &WriteTx<'_>, destination: i64) -> rusqlite::Result<Option<UnixMillis>> {
+    tx.db.prepare_cached(sql::schedule::EARLIEST_AFTER)?.query_row((destination, tx.now), only)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::model::task::{OnDead, Options, State, TaskId, TopicPolicy};
 use crate::store::{
-    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Idempotency, Intake,
+    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Holder, Idempotency, Intake,
     MAX_CLAIM_BYTES, MAX_EXPIRIES, Maintenance, Misfire, Misfired, NewTask, Novelty, Registered,
     Settled, TopicEntry, Topics,
 };
@@ -75,7 +75,7 @@ impl Bench {
             lane: lane(),
             wants,
             lease,
-            holder: None,
+            holder: Some(Holder("worker".into())),
             more: false,
             skip: 0,
             in_hand: 0,

@@ -79,8 +79,14 @@ impl WriteTx<'_> {
         ))?;
         if stored == 1 {
             self.called += call.body.len();
-            self.join_schedule(call.id, &Pending::fresh(dead.lane, destination, self.now))?;
-            self.hint(&call.lane, destination, self.now)?;
+            // A power cut may undo the death, and then the task may be delivered after all.
+            let awaited = std::mem::replace(&mut self.awaits_sync, true);
+            let fresh = Pending::fresh(dead.lane, destination, self.now);
+            let joined = self
+                .join_schedule(call.id, &fresh)
+                .and_then(|()| self.hint(&call.lane, destination, self.now));
+            self.awaits_sync = awaited;
+            joined?;
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use super::testing::{Bench, START, bench, delivered, lane, new_task, params, ret
 use crate::model::clock::Clock;
 use crate::model::task::{State, TaskId};
 use crate::store::{
-    Admin, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled, Store,
-    Topics,
+    Admin, Asker, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled,
+    Store, Topics,
 };
 
 /// A frame of the log: a head, and a page.
@@ -261,8 +261,8 @@ async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
     let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
     let (held, failed, settled, ()) = tokio::join!(
         hold,
-        bench.store.settle(vec![settle(bad, retry(0))]),
-        bench.store.settle(vec![settle(good, delivered())]),
+        bench.store.settle(Asker::Worker, vec![settle(bad, retry(0))]),
+        bench.store.settle(Asker::Worker, vec![settle(good, delivered())]),
         async { drop(open) }
     );
     held.unwrap();

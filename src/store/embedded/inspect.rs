@@ -48,7 +48,7 @@ impl Embedded {
         let db = schema::open_to_look(&path)?;
         let id = identity::read(&db).map_err(|failure| fault::explain(&path, &failure))?;
         // Nothing receives the writes: they are refused.
-        let (writes, ..) = write_queue::WriteQueue::new();
+        let (writes, ..) = write_queue::WriteQueue::new(Arc::default());
         // Only checks are read.
         let (reads, []) = reader::Reads::new();
         let (scans, [reader]) = reader::Reads::new();

@@ -1,14 +1,16 @@
 //! The embedded store: SQLite in this process, one file, nothing to install.
 //!
 //! ```text
-//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, …
-//!                                     └─ wakes ─▶ checkpoint
+//! add, claim, settle, … ─▶ queues ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, …
+//!                                      ├─ commits ─▶ sync thread: answers what is promised
+//!                                      └─ wakes ───▶ checkpoint
 //! ```
 //!
 //! One thread writes (`threads/writer`, fed by `write_queue`). It gathers waiting jobs into one
-//! transaction with one fsync, and a worker's claims into one without. Two threads read committed
-//! states; a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`).
-//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
+//! transaction, and commits it without an fsync. Workers' claims and settles are answered then. The
+//! sync thread (`threads/syncer`) makes the log durable, and answers all others. Two threads read
+//! committed states; a third does so for `waiting`, `forecast` and `check`, which may take long
+//! (`reader`). One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
 //! | role | file |
 //! |---|---|
@@ -62,6 +64,8 @@ mod dead_letter;
 mod dedup;
 mod destination;
 mod disk;
+#[cfg(test)]
+mod durability_tests;
 mod expiry;
 #[cfg(test)]
 mod file_tests;
@@ -71,6 +75,8 @@ mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
+#[cfg(test)]
+mod hidden_tests;
 mod inspect;
 mod list;
 mod migration;
@@ -86,6 +92,8 @@ mod silence_tests;
 #[cfg(test)]
 mod space_tests;
 mod sql;
+#[cfg(test)]
+mod sync_gate;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -180,6 +188,15 @@ impl Embedded {
     }
 
     fn open_on(disk: disk::space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
+        Self::open_with(disk, clock, push_leases, Box::new(|log| Box::new(log)))
+    }
+
+    fn open_with(
+        disk: disk::space::Params,
+        clock: Clock,
+        push_leases: Leases,
+        open_log_sync: disk::wal_sync::OpenLogSync,
+    ) -> Result<Self> {
         let path = disk.path.clone();
         let lock = disk::schema::lock(&path)?;
         let mut space = disk::space::Space::new(disk)?;
@@ -206,28 +223,52 @@ impl Embedded {
             error => Err(error),
         })?;
         let beside = disk::schema::open_beside(&path).map_err(explain)?;
+        let hold = disk::schema::open_beside(&path).map_err(explain)?;
         let id = disk::identity::read(&beside).map_err(explain)?;
+        disk::schema::leave_syncs_to_a_thread(&db).map_err(explain)?;
+        let log = disk::wal_sync::WalFile::open(&path).map_err(|error| {
+            let path = path.display();
+            Error::Unavailable(format!(
+                "the disk failed while the log of {path} was opened: {error}"
+            ))
+        })?;
 
         let (hints, _) = broadcast::channel(HINTS);
-        let (writes, jobs, watchdog) = threads::write_queue::WriteQueue::new();
+        let pace = Arc::<disk::wal_sync::SyncPace>::default();
+        let (writes, jobs, watchdog) = threads::write_queue::WriteQueue::new(Arc::clone(&pace));
         let (reads, short) = threads::reader::Reads::new::<READERS>();
         let (scans, long) = threads::reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
         let turn = disk::checkpoint::Turn::default();
+        let confirmations = Arc::<threads::confirmations::Confirmations>::default();
+        let syncer = threads::syncer::Syncer {
+            log: open_log_sync(log),
+            confirmations: Arc::clone(&confirmations),
+            pace: Arc::clone(&pace),
+            health: Arc::clone(&health),
+            hints: hints.clone(),
+            disk,
+            checkpoints: checkpoints.clone(),
+        };
+        let hold = disk::checkpoint::Hold::on(hold);
         let writer = threads::writer::Writer {
             db,
             names,
             clock: clock.clone(),
             health: Arc::clone(&health),
             watchdog,
-            jobs,
+            confirmations,
+            pace,
+            unsynced: write_tx::unsynced::UnsyncedTasks::default(),
+            newest: 0,
             hints: hints.clone(),
-            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone()),
+            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone(), hold),
             space,
-            disk,
-            is_synced: true,
         };
-        let mut handles = vec![spawn("store-writer", move || writer.run())?];
+        let mut handles = vec![
+            spawn("store-writer", move || writer.run(jobs))?,
+            spawn("store-sync", move || syncer.run())?,
+        ];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
         for (name, reader) in readers.chain(long.into_iter().map(|reader| ("store-scan", reader))) {
             let db = disk::schema::open_reader(&path).map_err(explain)?;

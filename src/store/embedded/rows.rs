@@ -312,6 +312,7 @@ impl WriteTx<'_> {
         if let Some(moment) = after.expires {
             self.remember_expiry(after.lane, moment, id)?;
         }
+        self.hide_until_durable(id, after.destination);
         self.joined(after.destination, after.due)
     }
 

@@ -11,8 +11,8 @@ use super::testing::{Bench, bench, delivered, lane, new_task};
 use super::threads::write_queue::SILENCE;
 use crate::model::task::State;
 use crate::store::{
-    Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition,
-    Want,
+    Admin, Asker, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics,
+    Transition, Want,
 };
 
 /// Far longer than a caller waits: the limit for an answer in these tests.
@@ -75,7 +75,7 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
         .expect("it is refused at once");
     assert_unavailable(cancelled.map(drop), "silent");
     let lane = lane();
-    let extended = bench.store.extend_confirmed(&lane, id, &receipt, LONG);
+    let extended = bench.store.extend(Asker::Caller, &lane, id, &receipt, LONG);
     let extended = timeout(Duration::ZERO, extended).await.expect("it is refused at once");
     assert_unavailable(extended.map(drop), "silent");
     let ack = Settle {
@@ -84,7 +84,7 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
         receipt: receipt.clone(),
         transition: Transition::Release,
     };
-    let acked = timeout(Duration::ZERO, bench.store.settle_confirmed(vec![ack])).await;
+    let acked = timeout(Duration::ZERO, bench.store.settle(Asker::Caller, vec![ack])).await;
     assert_unavailable(acked.expect("it is refused at once").remove(0).map(drop), "silent");
     // The worker's own calls are neither refused nor lost.
     let (settled, ()) = tokio::join!(bench.settle(id, &receipt, delivered()), hang.end());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::disk::checkpoint::{Keeper, Turn};
+use super::disk::checkpoint::{Hold, Keeper, Turn};
 use super::disk::schema;
 use super::disk::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
@@ -18,8 +18,8 @@ use super::{Embedded, Leases};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{OnDead, Options, State, TaskId};
 use crate::store::{
-    Admin, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment, NewContent,
-    NewTask, Settle, Settled, TopicEntry, Topics,
+    Admin, Asker, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment,
+    NewContent, NewTask, Settle, Settled, TopicEntry, Topics,
 };
 
 const MIB: u64 = 1 << 20;
@@ -193,7 +193,10 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
 
     let receipt = bench.lease().await;
     let lease = Duration::from_secs(60);
-    assert_eq!(bench.store.extend(&lane(), first, &receipt, lease).await.unwrap(), Settled::Done);
+    assert_eq!(
+        bench.store.extend(Asker::Worker, &lane(), first, &receipt, lease).await.unwrap(),
+        Settled::Done
+    );
     assert_eq!(bench.settle(first, &receipt, retry(0)).await, Settled::Done);
     let receipt = bench.lease().await;
     assert_eq!(bench.settle(first, &receipt, delivered()).await, Settled::Done);
@@ -318,7 +321,10 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
     let receipt = bench.claim(&[("k", 2)]).await.receipt;
     bench.limit_pages(Some(600)).await;
     let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
-    let settled = bench.store.settle(vec![settle(dying, dead()), settle(other, delivered())]).await;
+    let settled = bench
+        .store
+        .settle(Asker::Worker, vec![settle(dying, dead()), settle(other, delivered())])
+        .await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
     assert_eq!(
         (bench.state(dying).await, bench.state(other).await),
@@ -438,9 +444,10 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     disk.leave(MIB);
     space.look_if_due(&db);
     let (wake, _wakes) = mpsc::sync_channel(1);
-    let mut keeper = Keeper::new(wake, Turn::default());
+    let hold = Hold::on(schema::open_reader(&params.path).unwrap());
+    let mut keeper = Keeper::new(wake, Turn::default(), hold);
     let mut tend_and_measure = || {
-        keeper.tend(&db, &mut space).unwrap();
+        keeper.tend(&db, &mut space, false).unwrap();
         space.look_if_due(&db);
         std::fs::metadata(folder.path().join("delayd.db-wal")).unwrap().len()
     };

@@ -9,8 +9,8 @@ use super::{Embedded, Params};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{
-    Admin, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed, Moment,
-    NewTask, Result, Settle, Settled, Task, TopicEntry, Topics, Transition, Want,
+    Admin, Asker, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed,
+    Moment, NewTask, Result, Settle, Settled, Task, TopicEntry, Topics, Transition, Want,
 };
 
 /// When the tests begin.
@@ -133,7 +133,7 @@ impl Bench {
         transition: Transition,
     ) -> Settled {
         let settle = Settle { lane: lane(), id, receipt: receipt.clone(), transition };
-        self.store.settle(vec![settle]).await.remove(0).unwrap()
+        self.store.settle(Asker::Worker, vec![settle]).await.remove(0).unwrap()
     }
 
     pub(super) async fn get(&self, id: TaskId) -> Task {

@@ -9,11 +9,10 @@ use rusqlite::ffi;
 
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
-use super::write_tx::WriteTx;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::State;
 use crate::store::{
-    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered,
+    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Maintenance, Registered,
     Settled, Store, Topics, Transition,
 };
 
@@ -168,7 +167,11 @@ async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_
     assert_eq!(names(&bench.claim(&[]).await.outlook.due), ["a"]);
     let seen = bench.get(id).await;
     assert_eq!((seen.state, seen.due.0 - START.0, seen.attempts), (State::Scheduled, 30_000, 1));
-    let extended = bench.store.extend(&lane(), id, &first, Duration::from_secs(60)).await.unwrap();
+    let extended = bench
+        .store
+        .extend(Asker::Worker, &lane(), id, &first, Duration::from_secs(60))
+        .await
+        .unwrap();
     assert_eq!((extended, bench.state(id).await), (Settled::Done, State::Leased));
     assert_eq!(bench.next_due().await, Some(95_000));
     bench.advance(60_000);
@@ -279,63 +282,4 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         drop((one, two))
     };
     let _ = tokio::join!(first, second, open);
-}
-
-/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced with the first and not with the
-/// second.
-const FULL: i64 = 2;
-const NORMAL: i64 = 1;
-
-#[tokio::test]
-async fn only_what_may_be_undone_is_committed_without_an_fsync() {
-    fn level(tx: &mut WriteTx<'_>) -> rusqlite::Result<i64> {
-        tx.db.pragma_query_value(None, "synchronous", |row| row.get(0))
-    }
-    let bench = bench();
-    let writes = &bench.store.writes;
-    let levels =
-        tokio::join!(writes.run(1, level), writes.run_undoable(1, level), writes.add(1, 1, level));
-    assert_eq!((levels.0.unwrap(), levels.1.unwrap(), levels.2.unwrap()), (FULL, NORMAL, FULL));
-    assert_eq!(writes.run(1, level).await.unwrap(), FULL);
-}
-
-/// The real methods. Each row notes how its transaction is committed.
-#[tokio::test]
-async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsync() {
-    const NOTES: &str = "
-        CREATE TEMP TABLE noted (step TEXT, synchronous INTEGER);
-        CREATE TEMP TRIGGER added AFTER INSERT ON schedule BEGIN
-            INSERT INTO noted SELECT 'add', synchronous FROM pragma_synchronous; END;
-        CREATE TEMP TRIGGER claimed AFTER INSERT ON progress BEGIN
-            INSERT INTO noted SELECT 'claim', synchronous FROM pragma_synchronous; END;
-        CREATE TEMP TRIGGER settled AFTER INSERT ON history BEGIN
-            INSERT INTO noted SELECT 'settle', synchronous FROM pragma_synchronous; END;";
-    let bench = bench();
-    bench.store.writes.run(1, |tx| tx.db.execute_batch(NOTES)).await.unwrap();
-    for holder in [Some(Holder("worker".into())), None] {
-        let id = bench.add("a", 0).await;
-        let grant = bench.claim_by(holder, &[("a", 1)]).await.unwrap();
-        assert_eq!(grant.tasks.len(), 1);
-        assert_eq!(bench.settle(id, &grant.receipt, delivered()).await, Settled::Done);
-    }
-    let noted = bench.store.writes.run(1, |tx| {
-        let mut select = tx.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
-        select
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<Vec<(String, i64)>>>()
-    });
-    let noted = noted.await.unwrap();
-    let noted: Vec<(&str, i64)> =
-        noted.iter().map(|(step, level)| (step.as_str(), *level)).collect();
-    assert_eq!(
-        noted,
-        [
-            ("add", FULL),
-            ("claim", NORMAL),
-            ("settle", FULL),
-            ("add", FULL),
-            ("claim", FULL),
-            ("settle", FULL)
-        ]
-    );
 }

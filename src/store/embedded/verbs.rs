@@ -18,12 +18,12 @@ use super::{
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
-    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error, Forecast,
-    Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
-    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
-    Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
-    Task, TopicEntry, Topics, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error,
+    Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask, ListQuery, Listed, Look,
+    Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store,
+    Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -50,7 +50,7 @@ impl Embedded {
             });
             claimed.await.unwrap_or_else(|_| Err(queue::closed()))
         };
-        self.writes.watchdog.promptly(claiming).await
+        self.writes.promptly(claiming).await
     }
 }
 
@@ -123,9 +123,14 @@ impl Delivery for Embedded {
         }
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+    async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        match self.writes.run(count, move |tx| settle::settle(tx, &settles)).await {
+        let work = move |tx: &mut write_tx::WriteTx<'_>| settle::settle(tx, &settles);
+        let settled = match asker {
+            Asker::Worker => self.writes.run_undoable(count, work).await,
+            Asker::Caller => self.writes.ask(count, work).await,
+        };
+        match settled {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -133,38 +138,25 @@ impl Delivery for Embedded {
 
     async fn extend(
         &self,
+        asker: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.run(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
-    }
-
-    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        let count = settles.len();
-        match self.writes.ask(count, move |tx| settle::settle(tx, &settles)).await {
-            Ok(settled) => settled.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); count],
+        let work =
+            move |tx: &mut write_tx::WriteTx<'_>| settle::extend(tx, &lane, id, &receipt, lease);
+        match asker {
+            Asker::Worker => self.writes.run_undoable(1, work).await,
+            Asker::Caller => self.writes.ask(1, work).await,
         }
-    }
-
-    async fn extend_confirmed(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> Result<Settled> {
-        let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(1, move |tx| settle::extend(tx, &lane, id, &receipt, lease)).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(note::bytes).sum();
-        self.writes.add(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
+        self.writes.add_undoable(notes.len(), bytes, move |tx| note::note(tx, &notes)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

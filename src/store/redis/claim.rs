@@ -150,6 +150,7 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
             destination: record.destination,
             attempt,
             due: record.due,
+            held_until: None,
             options: record.options,
             content: record.content,
         });

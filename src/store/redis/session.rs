@@ -19,7 +19,7 @@ use super::transport::node::Purpose;
 use super::transport::servers::{Route, Servers};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Lane, StoreId};
-use crate::store::Result;
+use crate::store::{Asker, Result};
 
 /// The last answer to a question that all callers share, and when it came.
 pub(super) type LastAnswer<T> = Mutex<Option<(Instant, Result<T>)>>;
@@ -92,6 +92,14 @@ impl Session {
     /// The call of a script over one lane.
     pub(super) fn lane_call(&self, script: &Script, lane: &Lane) -> Cmd {
         self.call(script, &self.keys.of_script(lane))
+    }
+
+    /// The route of settles and extensions.
+    pub(super) fn route_of(&self, asker: Asker) -> &Route {
+        match asker {
+            Asker::Worker => &self.working,
+            Asker::Caller => &self.confirming,
+        }
     }
 
     /// The store's now.

@@ -13,11 +13,12 @@ use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Audit, AuditCursor, AuditEntry, AuditLogged,
-    Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Forecast, Hint,
-    Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired,
-    Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, SampleQuery, Sampled,
-    Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Waiting,
+    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability,
+    Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
+    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
+    Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -29,12 +30,8 @@ impl Delivery for Redis {
         claim::claim(&self.session, &claim).await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settle::settle(&self.session, &self.session.working, &settles).await
-    }
-
-    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settle::settle(&self.session, &self.session.confirming, &settles).await
+    async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settle::settle(&self.session, self.session.route_of(asker), &settles).await
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
@@ -43,22 +40,14 @@ impl Delivery for Redis {
 
     async fn extend(
         &self,
+        asker: Asker,
         lane: &Lane,
         id: TaskId,
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Settled> {
-        settle::extend(&self.session, &self.session.working, lane, (id, receipt), lease).await
-    }
-
-    async fn extend_confirmed(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> Result<Settled> {
-        settle::extend(&self.session, &self.session.confirming, lane, (id, receipt), lease).await
+        let route = self.session.route_of(asker);
+        settle::extend(&self.session, route, lane, (id, receipt), lease).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {

@@ -12,7 +12,7 @@ use super::ending::Ending;
 use super::handle::Settler;
 use crate::metrics::{End, TaskMetrics};
 use crate::model::task::Lane;
-use crate::store::{Delivery, Error, MAX_LEASE, Settled, Transition};
+use crate::store::{Asker, Delivery, Error, MAX_LEASE, Settled, Transition};
 use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
 
 /// What settling needs.
@@ -36,7 +36,8 @@ impl<S: Delivery> Settling<S> {
     /// Sends a batch once, and concludes what the store answered.
     pub(super) async fn attempt(self: &Arc<Self>, batch: Vec<Ending>) -> Attempt {
         let is_one_lane = batch.iter().all(|ending| ending.lane == batch[0].lane);
-        let answers = self.store.settle(batch.iter().map(Ending::settle).collect()).await;
+        let answers =
+            self.store.settle(Asker::Worker, batch.iter().map(Ending::settle).collect()).await;
         let mut attempt = Attempt { answered: false, failed: Vec::new() };
         let mut broken: Option<(Error, usize)> = None;
         for (ending, answer) in batch.into_iter().zip(answers) {
@@ -129,7 +130,7 @@ impl<S: Delivery> Settling<S> {
             }
             let since = Instant::now();
             let span = (until.saturating_duration_since(since) + 2 * MARGIN).min(MAX_LEASE);
-            match self.store.extend(lane, task.id(), &receipt, span).await {
+            match self.store.extend(Asker::Worker, lane, task.id(), &receipt, span).await {
                 Ok(Settled::Done) => task.extended(since + span),
                 // Somebody else has the task, or gets it when the lease runs out.
                 Ok(Settled::Cancelled | Settled::Stale { .. } | Settled::Unknown) | Err(_) => {

@@ -20,7 +20,7 @@ use crate::api::wire::shown::{last_outcome, way_of};
 use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
-    Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
+    Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
     Transition,
 };
 
@@ -163,7 +163,7 @@ pub(crate) async fn moved(
         receipt: receipt.clone(),
         transition: if is_back { Transition::Release } else { Transition::Moved },
     };
-    let settled = api.store.settle_confirmed(ids.iter().map(settle).collect()).await;
+    let settled = api.store.settle(Asker::Caller, ids.iter().map(settle).collect()).await;
     let (mut gone, mut count, mut stale) = (Vec::new(), 0, Vec::new());
     for (id, settled) in ids.into_iter().zip(settled) {
         match settled? {

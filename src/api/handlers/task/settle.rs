@@ -17,7 +17,7 @@ use crate::api::wire::json::{self, required};
 use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
-use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
+use crate::store::{Admin, Asker, Delivery, MAX_LEASE, Settle, Settled, Transition};
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
@@ -75,7 +75,7 @@ pub(crate) async fn extend(
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;
     let extend = |lane: Lane| async move {
-        answer(store.extend_confirmed(&lane, *id, receipt, span).await?)
+        answer(store.extend(Asker::Caller, &lane, *id, receipt, span).await?)
     };
     api.in_lane(topic, *id, extend).await
 }
@@ -111,7 +111,7 @@ impl Lease {
             _ => None,
         };
         let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
-        let settled = api.store.settle_confirmed(vec![settle]).await;
+        let settled = api.store.settle(Asker::Caller, vec![settle]).await;
         let settled = settled.into_iter().next().expect("a store answers every settle")?;
         match settled {
             Settled::Done => end.into_iter().for_each(|end| api.metrics.tasks.ended(end)),

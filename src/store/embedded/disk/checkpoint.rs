@@ -2,13 +2,24 @@
 //!
 //! The automatic checkpoint would run inside the writer's commits. Instead the writer checks the
 //! log after each commit and wakes a thread, which copies on its own connection while the writer
-//! continues. Under constant load the thread never quite catches up. When it nearly has, the writer
-//! copies the rest itself and restarts the log: an fsync of an overwritten log takes half as long
-//! as one of a growing log.
+//! continues. Under constant load the thread never quite catches up. When it nearly has, and the
+//! log is long, the writer copies the rest itself and restarts the log: an fsync of an overwritten
+//! log takes half as long as one of a growing log.
 //!
-//! At the log's cap (256 MiB; less on a nearly full disk, see `space`) the writer does so whatever
-//! is left. A log that is longer than the disk allows now is truncated. That takes some tenths of a
-//! second, because hundreds of megabytes have to be freed.
+//! A restart costs the writer three fsyncs: of the log and of the file, since it copies the rest,
+//! and of the header that the next commit writes. So it is rare, and waits while the disk is slow.
+//! The log then grows to its share of the disk (see `space`). Only there the writer restarts it
+//! whatever is left.
+//!
+//! A log that is longer than the disk allows now is truncated. That takes some tenths of a second,
+//! because hundreds of megabytes have to be freed. A log that became long while the disk was slow
+//! is truncated in steps.
+//!
+//! # Invariants
+//!
+//! - Only [`Keeper::tend`] restarts the log. Otherwise SQLite would do so in the next commit after
+//!   the thread has copied everything, and that commit would wait for the fsync of the header. A
+//!   read transaction on the log ([`Hold`]) prevents this while the thread copies.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +32,20 @@ use super::fault::{Health, PanicGuard};
 use super::space::Space;
 use crate::store::Error;
 
-/// Pages (of 4 KiB) in the log before the thread is woken: about 4 MiB.
+/// Pages (of 4 KiB) in the log that are not copied before the thread is woken: about 4 MiB.
 const WAKE: i64 = 1_024;
+
+/// The length of a log that is worth a restart.
+const LONG: u64 = 64 << 20;
 
 /// The writer copies this few pages itself, in about a millisecond.
 const FEW: i64 = 256;
+
+/// The writer copies this many pages itself if the log has reached its cap.
+const SOME: i64 = 4_096;
+
+/// By how much a log that is too long is truncated when it restarts, in about 10 ms.
+const STEP: u64 = 16 << 20;
 
 /// How long the writer waits, in milliseconds, for readers of a log that has to restart.
 const PATIENCE: i64 = 20;
@@ -60,38 +80,79 @@ impl Turn {
     }
 }
 
+/// A read transaction, which keeps SQLite from restarting the log.
+pub(crate) struct Hold {
+    db: Connection,
+    /// The page of the log up to which commits may be copied. 0 if nothing is held.
+    mark: i64,
+}
+
+impl Hold {
+    pub(crate) fn on(db: Connection) -> Self {
+        Self { db, mark: 0 }
+    }
+
+    /// Holds the log at its newest commit. It must have commits that are not copied: of a log that
+    /// is copied as a whole nothing would be held.
+    fn renew(&mut self, log: &Log) -> rusqlite::Result<()> {
+        self.release()?;
+        self.mark = log.pages;
+        self.db.execute_batch("BEGIN; PRAGMA user_version")
+    }
+
+    fn release(&mut self) -> rusqlite::Result<()> {
+        self.mark = 0;
+        if self.db.is_autocommit() { Ok(()) } else { self.db.execute_batch("COMMIT") }
+    }
+}
+
 /// Keeps the log short, on the writer's side.
 pub(crate) struct Keeper {
     thread: SyncSender<()>,
     turn: Turn,
-    held: Option<Instant>,
+    hold: Hold,
+    /// When a restart was in vain, because a reader held the log.
+    was_busy: Option<Instant>,
 }
 
 impl Keeper {
     /// Wakes the thread at the other end, and takes turns with it.
-    pub(crate) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
-        Self { thread, turn, held: None }
+    pub(crate) fn new(thread: SyncSender<()>, turn: Turn, hold: Hold) -> Self {
+        Self { thread, turn, hold, was_busy: None }
     }
 
     /// Called by the writer after a commit: wakes the thread, or restarts a log that is too long.
-    pub(crate) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
+    pub(crate) fn tend(
+        &mut self,
+        db: &Connection,
+        space: &mut Space,
+        is_slow: bool,
+    ) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
-        let may_end = self.held.is_none_or(|held| held.elapsed() >= PAUSE);
-        if may_end && space.log_is_overgrown() {
-            let log = self.turn.take(|| cut(db))?;
-            self.note(&log);
-            space.log_was_cut();
-        } else if may_end && log.pages >= pages(space.log_cap()) {
-            // The next commit overwrites the log, which costs less than growing it again.
-            let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
-            self.note(&log);
-        } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
-            if let Some(log) =
-                self.turn.try_take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", 0))
-            {
-                self.note(&log?);
+        let rest = log.pages - log.copied;
+        if self.was_busy.is_some_and(|since| since.elapsed() < PAUSE) {
+            return self.wake(&log);
+        }
+        let is_at_its_share = log.pages >= pages(space.log_share()) || space.log_is_overgrown();
+        let is_worth_it = log.pages >= pages(LONG) && rest <= FEW
+            || log.pages >= pages(space.log_cap()) && rest <= SOME;
+        if is_at_its_share {
+            let turn = self.turn.clone();
+            turn.take(|| self.restart(db, space, PATIENCE))
+        } else if is_worth_it && !is_slow {
+            let turn = self.turn.clone();
+            turn.try_take(|| self.restart(db, space, 0)).unwrap_or(Ok(()))
+        } else {
+            self.wake(&log)
+        }
+    }
+
+    fn wake(&mut self, log: &Log) -> rusqlite::Result<()> {
+        if log.pages - log.copied >= WAKE {
+            // Otherwise the thread is still copying.
+            if log.copied >= self.hold.mark {
+                self.hold.renew(log)?;
             }
-        } else if log.pages - log.copied >= WAKE {
             // If the channel is full, the thread is awake. If it is closed, the thread has failed
             // and logged it.
             let _ = self.thread.try_send(());
@@ -99,14 +160,33 @@ impl Keeper {
         Ok(())
     }
 
-    fn note(&mut self, log: &Log) {
-        self.held = log.busy.then(Instant::now);
+    /// Copies the rest, so that the next commit overwrites the log, which costs less than growing
+    /// it. Or truncates it.
+    fn restart(
+        &mut self,
+        db: &Connection,
+        space: &mut Space,
+        patience: i64,
+    ) -> rusqlite::Result<()> {
+        self.hold.release()?;
+        let log = if space.log_is_overgrown() {
+            let log = finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", patience)?;
+            space.log_was_cut();
+            log
+        } else {
+            let limit = space.log_to_trim().map_or(-1, |length| length.saturating_sub(STEP) as i64);
+            db.pragma_update(None, "journal_size_limit", limit)?;
+            finish(db, "PRAGMA wal_checkpoint(RESTART)", patience)?
+        };
+        self.was_busy = log.busy.then(Instant::now);
+        Ok(())
     }
-}
 
-/// Copies the rest of the log, and frees its room.
-pub(crate) fn cut(db: &Connection) -> rusqlite::Result<Log> {
-    finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE)
+    /// Copies the rest of the log, and frees its room.
+    pub(crate) fn cut(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        self.hold.release()?;
+        finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE).map(drop)
+    }
 }
 
 fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log> {
@@ -121,7 +201,8 @@ fn pages(bytes: u64) -> i64 {
     i64::try_from(bytes / 4_096).unwrap_or(i64::MAX)
 }
 
-/// The thread: copies whenever it is woken, and once more when the writer has ended.
+/// The thread: copies whenever it is woken, and once more when the writer and the sync thread have
+/// ended.
 pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
     let copy = |pragma| {
@@ -155,33 +236,108 @@ mod tests {
     use crate::store::embedded::disk::schema;
     use crate::store::embedded::disk::space::Params;
 
+    /// A long log on a disk with room.
+    struct Bench {
+        folder: tempfile::TempDir,
+        db: Connection,
+        space: Space,
+        keeper: Keeper,
+        turn: Turn,
+        _wakes: Receiver<()>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("delayd.db");
+            let db = schema::open(&path).unwrap();
+            schema::leave_syncs_to_a_thread(&db).unwrap();
+            let space = Space::new(Params::of(&path, 0)).unwrap();
+            let (wake, _wakes) = sync_channel(1);
+            let turn = Turn::default();
+            let hold = Hold::on(schema::open_beside(&path).unwrap());
+            let keeper = Keeper::new(wake, turn.clone(), hold);
+            let fill = "CREATE TABLE filler (bytes BLOB); \
+                INSERT INTO filler SELECT randomblob(70000000)";
+            db.execute_batch(fill).unwrap();
+            Self { folder, db, space, keeper, turn, _wakes }
+        }
+
+        fn log(&self) -> Log {
+            checkpoint(&self.db, "PRAGMA wal_checkpoint(NOOP)").unwrap()
+        }
+
+        fn hold(&mut self) {
+            let log = self.log();
+            self.keeper.hold.renew(&log).unwrap();
+        }
+
+        fn commit(&self) {
+            self.db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
+        }
+
+        /// As the thread does.
+        fn copy(&self) {
+            let path = self.folder.path().join("delayd.db");
+            let beside = schema::open_beside(&path).unwrap();
+            checkpoint(&beside, "PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+        }
+
+        /// Tends the log after a commit. Returns its pages after the next one.
+        fn tend(&mut self, is_slow: bool) -> i64 {
+            self.keeper.tend(&self.db, &mut self.space, is_slow).unwrap();
+            self.commit();
+            self.log().pages
+        }
+    }
+
     /// A refusal by the thread used to count as a reader's hold. The log was left alone for a
     /// second, grew by hundreds of megabytes, and had to be truncated.
     #[test]
     fn a_log_that_the_thread_is_copying_is_started_over_as_soon_as_that_is_done() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("delayd.db");
-        let db = schema::open(&path).unwrap();
-        let mut space = Space::new(Params::of(&path, 0)).unwrap();
-        db.execute_batch(
-            "CREATE TABLE filler (bytes BLOB); INSERT INTO filler SELECT randomblob(8000000)",
-        )
-        .unwrap();
-        // All commits except the last are copied, up to the reader's position.
-        let reader = schema::open_reader(&path).unwrap();
-        reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();
-        db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
-        checkpoint(&db, "PRAGMA wal_checkpoint(PASSIVE)").unwrap();
-        reader.execute_batch("COMMIT").unwrap();
-        let (wake, _wakes) = sync_channel(1);
-        let turn = Turn::default();
-        let mut keeper = Keeper::new(wake, turn.clone());
-        let mut pages_after_tending = || {
-            keeper.tend(&db, &mut space).unwrap();
-            db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
-            checkpoint(&db, "PRAGMA wal_checkpoint(NOOP)").unwrap().pages
-        };
-        assert!(turn.take(&mut pages_after_tending) > WAKE, "it is the thread's turn");
-        assert!(pages_after_tending() < FEW, "no connection holds it");
+        let mut bench = Bench::new();
+        bench.hold();
+        bench.commit();
+        bench.copy();
+        let turn = bench.turn.clone();
+        assert!(turn.take(|| bench.tend(false)) > WAKE, "it is the thread's turn");
+        assert!(bench.tend(false) < FEW, "no connection holds it");
+    }
+
+    /// SQLite restarts a log that is copied as a whole, in the next commit, which then waits for an
+    /// fsync.
+    #[test]
+    fn a_log_that_the_thread_has_copied_does_not_restart_by_itself() {
+        let mut bench = Bench::new();
+        let pages = bench.tend(true);
+        bench.hold();
+        bench.copy();
+        let log = bench.log();
+        assert_eq!(log.pages, log.copied);
+        bench.commit();
+        let log = bench.log();
+        assert!(log.pages > pages);
+    }
+
+    #[test]
+    fn a_log_restarts_when_the_disk_is_fast_again_or_at_its_share_of_the_disk() {
+        let mut bench = Bench::new();
+        bench.hold();
+        bench.commit();
+        bench.copy();
+        assert!(bench.tend(true) > pages(LONG), "the disk is slow");
+        assert!(bench.tend(false) < FEW);
+
+        let mut bench = Bench::new();
+        bench.space.ran_out();
+        assert!(bench.tend(true) < FEW, "there is no room for it");
+    }
+
+    /// What the writer copies itself costs it time.
+    #[test]
+    fn the_writer_leaves_a_log_alone_of_which_much_is_not_copied() {
+        let mut bench = Bench::new();
+        assert!(bench.tend(false) > pages(LONG));
+        assert!(bench.tend(false) > pages(LONG));
     }
 }

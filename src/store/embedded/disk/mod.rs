@@ -10,3 +10,4 @@ pub(crate) mod probe;
 pub(crate) mod raise;
 pub(crate) mod schema;
 pub(crate) mod space;
+pub(crate) mod wal_sync;

@@ -1,11 +1,11 @@
 //! The file: its connections and their settings, the version of its schema, and the lock that keeps
 //! a second process out.
 //!
-//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer.
-//! The writer skips the fsync for work that a power cut may undo. The automatic checkpoint is off:
-//! it would run inside the writer's commits and halve its throughput (see `checkpoint`). SQLite's
-//! checkpoint at the last close is off too: after a failed fsync it would copy data that may not be
-//! on disk, and delete the log that still has it.
+//! `synchronous=FULL` with a write-ahead log means one fsync per transaction. A running store's
+//! writer has `NORMAL` and commits without an fsync: the sync thread makes the log durable (see
+//! `wal_sync`). The automatic checkpoint is off: it would run inside the writer's commits and halve
+//! its throughput (see `checkpoint`). SQLite's checkpoint at the last close is off too: after a
+//! failed fsync it would copy data that may not be on disk, and delete the log that still has it.
 //!
 //! A file of another program is refused before anything in it is changed.
 
@@ -171,16 +171,17 @@ fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     // anew each time the parameter is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
-    sync(db, true)?;
+    db.pragma_update(None, "synchronous", "full")?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     // Negative: KiB instead of pages.
     db.pragma_update(None, "cache_size", -cache_kib)
 }
 
-/// Sets whether commits wait for an fsync. After a power cut, a commit without one is either
-/// complete or missing, and never there without those before it.
-pub(crate) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
-    db.pragma_update(None, "synchronous", if is_on { "full" } else { "normal" })
+/// Lets commits return without an fsync. After a power cut, such a commit is either complete or
+/// missing, and never there without those before it. Checkpoints sync as before, and so does the
+/// commit that begins a restarted log: its header must be on disk before any frame.
+pub(crate) fn leave_syncs_to_a_thread(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "synchronous", "normal")
 }
 
 /// Refuses a database of another program. A file without tables belongs to none yet.

@@ -52,6 +52,9 @@ const UNKNOWN: u64 = 1 << 60;
 const LEAST_LOG: u64 = 1 << 20;
 const MOST_LOG: u64 = 256 << 20;
 
+/// The most that a log takes while the disk is too slow to restart it.
+const MOST_SLOW_LOG: u64 = 4 << 30;
+
 /// The size and the free space of a file system, for an ordinary user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume {
@@ -306,20 +309,30 @@ impl Space {
         matches!(self.state, State::Ample | State::Trying)
     }
 
-    /// How large the log may grow before it is restarted, in bytes: at most a quarter of the free
-    /// space.
+    /// How large the log may grow before it is restarted, in bytes.
     pub(crate) fn log_cap(&self) -> u64 {
+        self.log_share().min(MOST_LOG)
+    }
+
+    /// The log's share of the disk, in bytes: how large it may grow before it is restarted at any
+    /// cost. At most a quarter of the free space.
+    pub(crate) fn log_share(&self) -> u64 {
         match self.state {
             State::Spent { .. } | State::Trying => LEAST_LOG,
             State::Ample if self.looked.is_none() => MOST_LOG,
-            _ => (self.seen.outside / 4).clamp(LEAST_LOG, MOST_LOG),
+            _ => (self.seen.outside / 4).clamp(LEAST_LOG, MOST_SLOW_LOG),
         }
     }
 
-    /// Whether the log takes clearly more of the disk than allowed, because the disk has become
+    /// Whether the log takes clearly more than its share of the disk, because the disk has become
     /// fuller. Only truncating it gives that room back.
     pub(crate) fn log_is_overgrown(&self) -> bool {
-        self.seen.log > self.log_cap() / 4 * 5
+        self.seen.log > self.log_share() / 4 * 5
+    }
+
+    /// The size of a log that grew beyond its cap while the disk was slow.
+    pub(crate) fn log_to_trim(&self) -> Option<u64> {
+        (self.seen.log > self.log_cap() / 4 * 5).then_some(self.seen.log)
     }
 
     /// Called when the log was truncated: what was seen of the disk is out of date.

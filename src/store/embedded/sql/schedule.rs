@@ -7,6 +7,12 @@ pub(crate) static DELETE: &str =
     "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?";
 pub(crate) static DELETE_UP_TO: &str =
     "DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)";
+/// The ids of the due tasks of a destination.
+pub(crate) static DUE_IDS: &str =
+    "SELECT id FROM schedule WHERE destination = ? AND due <= ? ORDER BY due, id";
+/// The earliest moment of a destination after another.
+pub(crate) static EARLIEST_AFTER: &str =
+    "SELECT min(due) FROM schedule WHERE destination = ? AND due > ?";
 pub(crate) static EARLIEST: &str = "SELECT min(due) FROM schedule WHERE destination = ?";
 /// How many tasks of a destination fall due after a moment and by another, up to a limit.
 pub(crate) static COUNT_WITHIN: &str = "SELECT count(*) FROM \

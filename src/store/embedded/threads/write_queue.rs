@@ -1,10 +1,14 @@
-//! The queue to the writer: jobs, and how long their callers wait.
+//! The queues to the writer: jobs, and how long their callers wait.
+//!
+//! Promised work is answered once it is durable, undoable work at its commit. They have two queues,
+//! because promised work may have to wait for a sync, and undoable work must not wait behind it.
 //!
 //! # Invariants
 //!
 //! - A call of the API is answered within a second ([`PATIENCE`]), whatever the disk does. A silent
 //!   disk costs its callers that second once: from then on they are refused at once, until it
-//!   answers.
+//!   answers. The disk is silent while the writer or the sync thread gets nowhere.
+//! - What the writer has not begun when its caller gives up is skipped.
 //! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still
 //!   wait.
 //! - A worker's own calls (claims, settles) wait as long as necessary: a call that was made must be
@@ -19,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::queue::{self, Queue};
+use crate::store::embedded::disk::wal_sync::SyncPace;
 use crate::store::embedded::write_tx::WriteTx;
 use crate::store::{Error, Result};
 
@@ -35,7 +40,7 @@ const MOST_WAITING: u32 = 64 << 20;
 /// The unit of [`MOST_WAITING`].
 const KIB: u32 = 1 << 10;
 
-/// Work to be written: done in a transaction, answered after the commit.
+/// Work to be written: done in a transaction, answered after the commit or after its sync.
 pub(crate) trait Job: Send {
     /// The approximate number of tasks that it touches.
     fn weight(&self) -> usize;
@@ -43,7 +48,7 @@ pub(crate) trait Job: Send {
     fn room(&self) -> Option<u64>;
     /// Writes. Called again if the transaction was rolled back because of another job.
     fn work(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()>;
-    /// Whether it is answered after the commit without fsync: a power cut may undo it.
+    /// Whether it is answered at the commit: a power cut may undo it.
     fn may_be_undone(&self) -> bool;
     /// Whether the work was done, and not skipped because its caller has disconnected.
     fn is_done(&self) -> bool;
@@ -55,6 +60,8 @@ struct Call<F, T> {
     weight: usize,
     room: Option<u64>,
     may_be_undone: bool,
+    /// Whether it is skipped once its caller has given up.
+    ends_with_caller: bool,
     work: F,
     result: Option<T>,
     /// The caller; `None` before it is queued.
@@ -69,6 +76,7 @@ impl<F, T> Call<F, T> {
             weight,
             room: None,
             may_be_undone: false,
+            ends_with_caller: false,
             work,
             result: None,
             reply: None,
@@ -98,7 +106,7 @@ where
         self.result = None;
         // A task whose add was refused must not be stored.
         let is_pointless =
-            self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
+            self.ends_with_caller && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
         if !is_pointless {
             self.result = Some((self.work)(tx)?);
         }
@@ -141,45 +149,57 @@ impl Watchdog {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| since.elapsed() >= SILENCE)
     }
+}
 
-    /// The result of `work`, or an error if it takes longer than a call of the API may wait.
-    pub(crate) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.is_silent() {
-            return Err(self.too_slow());
-        }
-        timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(self.too_slow()))
-    }
-
-    fn too_slow(&self) -> Error {
-        Error::Unavailable(match self.is_silent() {
+/// The result of `work`, or an error if it takes longer than a call of the API may wait.
+async fn promptly<T>(
+    is_silent: impl Fn() -> bool,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let too_slow = || {
+        Err(Error::Unavailable(match is_silent() {
             true => {
                 format!("the disk is silent: a write takes longer than {} ms", SILENCE.as_millis())
             }
             false => "overloaded: too much waits for the disk".into(),
-        })
+        }))
+    };
+    if is_silent() {
+        return too_slow();
     }
+    timeout(PATIENCE, work).await.unwrap_or_else(|_| too_slow())
 }
 
-/// The queue to the writer.
+/// The queues to the writer.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    queue: Queue<Box<dyn Job>>,
+    promised: Queue<Box<dyn Job>>,
+    undoable: Queue<Box<dyn Job>>,
     /// How much more of adds may wait, in KiB.
     pub(crate) room: Arc<Semaphore>,
-    pub(crate) watchdog: Arc<Watchdog>,
+    writer: Arc<Watchdog>,
+    pace: Arc<SyncPace>,
+}
+
+/// The writer's ends of the queues.
+pub(crate) struct Jobs {
+    pub(crate) promised: mpsc::Receiver<Box<dyn Job>>,
+    pub(crate) undoable: mpsc::Receiver<Box<dyn Job>>,
 }
 
 impl WriteQueue {
-    /// The queue, and the writer's ends.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Box<dyn Job>>, Arc<Watchdog>) {
-        let (queue, jobs) = Queue::new();
-        let watchdog = Arc::new(Watchdog::default());
+    /// The queues, and the writer's ends.
+    pub(crate) fn new(pace: Arc<SyncPace>) -> (Self, Jobs, Arc<Watchdog>) {
+        let (promised, promised_jobs) = Queue::new();
+        let (undoable, undoable_jobs) = Queue::new();
+        let writer = Arc::new(Watchdog::default());
         let room = Arc::new(Semaphore::new((MOST_WAITING / KIB) as usize));
-        (Self { queue, room, watchdog: Arc::clone(&watchdog) }, jobs, watchdog)
+        let jobs = Jobs { promised: promised_jobs, undoable: undoable_jobs };
+        (Self { promised, undoable, room, writer: Arc::clone(&writer), pace }, jobs, writer)
     }
 
-    /// Runs `work`, which touches about `weight` tasks, in the next transaction. Returns after its
-    /// commit, however long that takes.
+    /// Runs `work`, which touches about `weight` tasks, in a transaction. Returns once it is
+    /// durable, however long that takes.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         weight: usize,
@@ -188,7 +208,7 @@ impl WriteQueue {
         self.queue(Box::new(Call::of(weight, work))).await
     }
 
-    /// As [`WriteQueue::run`], for work that a power cut may undo: answered before it is on disk.
+    /// As [`WriteQueue::run`], for work that a power cut may undo: returns after its commit.
     pub(crate) async fn run_undoable<T: Send + 'static>(
         &self,
         weight: usize,
@@ -197,34 +217,61 @@ impl WriteQueue {
         self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
-    /// As [`WriteQueue::run`], for a call of the API, which a silent disk must not delay. The work
-    /// may still be done later.
+    /// As [`WriteQueue::run`], for a call of the API, which a silent disk must not delay. Work that
+    /// has begun may still be done later; other work is skipped.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.watchdog.promptly(pin!(self.run(weight, work))).await
+        let call = Box::new(Call { ends_with_caller: true, ..Call::of(weight, work) });
+        // Pinned here: a future that is passed by value is copied as a whole.
+        self.promptly(pin!(self.queue(call))).await
     }
 
     /// As [`WriteQueue::ask`], for work that needs `bytes` of room: refused while the disk is short
-    /// of room, and skipped once the caller has disconnected.
+    /// of room.
     pub(crate) async fn add<T: Send + 'static>(
         &self,
         weight: usize,
         bytes: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let mut call = Box::new(Call { room: Some(bytes as u64), ..Call::of(weight, work) });
-        // Pinned here: a future that is passed by value is copied as a whole.
-        let queued = pin!(async {
-            call.share = Some(self.share(bytes).await?);
-            self.queue(call).await
-        });
-        self.watchdog.promptly(queued).await
+        let queued = pin!(self.queue_add(bytes, Call::of(weight, work)));
+        self.promptly(queued).await
     }
 
-    /// Waits until there is room among the adds that wait.
+    /// As [`WriteQueue::add`], for work that a power cut may undo: returns after its commit.
+    pub(crate) async fn add_undoable<T: Send + 'static>(
+        &self,
+        weight: usize,
+        bytes: usize,
+        work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let call = Call { may_be_undone: true, ..Call::of(weight, work) };
+        let queued = pin!(self.queue_add(bytes, call));
+        promptly(|| self.writer.is_silent(), queued).await
+    }
+
+    /// The result of promised `work`, or an error if it takes longer than a call of the API may
+    /// wait.
+    pub(crate) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let is_silent = || {
+            self.writer.is_silent() || self.pace.running_for().is_some_and(|took| took >= SILENCE)
+        };
+        promptly(is_silent, work).await
+    }
+
+    /// Waits until there is room among the adds that wait, then queues the call.
+    async fn queue_add<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        call: Call<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
+    ) -> Result<T> {
+        let (room, share) = (Some(bytes as u64), Some(self.share(bytes).await?));
+        self.queue(Box::new(Call { room, share, ends_with_caller: true, ..call })).await
+    }
+
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(MOST_WAITING);
         let share = Arc::clone(&self.room).acquire_many_owned(bytes.div_ceil(KIB));
@@ -233,7 +280,8 @@ impl WriteQueue {
 
     /// Lets the writer end once it has done the queued jobs.
     pub(crate) fn close(&self) {
-        self.queue.close();
+        self.promised.close();
+        self.undoable.close();
     }
 
     async fn queue<T: Send + 'static>(
@@ -244,7 +292,8 @@ impl WriteQueue {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         call.reply = Some(reply);
-        self.queue.send(call).await?;
+        let queue = if call.may_be_undone { &self.undoable } else { &self.promised };
+        queue.send(call).await?;
         answer.await.unwrap_or_else(|_| Err(queue::closed()))
     }
 }

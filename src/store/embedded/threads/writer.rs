@@ -1,14 +1,13 @@
 //! The only thread that writes: group commit.
 //!
-//! It drains its queue into one transaction, and answers all callers after COMMIT. There is no
-//! artificial delay: the next batch gathers while one is being written, so batches grow when the
-//! disk slows down.
+//! It gathers waiting jobs into transactions (`inbox`) and commits them to the write-ahead log
+//! without an fsync. Undoable work is answered then. Promised work is left to the sync thread
+//! (`syncer`), which answers it once the log is durable. Meanwhile the writer continues.
 //!
 //! # Invariants
 //!
-//! - No caller is answered before the fsync of the transaction with its work. The exception are a
-//!   worker's claims ([`Job::may_be_undone`]), which come first, in a transaction of their own
-//!   without fsync.
+//! - A promised answer depends on the newest commit of its transaction, or on the newest one before
+//!   it if the transaction wrote nothing: it may tell of what an earlier one wrote.
 //! - A transaction is committed or rolled back as a whole. After the first error nothing more of it
 //!   runs: SQLite may have rolled back by itself (a full disk does that), and further work would
 //!   run outside the transaction.
@@ -22,26 +21,22 @@
 //! - The cache of the [`WriteTx`] is dropped when a transaction fails.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 
-use super::write_queue::{Job, Watchdog};
-use crate::metrics::DiskMetrics;
+use super::confirmations::{Awaiting, Confirmations};
+use super::inbox::{Inbox, Part};
+use super::write_queue::{Job, Jobs, Watchdog};
 use crate::model::clock::Clock;
+use crate::store::embedded::disk::checkpoint;
 use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::embedded::disk::space::Space;
-use crate::store::embedded::disk::{checkpoint, schema};
+use crate::store::embedded::disk::wal_sync::SyncPace;
+use crate::store::embedded::write_tx::hints::Hints;
+use crate::store::embedded::write_tx::unsynced::{Durable, UnsyncedTasks};
 use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
-
-/// The most tasks that one transaction touches before it commits; the last job may exceed it.
-const MAX_WEIGHT: usize = 4_096;
-
-/// The most bytes of new tasks in one transaction; the last job may exceed it. They are in memory
-/// and in the log at the same time, and must not fill a disk that is nearly full.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a transaction was rolled back.
 struct Failed {
@@ -56,6 +51,22 @@ fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
     }
 }
 
+/// What follows from a committed transaction.
+struct Committed {
+    hints: Hints,
+    /// The numbers of the jobs that handed out tasks of their own transaction.
+    waiting: Vec<usize>,
+}
+
+/// Tells the sync thread that the writer has ended.
+struct CloseGuard<'a>(&'a Confirmations);
+
+impl Drop for CloseGuard<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The state of the thread.
 pub(crate) struct Writer {
     pub(crate) db: Connection,
@@ -63,43 +74,30 @@ pub(crate) struct Writer {
     pub(crate) clock: Clock,
     pub(crate) health: Arc<Health>,
     pub(crate) watchdog: Arc<Watchdog>,
-    pub(crate) jobs: mpsc::Receiver<Box<dyn Job>>,
+    pub(crate) confirmations: Arc<Confirmations>,
+    pub(crate) pace: Arc<SyncPace>,
+    pub(crate) unsynced: UnsyncedTasks,
+    /// The number of the newest commit.
+    pub(crate) newest: u64,
     pub(crate) hints: broadcast::Sender<Hint>,
     pub(crate) keeper: checkpoint::Keeper,
     pub(crate) space: Space,
-    pub(crate) disk: DiskMetrics,
-    /// Whether commits wait for the disk.
-    pub(crate) is_synced: bool,
 }
 
 impl Writer {
-    /// Works until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
+    /// Works until the queues are closed and empty.
+    pub(crate) fn run(mut self, jobs: Jobs) {
         let health = Arc::clone(&self.health);
+        let confirmations = Arc::clone(&self.confirmations);
+        let _end = CloseGuard(&confirmations);
         let _guard = PanicGuard(&health);
-        while let Some(first) = self.jobs.blocking_recv() {
+        let watchdog = Arc::clone(&self.watchdog);
+        let mut inbox = Inbox::new(jobs, Arc::clone(&confirmations), Arc::clone(&self.pace));
+        while let Some(Part { jobs, batch }) = inbox.next(|| watchdog.rest()) {
             self.watchdog.step();
-            let batch = self.gather(first);
-            let (undoable, batch) = batch.into_iter().partition(|job| job.may_be_undone());
-            self.carry_out_unsynced(undoable);
-            let batch = self.turn_away(batch);
-            self.carry_out(batch);
-            self.watchdog.rest();
+            let jobs = self.turn_away(jobs);
+            self.carry_out(batch, jobs);
         }
-    }
-
-    fn gather(&mut self, first: Box<dyn Job>) -> Vec<Box<dyn Job>> {
-        let (mut weight, mut bytes) = (first.weight(), first.room().unwrap_or(0));
-        let mut batch = vec![first];
-        while weight < MAX_WEIGHT
-            && bytes < MAX_BYTES
-            && let Ok(job) = self.jobs.try_recv()
-        {
-            weight += job.weight();
-            bytes += job.room().unwrap_or(0);
-            batch.push(job);
-        }
-        batch
     }
 
     /// Refuses the adds that the disk has no room for.
@@ -119,42 +117,25 @@ impl Writer {
         admitted
     }
 
-    /// As `carry_out`, without an fsync: the next fsync writes this to disk, or nothing that comes
-    /// after it.
-    fn carry_out_unsynced(&mut self, batch: Vec<Box<dyn Job>>) {
-        if batch.is_empty() {
-            return;
-        }
-        if let Err(failure) = schema::sync(&self.db, false) {
-            let error = self.health.judge(&failure);
-            return answer_all(batch, &Err(error));
-        }
-        self.is_synced = false;
-        self.carry_out(batch);
-        self.is_synced = true;
-        if let Err(failure) = schema::sync(&self.db, true) {
-            self.health.condemn(&format!("commits cannot be made safe again: {failure}"));
-        }
-    }
-
-    /// Commits the batch and answers its callers. Jobs that fail alone are answered first.
-    fn carry_out(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        while !batch.is_empty() {
-            match self.commit(&mut batch) {
-                Ok(()) => {
-                    if batch.iter().any(|job| job.room().is_some() && job.is_done()) {
+    /// Commits the jobs, and answers those of them that wait for no sync. Jobs that fail alone are
+    /// answered first.
+    fn carry_out(&mut self, batch: u64, mut jobs: Vec<Box<dyn Job>>) {
+        while !jobs.is_empty() {
+            match self.commit(&mut jobs) {
+                Ok(Committed { hints, waiting }) => {
+                    if jobs.iter().any(|job| job.room().is_some() && job.is_done()) {
                         self.space.found_room();
                     }
-                    answer_all(batch, &Ok(()));
+                    self.conclude(batch, jobs, &waiting, hints);
                     return self.tend_log();
                 }
                 Err(Failed { error: error @ Error::Full(_), .. }) => {
                     let was_spent = self.space.is_spent();
                     let has_gained = self.make_room();
-                    let adds: Vec<_> = batch.extract_if(.., |job| job.room().is_some()).collect();
+                    let adds: Vec<_> = jobs.extract_if(.., |job| job.room().is_some()).collect();
                     // The first time, the dead-letter calls had needed room too.
                     if adds.is_empty() && !has_gained && was_spent {
-                        return answer_all(batch, &Err(error));
+                        return answer_all(jobs, &Err(error));
                     }
                     answer_all(adds, &Err(error));
                 }
@@ -162,51 +143,84 @@ impl Writer {
                     tracing::error!(
                         "A write failed; the rest of its batch continues without it: {error}"
                     );
-                    batch.remove(job).answer(Err(error));
+                    jobs.remove(job).answer(Err(error));
                 }
-                Err(Failed { job: None, error: Error::Corrupt(_) }) if batch.len() > 1 => {
-                    let second = batch.split_off(batch.len() / 2);
-                    self.carry_out(batch);
-                    return self.carry_out(second);
+                Err(Failed { job: None, error: Error::Corrupt(_) }) if jobs.len() > 1 => {
+                    let second = jobs.split_off(jobs.len() / 2);
+                    self.carry_out(batch, jobs);
+                    return self.carry_out(batch, second);
                 }
                 Err(Failed { error, .. }) => {
                     tracing::warn!(
-                        jobs = batch.len(),
+                        jobs = jobs.len(),
                         "A batch of writes failed and was rolled back: {error}"
                     );
-                    return answer_all(batch, &Err(error));
+                    return answer_all(jobs, &Err(error));
                 }
             }
         }
+    }
+
+    /// Answers the undoable jobs of a committed transaction, and leaves the promised ones, and the
+    /// hints about their tasks, to the sync thread.
+    fn conclude(&mut self, batch: u64, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: Hints) {
+        let commit = self.newest;
+        let (mut promised, mut answered, mut is_promise) = (Vec::new(), Vec::new(), false);
+        for (number, job) in jobs.into_iter().enumerate() {
+            is_promise |= !job.may_be_undone() && job.is_done();
+            match waiting.contains(&number) || !job.may_be_undone() && job.is_done() {
+                true => promised.push(job),
+                false => answered.push(job),
+            }
+        }
+        let batch = is_promise.then_some(batch);
+        let (earlier, passed_over) = hints.awaited.unwrap_or_default();
+        for (commit, batch, jobs, hints) in [
+            (commit, batch, promised, hints.once_durable),
+            (earlier, None, Vec::new(), passed_over),
+        ] {
+            if !(jobs.is_empty() && hints.is_empty())
+                && let Some(durable) =
+                    self.confirmations.leave(Awaiting { commit, batch, jobs, hints })
+            {
+                durable.answer(&self.health.check(), &self.hints);
+            }
+        }
+        for hint in hints.at_commit {
+            // There may be no listeners.
+            let _ = self.hints.send(hint);
+        }
+        answer_all(answered, &Ok(()));
     }
 
     /// Called when a write found the disk full. Returns whether there is more room now.
     fn make_room(&mut self) -> bool {
         let has_gained = self.space.ran_out();
         // What was rolled back may have let the log grow.
-        match checkpoint::cut(&self.db).map_err(|failure| self.health.judge(&failure)) {
+        match self.keeper.cut(&self.db).map_err(|failure| self.health.judge(&failure)) {
             Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("Cutting the write-ahead log failed: {error}"),
         }
         has_gained
     }
 
-    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> std::result::Result<(), Failed> {
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> std::result::Result<Committed, Failed> {
         self.health.check().map_err(|error| Failed { job: None, error })?;
         let mut job = None;
         self.watchdog.step();
-        let transacted = self.transact(batch, &mut job);
+        let changes = self.db.total_changes();
+        let transacted = self.transact(jobs, &mut job);
         self.watchdog.step();
         match transacted {
-            Ok(hints) => {
-                for hint in hints {
-                    // There may be no listeners.
-                    let _ = self.hints.send(hint);
+            Ok(committed) => {
+                if self.db.total_changes() != changes {
+                    self.newest = self.confirmations.committed();
                 }
-                Ok(())
+                Ok(committed)
             }
             Err(failure) => {
                 self.names = IdCache::default();
+                self.unsynced.rolled_back();
                 self.ensure_rolled_back();
                 Err(Failed { job, error: self.health.judge(&failure) })
             }
@@ -216,26 +230,32 @@ impl Writer {
     /// If a job fails, `at` is its number afterwards.
     fn transact(
         &mut self,
-        batch: &mut [Box<dyn Job>],
+        jobs: &mut [Box<dyn Job>],
         at: &mut Option<usize>,
-    ) -> rusqlite::Result<Vec<Hint>> {
+    ) -> rusqlite::Result<Committed> {
+        let now = self.clock.now();
+        let slow_until = self.pace.is_slow().then_some(now);
+        let durable = Durable { commit: self.confirmations.durable(), slow_until };
+        self.unsynced.begin(self.newest + 1, durable);
         // On an early return, the dropped transaction rolls back, unless SQLite has done so
         // already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut tx = WriteTx::new(&transaction, &mut self.names, self.clock.now());
+        let mut tx = WriteTx::new(&transaction, &mut self.names, now);
         tx.is_without_room = self.space.is_spent();
-        for (number, job) in batch.iter_mut().enumerate() {
+        tx.unsynced = Some(&mut self.unsynced);
+        let mut waiting = Vec::new();
+        for (number, job) in jobs.iter_mut().enumerate() {
             *at = Some(number);
+            tx.awaits_sync = !job.may_be_undone();
             job.work(&mut tx)?;
+            if std::mem::take(&mut tx.answer_waits) {
+                waiting.push(number);
+            }
         }
         *at = None;
         let hints = tx.finish()?;
-        let began = Instant::now();
         transaction.commit()?;
-        if self.is_synced {
-            self.disk.synced(began.elapsed());
-        }
-        Ok(hints)
+        Ok(Committed { hints, waiting })
     }
 
     /// A transaction that cannot be rolled back would contain the next batch.
@@ -250,7 +270,7 @@ impl Writer {
     fn tend_log(&mut self) {
         match self
             .keeper
-            .tend(&self.db, &mut self.space)
+            .tend(&self.db, &mut self.space, self.pace.is_slow())
             .map_err(|failure| self.health.judge(&failure))
         {
             Ok(()) => {}

@@ -12,15 +12,20 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use self::count_deltas::CountDeltas;
+use self::hints::{Earliest, Hints};
+use self::unsynced::UnsyncedTasks;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
 use super::values::read_name;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, TaskId, Topic};
-use crate::store::{Hint, TopicEntry};
+use crate::store::TopicEntry;
 
 pub(crate) mod count_deltas;
 pub(crate) mod counts;
+pub(crate) mod hints;
+pub(crate) mod unsynced;
+mod visibility;
 
 /// What the writer caches between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
@@ -69,8 +74,18 @@ pub(crate) struct WriteTx<'a> {
     names: &'a mut IdCache,
     /// Prepared statements that run for each task.
     in_hand: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
-    /// By lane, and by whether they are for consumers.
-    hints: HashMap<(Lane, bool), UnixMillis>,
+    hints: Earliest,
+    /// Those to be sent once the commit is durable.
+    hints_once_durable: Earliest,
+    /// The lanes whose claims passed over tasks that are not durable.
+    passed_over: HashSet<Lane>,
+    /// Whether a task that is put on a schedule now is handed out only once the commit is durable.
+    pub(crate) awaits_sync: bool,
+    /// Whether the answer of the current job waits until the commit is durable, although the job
+    /// may be undone.
+    pub(crate) answer_waits: bool,
+    /// The tasks that are hidden from workers' claims. `None` if there are no claims.
+    pub(crate) unsynced: Option<&'a mut UnsyncedTasks>,
     /// Whether more ids are to be reserved.
     reserves: bool,
     pub(crate) deltas: CountDeltas,
@@ -87,7 +102,12 @@ impl<'a> WriteTx<'a> {
             now,
             names,
             in_hand: RefCell::default(),
-            hints: HashMap::new(),
+            hints: Earliest::new(),
+            hints_once_durable: Earliest::new(),
+            passed_over: HashSet::new(),
+            awaits_sync: false,
+            answer_waits: false,
+            unsynced: None,
             reserves: false,
             deltas: CountDeltas::default(),
             called: 0,
@@ -119,14 +139,10 @@ impl<'a> WriteTx<'a> {
         Some(in_hand.swap_remove(at).1)
     }
 
-    /// Writes what is cached. Returns the hints to be sent after the commit.
-    pub(crate) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
+    /// Writes what is cached. Returns the hints.
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Hints> {
         self.write_held_back()?;
-        Ok(self
-            .hints
-            .into_iter()
-            .map(|((lane, is_pull), due)| Hint { lane, due, is_pull })
-            .collect())
+        Ok(self.into_hints())
     }
 
     /// The table has the last id that may have been drawn.
@@ -186,26 +202,6 @@ impl<'a> WriteTx<'a> {
             Some(last) => Ok(last),
             None => self.db.query_row(sql::meta::LAST_ID, [], only),
         }
-    }
-
-    /// Notes that a task was put on the destination's schedule. After the commit, a hint tells the
-    /// lane's worker, or its consumers, its due moment. There is none for a called task behind the
-    /// destination's earliest moment, which the worker knows. So the worker learns of every task
-    /// that is put on a schedule, except by a sweep (it knows the ends of leases from its own
-    /// claims and polls) or by a check's repair.
-    pub(crate) fn hint(
-        &mut self,
-        lane: &Lane,
-        destination: i64,
-        due: UnixMillis,
-    ) -> rusqlite::Result<()> {
-        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
-        if called && earliest != Some(due) {
-            return Ok(());
-        }
-        let earliest = self.hints.entry((lane.clone(), !called)).or_insert(due);
-        *earliest = due.min(*earliest);
-        Ok(())
     }
 
     /// The number of a lane that has held tasks.

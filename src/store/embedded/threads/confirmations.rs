@@ -1,0 +1,241 @@
+//! What is committed and not durable yet, and who waits for it. Shared by the writer and the sync
+//! thread.
+//!
+//! Commits that write are numbered: 1, 2, 3, … The write-ahead log is one sequence, so a sync makes
+//! every commit durable that was complete when the sync began.
+//!
+//! # Invariants
+//!
+//! - [`Confirmations::next_sync`] reads the number of the newest commit before the sync begins, and
+//!   [`Confirmations::synced`] confirms no later commit.
+//! - What awaits a commit is returned once: by the sync that confirms it, or with an error.
+
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::broadcast;
+
+use super::write_queue::Job;
+use crate::store::{Hint, Result};
+
+/// How long a commit that nobody waits for may stay without a sync. A power cut repeats the calls
+/// of this time, and of the running sync.
+const LAZY: Duration = Duration::from_millis(500);
+
+/// Answers and hints that wait until a commit is durable.
+#[derive(Default)]
+pub(crate) struct Awaiting {
+    /// The newest commit that the answers depend on.
+    pub(crate) commit: u64,
+    /// The batch that the jobs belong to; `None` if there are only hints.
+    pub(crate) batch: Option<u64>,
+    pub(crate) jobs: Vec<Box<dyn Job>>,
+    pub(crate) hints: Vec<Hint>,
+}
+
+impl Awaiting {
+    /// Sends the hints if the sync succeeded, and answers the jobs.
+    pub(crate) fn answer(self, synced: &Result<()>, hints: &broadcast::Sender<Hint>) {
+        if synced.is_ok() {
+            for hint in self.hints {
+                // There may be no listeners.
+                let _ = hints.send(hint);
+            }
+        }
+        for job in self.jobs {
+            job.answer(synced.clone());
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    newest: u64,
+    durable: u64,
+    awaiting: Vec<Awaiting>,
+    /// When the oldest commit was made that no sync has covered.
+    unsynced: Option<Instant>,
+    /// Whether the writer has ended.
+    is_closed: bool,
+    /// Whether the sync thread has ended.
+    is_over: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Confirmations {
+    state: Mutex<State>,
+    changed: Condvar,
+    writer: OnceLock<Thread>,
+}
+
+impl Confirmations {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called by the writer's thread before it works: [`Confirmations::wake_writer`] wakes it.
+    pub(crate) fn writer_begins(&self) {
+        let _ = self.writer.set(std::thread::current());
+    }
+
+    /// Called when batches were confirmed.
+    pub(crate) fn wake_writer(&self) {
+        self.writer.get().inspect(|writer| writer.unpark());
+    }
+
+    /// Notes a commit that wrote something. Returns its number.
+    pub(crate) fn committed(&self) -> u64 {
+        let mut state = self.state();
+        state.newest += 1;
+        if state.unsynced.is_none() {
+            state.unsynced = Some(Instant::now());
+            self.changed.notify_one();
+        }
+        state.newest
+    }
+
+    /// The newest commit that is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.state().durable
+    }
+
+    /// How many batches have jobs that are not confirmed yet.
+    pub(crate) fn batches(&self) -> usize {
+        let state = self.state();
+        let mut batches: Vec<u64> = state.awaiting.iter().filter_map(|one| one.batch).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        batches.len()
+    }
+
+    /// Leaves answers to the sync thread. Returns them if their commit is durable already, or if
+    /// the thread has panicked, which condemned the store.
+    pub(crate) fn leave(&self, awaiting: Awaiting) -> Option<Awaiting> {
+        let mut state = self.state();
+        if awaiting.commit <= state.durable || state.is_over {
+            return Some(awaiting);
+        }
+        state.awaiting.push(awaiting);
+        self.changed.notify_one();
+        None
+    }
+
+    /// Lets the sync thread end after a last sync.
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until a sync is needed. Returns the newest commit, which is to be passed to
+    /// [`Confirmations::synced`]. `None` if there will be no more.
+    pub(crate) fn next_sync(&self) -> Option<u64> {
+        let mut state = self.state();
+        loop {
+            let age = state.unsynced.map(|since| since.elapsed());
+            if !state.awaiting.is_empty() || age.is_some_and(|age| age >= LAZY || state.is_closed) {
+                state.unsynced = None;
+                return Some(state.newest);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = match age {
+                Some(age) => {
+                    let waited = self.changed.wait_timeout(state, LAZY.saturating_sub(age));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Notes that all commits up to this one are durable. Returns what waited for them.
+    pub(crate) fn synced(&self, commit: u64) -> Vec<Awaiting> {
+        let mut state = self.state();
+        state.durable = state.durable.max(commit);
+        let durable = state.durable;
+        state.awaiting.extract_if(.., |one| one.commit <= durable).collect()
+    }
+
+    /// Called when the sync thread ends. Returns all that waits.
+    pub(crate) fn end(&self) -> Vec<Awaiting> {
+        self.state().is_over = true;
+        self.give_up()
+    }
+
+    /// Returns all that waits, after a failed sync.
+    pub(crate) fn give_up(&self) -> Vec<Awaiting> {
+        std::mem::take(&mut self.state().awaiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn waiting_for(commit: u64, batch: u64) -> Awaiting {
+        Awaiting { commit, batch: Some(batch), ..Awaiting::default() }
+    }
+
+    fn commits(awaiting: Vec<Awaiting>) -> Vec<u64> {
+        awaiting.iter().map(|one| one.commit).collect()
+    }
+
+    #[test]
+    fn a_sync_confirms_what_was_committed_before_it_began_and_nothing_later() {
+        let confirmations = Confirmations::default();
+        let first = confirmations.committed();
+        assert!(confirmations.leave(waiting_for(first, 1)).is_none());
+        let mark = confirmations.next_sync().unwrap();
+        let second = confirmations.committed();
+        assert!(confirmations.leave(waiting_for(second, 2)).is_none());
+        assert_eq!(confirmations.batches(), 2);
+        assert_eq!(commits(confirmations.synced(mark)), [first]);
+        assert_eq!((confirmations.durable(), confirmations.batches()), (first, 1));
+        assert_eq!(confirmations.next_sync(), Some(second));
+        assert_eq!(commits(confirmations.synced(second)), [second]);
+    }
+
+    #[test]
+    fn what_is_durable_already_waits_for_no_sync() {
+        let confirmations = Confirmations::default();
+        assert!(confirmations.leave(waiting_for(0, 1)).is_some(), "nothing was written");
+        let commit = confirmations.committed();
+        let mark = confirmations.next_sync().unwrap();
+        confirmations.synced(mark);
+        assert!(confirmations.leave(waiting_for(commit, 1)).is_some());
+    }
+
+    #[test]
+    fn the_parts_of_one_batch_count_once() {
+        let confirmations = Confirmations::default();
+        for _ in 0..3 {
+            confirmations.leave(waiting_for(confirmations.committed(), 7));
+        }
+        assert_eq!(confirmations.batches(), 1);
+    }
+
+    /// A settle of a worker would be undone by a power cut hours later.
+    #[test]
+    fn a_commit_that_nobody_waits_for_is_synced_soon() {
+        let confirmations = Arc::new(Confirmations::default());
+        let waits = Arc::clone(&confirmations);
+        let sync = std::thread::spawn(move || waits.next_sync());
+        assert_eq!(confirmations.committed(), 1);
+        assert_eq!(sync.join().unwrap(), Some(1));
+    }
+
+    #[test]
+    fn the_last_commits_are_synced_before_the_end() {
+        let confirmations = Confirmations::default();
+        confirmations.committed();
+        confirmations.close();
+        assert_eq!(confirmations.next_sync(), Some(1));
+        confirmations.synced(1);
+        assert_eq!(confirmations.next_sync(), None);
+    }
+}

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import disk as disks
 import page
 import peers
 import stalls
@@ -28,8 +29,11 @@ LONGEST_S = 1200
 class Redis:
     """An empty server that syncs every second. It and its folder are removed after the block."""
 
+    def __init__(self, environment=os.environ):
+        self.environment = environment
+
     def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="delayd-bench-redis-")
+        self.folder = tempfile.mkdtemp("", "delayd-bench-redis-", self.environment.get("TMPDIR"))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -38,7 +42,7 @@ class Redis:
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True, env=self.environment,
         )
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -73,17 +77,22 @@ class Run:
     def size(self, long, short):
         return short if self.short else long
 
-    def bench(self, key, words, store=None):
-        """Runs a scenario, on a Redis of its own if that is the store."""
+    def bench(self, key, words, store=None, place=None):
+        """Runs a scenario, on a Redis of its own if that is the store. The files are in the place;
+        if their writes are counted, the figures have them."""
+        environment = place.environment if place else os.environ
         if store == "redis":
-            with Redis() as redis:
-                return self._run(key, words, ["--store", "redis", "--redis", redis.url])
-        return self._run(key, words, [])
+            with Redis(environment) as redis:
+                arguments = ["--store", "redis", "--redis", redis.url]
+                return self._run(key, words, arguments, environment, place)
+        return self._run(key, words, [], environment, place)
 
-    def _run(self, key, words, store):
+    def _run(self, key, words, store, environment, place):
         print(f"{key:<28}", end="", flush=True)
         command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
-        bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        bench = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
         try:
             output, error = bench.communicate(timeout=LONGEST_S)
         except BaseException:
@@ -95,7 +104,7 @@ class Run:
             lines = error.strip().splitlines()
             said = lines[-1] if lines else f"ended with {bench.returncode}"
             if "open files" in said:
-                self._lacks(key, said.removeprefix("delayd: "))
+                self.lacks(key, said.removeprefix("delayd: "))
                 return None
             self.defects.append(f"{key}: {said}")
             print(f"  FAILED: {said}", flush=True)
@@ -103,6 +112,8 @@ class Run:
         told = json.loads(output)
         kind = f" --store {told['store']}" if told["store"] == "redis" else ""
         told["command"] = f"delayd bench {words}{kind}"
+        if place and place.counts:
+            told["figures"] |= place.written(told["figures"]["tasks"])
         self._keep(key, told)
         return told
 
@@ -111,7 +122,7 @@ class Run:
         self.results.setdefault(key, []).append(told)
         print("  " + page.brief(told["figures"]), flush=True)
 
-    def _lacks(self, key, why):
+    def lacks(self, key, why):
         self.absent[key] = str(why)
         print(f"  not measured: {why}", flush=True)
 
@@ -120,7 +131,7 @@ class Run:
         try:
             figures = measure()
         except peers.Absent as why:
-            self._lacks(name, why)
+            self.lacks(name, why)
             return
         self._keep(name, {"figures": figures})
 
@@ -198,10 +209,45 @@ def pending(run):
 
 
 def topics(run):
-    for count in run.size([1, 10, 100, 1_000, 10_000], [1, 10]):
+    """In rounds for the sizes whose adds are compared."""
+    tasks = run.size(20000, 1000)
+    rounds = run.size([[1, 5_000]] * 3 + [[10, 100, 1_000, 10_000]], [[1, 10]])
+    for count in (count for sizes in rounds for count in sizes):
         for store in STORES:
-            words = f"topics --topics {count} --tasks {run.size(20000, 1000)}"
-            run.bench(f"topics {count} {store}", words, store)
+            run.bench(f"topics {count} {store}", f"topics --topics {count} --tasks {tasks}", store)
+
+
+def disk(run):
+    """The same load on a disk, in memory, and on a disk whose syncs are slow, in rounds. Then what
+    is written."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            library = disks.build(folder)
+            real, memory = disks.on_disk(), disks.in_memory()
+        except disks.Absent as why:
+            print(f"{'disk':<28}", end="")
+            run.lacks("disk", why)
+            return
+        on_disk, in_memory = disks.Place(real), disks.Place(memory)
+        slow = disks.Place(real, library, delay_ms=50)
+        span = run.size("10s", "1s")
+        for _ in range(run.size(3, 1)):
+            for store in STORES:
+                for name, rate, place in [
+                    ("disk", 1000, on_disk), ("memory", 1000, in_memory), ("slow", 1000, slow),
+                    ("disk", 3500, on_disk), ("memory", 3500, in_memory),
+                ]:
+                    words = f"lateness --rate {rate} --for {span}"
+                    run.bench(f"steady {name} {rate} {store}", words, store, place)
+            adds = run.size("5s", "500ms")
+            run.bench("steady bare", f"bare --for {adds}")
+            for store in STORES:
+                for name, place in [("disk", on_disk), ("memory", in_memory)]:
+                    run.bench(f"steady {name} add {store}", f"add --for {adds}", store, place)
+        counted = disks.Place(real, library)
+        for store in STORES:
+            words = f"lateness --rate 1000 --for {span} --purge"
+            run.bench(f"written {store}", words, store, counted)
 
 
 def peers_(run):
@@ -213,7 +259,7 @@ def peers_(run):
 
 GROUPS = {
     "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
-    "in-flight": in_flight,
+    "in-flight": in_flight, "disk": disk,
     "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
 }
 

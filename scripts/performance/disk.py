@@ -24,16 +24,19 @@ class Place:
         self.counts = None
         if library:
             self.counts = library.with_suffix(".counts")
-            self.counts.unlink(missing_ok=True)
             self.environment |= {
                 "LD_PRELOAD": str(library), "DISK_COUNTS": str(self.counts),
                 "DISK_SYNC_DELAY_MS": str(delay_ms),
             }
 
+    def begin(self):
+        """Forgets what was counted."""
+        if self.counts:
+            self.counts.unlink(missing_ok=True)
+
     def written(self, tasks):
-        """What was written since the last call: per task, and by kind of file."""
+        """What was written since `begin`: per task, and by kind of file."""
         counts = array.array("Q", self.counts.read_bytes())
-        self.counts.unlink()
         of_kind = [dict(zip(NUMBERS, counts[at:])) for at in range(0, len(counts), len(NUMBERS))]
         figures = {}
         for name in NUMBERS:

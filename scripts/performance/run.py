@@ -80,12 +80,20 @@ class Run:
     def bench(self, key, words, store=None, place=None):
         """Runs a scenario, on a Redis of its own if that is the store. The files are in the place;
         if their writes are counted, the figures have them."""
-        environment = place.environment if place else os.environ
+        environment = os.environ
+        if place:
+            place.begin()
+            environment = place.environment
         if store == "redis":
             with Redis(environment) as redis:
                 arguments = ["--store", "redis", "--redis", redis.url]
                 return self._run(key, words, arguments, environment, place)
         return self._run(key, words, [], environment, place)
+
+    def both(self, key, words, place=None):
+        """Runs a scenario on both stores."""
+        for store in STORES:
+            self.bench(f"{key} {store}", words, store, place)
 
     def _run(self, key, words, store, environment, place):
         print(f"{key:<28}", end="", flush=True)
@@ -141,11 +149,9 @@ def add(run):
     span = run.size("5s", "500ms")
     for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
-        for store in STORES:
-            run.bench(f"add 64 {store}", f"add --for {span}", store)
+        run.both("add 64", f"add --for {span}")
         run.bench("bare 1", f"bare --connections 1 --for {span}")
-        for store in STORES:
-            run.bench(f"add 1 {store}", f"add --connections 1 --for {span}", store)
+        run.both("add 1", f"add --connections 1 --for {span}")
 
 
 def parts(run):
@@ -157,55 +163,45 @@ def parts(run):
 
 def batch(run):
     for _ in range(run.size(3, 1)):
-        for store in STORES:
-            run.bench(f"batch {store}", f"add-batch --for {run.size('3s', '500ms')}", store)
+        run.both("batch", f"add-batch --for {run.size('3s', '500ms')}")
 
 
 def burst(run):
     """More rounds than elsewhere: a burst is short, so other work of the machine counts."""
     for _ in range(run.size(7, 1)):
-        for store in STORES:
-            run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
+        run.both("burst", f"burst --tasks {run.size(20000, 2000)}")
 
 
 def lateness(run):
     for rate in [1000, 3500]:
-        for store in STORES:
-            words = f"lateness --rate {rate} --for {run.size('10s', '1s')}"
-            run.bench(f"lateness {rate} {store}", words, store)
+        run.both(f"lateness {rate}", f"lateness --rate {rate} --for {run.size('10s', '1s')}")
 
 
 def pull(run):
-    for store in STORES:
-        run.bench(f"pull {store}", f"pull --tasks {run.size(50000, 1000)}", store)
+    run.both("pull", f"pull --tasks {run.size(50000, 1000)}")
 
 
 def idle(run):
     topics, span = run.size(1000, 50), run.size("20s", "1s")
     run.bench("idle embedded", f"idle --topics {topics} --for {span}")
     run.bench("idle redis", f"idle --topics {topics} --for {span} --instances 3", "redis")
-    for store in STORES:
-        run.bench(f"rest {store}", "idle --topics 1 --for 2s", store)
+    run.both("rest", "idle --topics 1 --for 2s")
 
 
 def in_flight(run):
     """As many calls as the limit of open files allows."""
     for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
-        for store in STORES:
-            run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
+        run.both(f"in-flight {calls}", f"in-flight --calls {calls}")
 
 
 def flood(run):
-    for store in STORES:
-        run.bench(f"flood {store}", f"flood --tasks {run.size(1000000, 5000)}", store)
+    run.both("flood", f"flood --tasks {run.size(1000000, 5000)}")
 
 
 def pending(run):
+    span, rate = run.size("10s", "500ms"), run.size(1000, 200)
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
-        for store in STORES:
-            span, rate = run.size("10s", "500ms"), run.size(1000, 200)
-            words = f"pending --tasks {tasks} --for {span} --rate {rate}"
-            run.bench(f"pending {tasks} {store}", words, store)
+        run.both(f"pending {tasks}", f"pending --tasks {tasks} --for {span} --rate {rate}")
 
 
 def topics(run):
@@ -213,8 +209,7 @@ def topics(run):
     tasks = run.size(20000, 1000)
     rounds = run.size([[1, 5_000]] * 3 + [[10, 100, 1_000, 10_000]], [[1, 10]])
     for count in (count for sizes in rounds for count in sizes):
-        for store in STORES:
-            run.bench(f"topics {count} {store}", f"topics --topics {count} --tasks {tasks}", store)
+        run.both(f"topics {count}", f"topics --topics {count} --tasks {tasks}")
 
 
 def disk(run):
@@ -230,24 +225,18 @@ def disk(run):
             return
         on_disk, in_memory = disks.Place(real), disks.Place(memory)
         slow = disks.Place(real, library, delay_ms=50)
-        span = run.size("10s", "1s")
+        span, span_of_adds = run.size("10s", "1s"), run.size("5s", "500ms")
         for _ in range(run.size(3, 1)):
-            for store in STORES:
-                for name, rate, place in [
-                    ("disk", 1000, on_disk), ("memory", 1000, in_memory), ("slow", 1000, slow),
-                    ("disk", 3500, on_disk), ("memory", 3500, in_memory),
-                ]:
-                    words = f"lateness --rate {rate} --for {span}"
-                    run.bench(f"steady {name} {rate} {store}", words, store, place)
-            adds = run.size("5s", "500ms")
-            run.bench("steady bare", f"bare --for {adds}")
-            for store in STORES:
-                for name, place in [("disk", on_disk), ("memory", in_memory)]:
-                    run.bench(f"steady {name} add {store}", f"add --for {adds}", store, place)
-        counted = disks.Place(real, library)
-        for store in STORES:
-            words = f"lateness --rate 1000 --for {span} --purge"
-            run.bench(f"written {store}", words, store, counted)
+            for rate in [1000, 3500]:
+                words = f"lateness --rate {rate} --for {span}"
+                run.both(f"steady disk {rate}", words, on_disk)
+                run.both(f"steady memory {rate}", words, in_memory)
+            run.both("steady slow 1000", f"lateness --rate 1000 --for {span}", slow)
+            run.bench("steady bare", f"bare --for {span_of_adds}")
+            run.both("steady disk add", f"add --for {span_of_adds}", on_disk)
+            run.both("steady memory add", f"add --for {span_of_adds}", in_memory)
+        words = f"lateness --rate 1000 --for {span} --purge"
+        run.both("written", words, disks.Place(real, library))
 
 
 def peers_(run):

@@ -21,11 +21,11 @@ use super::fault::{Health, PanicGuard};
 use super::space::Space;
 use crate::store::Error;
 
-/// Pages (of 4 KiB) in the log before the thread is woken: about 4 MiB.
-const WAKE: i64 = 1_024;
+/// Bytes of pages in the log before the thread is woken.
+const WAKE: i64 = 4 << 20;
 
-/// The writer copies this few pages itself, in about a millisecond.
-const FEW: i64 = 256;
+/// The writer copies this little itself, in about a millisecond.
+const FEW: i64 = 1 << 20;
 
 /// How long the writer waits, in milliseconds, for readers of a log that has to restart.
 const PATIENCE: i64 = 20;
@@ -37,7 +37,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Log {
     /// Whether a reader or another connection held the log.
     busy: bool,
-    pages: i64,
+    /// The bytes of all pages in the log, and of those that were copied.
+    bytes: i64,
     copied: i64,
 }
 
@@ -81,17 +82,17 @@ impl Keeper {
             let log = self.turn.take(|| cut(db))?;
             self.note(&log);
             space.log_was_cut();
-        } else if may_end && log.pages >= pages(space.log_cap()) {
+        } else if may_end && log.bytes >= space.log_cap().cast_signed() {
             // The next commit overwrites the log, which costs less than growing it again.
             let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
             self.note(&log);
-        } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
+        } else if may_end && log.bytes >= WAKE && log.bytes - log.copied <= FEW {
             if let Some(log) =
                 self.turn.try_take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", 0))
             {
                 self.note(&log?);
             }
-        } else if log.pages - log.copied >= WAKE {
+        } else if log.bytes - log.copied >= WAKE {
             // If the channel is full, the thread is awake. If it is closed, the thread has failed
             // and logged it.
             let _ = self.thread.try_send(());
@@ -116,11 +117,6 @@ fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log>
     finished
 }
 
-/// SQLite's pages have 4 KiB here.
-fn pages(bytes: u64) -> i64 {
-    i64::try_from(bytes / 4_096).unwrap_or(i64::MAX)
-}
-
 /// The thread: copies whenever it is woken, and once more when the writer has ended.
 pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
@@ -143,8 +139,11 @@ pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &A
 }
 
 fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    db.prepare_cached(pragma)?
-        .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+    let page: i64 = db.prepare_cached("PRAGMA page_size")?.query_row([], |row| row.get(0))?;
+    db.prepare_cached(pragma)?.query_row([], |row| {
+        let bytes = |column| row.get::<_, i64>(column).map(|pages| pages * page);
+        Ok(Log { busy: row.get(0)?, bytes: bytes(1)?, copied: bytes(2)? })
+    })
 }
 
 #[cfg(test)]
@@ -176,12 +175,12 @@ mod tests {
         let (wake, _wakes) = sync_channel(1);
         let turn = Turn::default();
         let mut keeper = Keeper::new(wake, turn.clone());
-        let mut pages_after_tending = || {
+        let mut bytes_after_tending = || {
             keeper.tend(&db, &mut space).unwrap();
             db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
-            checkpoint(&db, "PRAGMA wal_checkpoint(NOOP)").unwrap().pages
+            checkpoint(&db, "PRAGMA wal_checkpoint(NOOP)").unwrap().bytes
         };
-        assert!(turn.take(&mut pages_after_tending) > WAKE, "it is the thread's turn");
-        assert!(pages_after_tending() < FEW, "no connection holds it");
+        assert!(turn.take(&mut bytes_after_tending) > WAKE, "it is the thread's turn");
+        assert!(bytes_after_tending() < FEW, "no connection holds it");
     }
 }

@@ -24,8 +24,8 @@ use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 
-/// The page size of a new file, in bytes. Each page that a transaction touches is written to the log
-/// as a whole, and most transactions touch about eight pages with few bytes each.
+/// The page size of a new file, in bytes. Each page that a transaction touches is written to the
+/// log as a whole, and most transactions touch three to ten pages with few bytes each.
 pub(crate) const PAGE: u16 = 1_024;
 
 /// How many prepared statements a connection keeps; more than this module has.

@@ -83,6 +83,10 @@ def rows(told):
     yield _burst(told)
     yield _lateness(told, 1000, "p50 ≤ 2 ms, p99 ≤ 5 ms; none early", 2, 5)
     yield _lateness(told, 3500, "p99 ≤ 10 ms; none early", None, 10)
+    yield from _disk(told)
+    yield _written(told)
+    yield _processor(told)
+    yield _over_topics(told)
     yield from _pending(told)
     yield from _flood(told)
     yield from _idle(told)
@@ -149,6 +153,84 @@ def _lateness(told, rate, target, p50_ms, p99_ms):
             earliest = told.figure(key, "earliest_ms")
             late = f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms"
             row.cell(store, f"{late}, earliest +{number(earliest, 1)} ms", good)
+    return row
+
+
+PLACES = {"disk": "a disk", "memory": "tmpfs", "slow": "a disk with syncs delayed by 50 ms"}
+
+
+def _disk(told):
+    """The same load on a disk, in memory, and on a slow disk, with ratios of the same round."""
+    for rate, name, target, is_good in [
+        (1000, "slow", "p50 ≤ 2 ms, p99 ≤ 6 ms", lambda p50, p99: p50 <= 2 and p99 <= 6),
+        (1000, "disk", "p99 ≤ twice that on tmpfs", None),
+        (3500, "disk", "p99 ≤ 10 ms", lambda _p50, p99: p99 <= 10),
+    ]:
+        command = told.command(f"steady {name} {rate} embedded")
+        row = Row(f"lateness at {rate:,}/s on {PLACES[name]}", target, command)
+        for store in STORES:
+            key = f"steady {name} {rate} {store}"
+            p50, p99 = (told.figure(key, f"lateness_{of}_ms") for of in ("p50", "p99"))
+            if p99 is None:
+                continue
+            ratios = {}
+            for other in PLACES:
+                if other != name and told.results.get(f"steady {other} {rate} {store}"):
+                    ratios[other] = told.ratio(
+                        key, "lateness_p99_ms", f"steady {other} {rate} {store}", "lateness_p99_ms")
+            good = is_good(p50, p99) if is_good else ratios.get("memory", 9) <= 2
+            row.cell(store, f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms", good)
+            row.ratios += [
+                f"p99 {number(ratio, 1)} times that on {PLACES[other]} ({store})"
+                for other, ratio in ratios.items() if other != "slow"
+            ]
+        yield row
+    row = Row("add, one per request, 64 connections: on a disk; on tmpfs",
+              "≥ 60 % of bare axum on both", told.command("steady disk add embedded"))
+    for store in STORES:
+        ratios = [told.ratio(f"steady {name} add {store}", "adds_per_s", "steady bare",
+                             "requests_per_s") for name in ("disk", "memory")]
+        rates = [told.figure(f"steady {name} add {store}", "adds_per_s")
+                 for name in ("disk", "memory")]
+        if all(ratios):
+            text = "; ".join(f"{number(rate)}/s" for rate in rates)
+            row.cell(store, text, min(ratios) >= 0.6)
+            row.ratios.append(f"{'; '.join(map(percent, ratios))} of bare axum ({store})")
+    yield row
+
+
+def _written(told):
+    row = Row("written per life of a task (add, claim, settle, purge) at 1,000/s",
+              "≤ 8 KB, ≤ 10 calls", told.command("written embedded"))
+    for store in STORES:
+        written, calls, syncs = (told.figure(f"written {store}", f"written_{of}_per_task")
+                                 for of in ("bytes", "calls", "syncs"))
+        if written is not None:
+            text = f"{number(written / 1000, 1)} KB in {number(calls, 1)} calls"
+            row.cell(store, f"{text}, {number(syncs, 2)} syncs", written <= 8_000 and calls <= 10)
+    return row
+
+
+def _processor(told):
+    row = Row("processor for a steady 1,000 tasks/s, delayd alone", "≤ 20 % of a core",
+              told.command("steady disk 1000 embedded"))
+    for store in STORES:
+        used = told.figure(f"steady disk 1000 {store}", "server_cpu_percent")
+        if used is not None:
+            row.cell(store, f"{number(used, 1)} %", used <= 20)
+    return row
+
+
+def _over_topics(told):
+    row = Row("adds over 5,000 topics, 64 connections", "≥ 85 % of adds to one topic",
+              told.command("topics 5000 embedded"))
+    for store in STORES:
+        key = f"topics 5000 {store}"
+        rate = told.figure(key, "adds_per_s")
+        ratio = told.ratio(key, "adds_per_s", f"topics 1 {store}", "adds_per_s")
+        if rate is not None and ratio is not None:
+            row.cell(store, f"{number(rate)}/s", ratio >= 0.85)
+            row.ratios.append(f"{percent(ratio)} of adds to one topic ({store})")
     return row
 
 
@@ -353,7 +435,7 @@ def parts(told):
 
 def brief(figures):
     """The most important figures of a scenario, in one line."""
-    important = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "bytes_per_task", "bytes_per_call",
+    important = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "_per_task", "bytes_per_call",
                  "cpu_percent", "slowest_command_ms", "scripts_p999_ms", "longest_ms",
                  "resident_most_mib")
     shown = [(name, value) for name, value in figures.items() if name.endswith(important)]

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import disk as disks
 import page
 import peers
 import stalls
@@ -28,8 +29,11 @@ LONGEST_S = 1200
 class Redis:
     """An empty server that syncs every second. It and its folder are removed after the block."""
 
+    def __init__(self, environment=os.environ):
+        self.environment = environment
+
     def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="delayd-bench-redis-")
+        self.folder = tempfile.mkdtemp("", "delayd-bench-redis-", self.environment.get("TMPDIR"))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -38,7 +42,7 @@ class Redis:
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True, env=self.environment,
         )
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -73,17 +77,30 @@ class Run:
     def size(self, long, short):
         return short if self.short else long
 
-    def bench(self, key, words, store=None):
-        """Runs a scenario, on a Redis of its own if that is the store."""
+    def bench(self, key, words, store=None, place=None):
+        """Runs a scenario, on a Redis of its own if that is the store. The files are in the place;
+        if their writes are counted, the figures have them."""
+        environment = os.environ
+        if place:
+            place.begin()
+            environment = place.environment
         if store == "redis":
-            with Redis() as redis:
-                return self._run(key, words, ["--store", "redis", "--redis", redis.url])
-        return self._run(key, words, [])
+            with Redis(environment) as redis:
+                arguments = ["--store", "redis", "--redis", redis.url]
+                return self._run(key, words, arguments, environment, place)
+        return self._run(key, words, [], environment, place)
 
-    def _run(self, key, words, store):
+    def both(self, key, words, place=None):
+        """Runs a scenario on both stores."""
+        for store in STORES:
+            self.bench(f"{key} {store}", words, store, place)
+
+    def _run(self, key, words, store, environment, place):
         print(f"{key:<28}", end="", flush=True)
         command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
-        bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        bench = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
         try:
             output, error = bench.communicate(timeout=LONGEST_S)
         except BaseException:
@@ -95,7 +112,7 @@ class Run:
             lines = error.strip().splitlines()
             said = lines[-1] if lines else f"ended with {bench.returncode}"
             if "open files" in said:
-                self._lacks(key, said.removeprefix("delayd: "))
+                self.lacks(key, said.removeprefix("delayd: "))
                 return None
             self.defects.append(f"{key}: {said}")
             print(f"  FAILED: {said}", flush=True)
@@ -103,6 +120,8 @@ class Run:
         told = json.loads(output)
         kind = f" --store {told['store']}" if told["store"] == "redis" else ""
         told["command"] = f"delayd bench {words}{kind}"
+        if place and place.counts:
+            told["figures"] |= place.written(told["figures"]["tasks"])
         self._keep(key, told)
         return told
 
@@ -111,7 +130,7 @@ class Run:
         self.results.setdefault(key, []).append(told)
         print("  " + page.brief(told["figures"]), flush=True)
 
-    def _lacks(self, key, why):
+    def lacks(self, key, why):
         self.absent[key] = str(why)
         print(f"  not measured: {why}", flush=True)
 
@@ -120,7 +139,7 @@ class Run:
         try:
             figures = measure()
         except peers.Absent as why:
-            self._lacks(name, why)
+            self.lacks(name, why)
             return
         self._keep(name, {"figures": figures})
 
@@ -130,11 +149,9 @@ def add(run):
     span = run.size("5s", "500ms")
     for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
-        for store in STORES:
-            run.bench(f"add 64 {store}", f"add --for {span}", store)
+        run.both("add 64", f"add --for {span}")
         run.bench("bare 1", f"bare --connections 1 --for {span}")
-        for store in STORES:
-            run.bench(f"add 1 {store}", f"add --connections 1 --for {span}", store)
+        run.both("add 1", f"add --connections 1 --for {span}")
 
 
 def parts(run):
@@ -146,62 +163,80 @@ def parts(run):
 
 def batch(run):
     for _ in range(run.size(3, 1)):
-        for store in STORES:
-            run.bench(f"batch {store}", f"add-batch --for {run.size('3s', '500ms')}", store)
+        run.both("batch", f"add-batch --for {run.size('3s', '500ms')}")
 
 
 def burst(run):
     """More rounds than elsewhere: a burst is short, so other work of the machine counts."""
     for _ in range(run.size(7, 1)):
-        for store in STORES:
-            run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
+        run.both("burst", f"burst --tasks {run.size(20000, 2000)}")
 
 
 def lateness(run):
     for rate in [1000, 3500]:
-        for store in STORES:
-            words = f"lateness --rate {rate} --for {run.size('10s', '1s')}"
-            run.bench(f"lateness {rate} {store}", words, store)
+        run.both(f"lateness {rate}", f"lateness --rate {rate} --for {run.size('10s', '1s')}")
 
 
 def pull(run):
-    for store in STORES:
-        run.bench(f"pull {store}", f"pull --tasks {run.size(50000, 1000)}", store)
+    run.both("pull", f"pull --tasks {run.size(50000, 1000)}")
 
 
 def idle(run):
     topics, span = run.size(1000, 50), run.size("20s", "1s")
     run.bench("idle embedded", f"idle --topics {topics} --for {span}")
     run.bench("idle redis", f"idle --topics {topics} --for {span} --instances 3", "redis")
-    for store in STORES:
-        run.bench(f"rest {store}", "idle --topics 1 --for 2s", store)
+    run.both("rest", "idle --topics 1 --for 2s")
 
 
 def in_flight(run):
     """As many calls as the limit of open files allows."""
     for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
-        for store in STORES:
-            run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
+        run.both(f"in-flight {calls}", f"in-flight --calls {calls}")
 
 
 def flood(run):
-    for store in STORES:
-        run.bench(f"flood {store}", f"flood --tasks {run.size(1000000, 5000)}", store)
+    run.both("flood", f"flood --tasks {run.size(1000000, 5000)}")
 
 
 def pending(run):
+    span, rate = run.size("10s", "500ms"), run.size(1000, 200)
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
-        for store in STORES:
-            span, rate = run.size("10s", "500ms"), run.size(1000, 200)
-            words = f"pending --tasks {tasks} --for {span} --rate {rate}"
-            run.bench(f"pending {tasks} {store}", words, store)
+        run.both(f"pending {tasks}", f"pending --tasks {tasks} --for {span} --rate {rate}")
 
 
 def topics(run):
-    for count in run.size([1, 10, 100, 1_000, 10_000], [1, 10]):
-        for store in STORES:
-            words = f"topics --topics {count} --tasks {run.size(20000, 1000)}"
-            run.bench(f"topics {count} {store}", words, store)
+    """In rounds for the sizes whose adds are compared."""
+    tasks = run.size(20000, 1000)
+    rounds = run.size([[1, 5_000]] * 3 + [[10, 100, 1_000, 10_000]], [[1, 10]])
+    for count in (count for sizes in rounds for count in sizes):
+        run.both(f"topics {count}", f"topics --topics {count} --tasks {tasks}")
+
+
+def disk(run):
+    """The same load on a disk, in memory, and on a disk whose syncs are slow, in rounds. Then what
+    is written."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            library = disks.build(folder)
+            real, memory = disks.on_disk(), disks.in_memory()
+        except disks.Absent as why:
+            print(f"{'disk':<28}", end="")
+            run.lacks("disk", why)
+            return
+        on_disk, in_memory = disks.Place(real), disks.Place(memory)
+        slow = disks.Place(real, library, delay_ms=50)
+        span, span_of_adds = run.size("10s", "1s"), run.size("5s", "500ms")
+        for _ in range(run.size(3, 1)):
+            for rate in [1000, 3500]:
+                words = f"lateness --rate {rate} --for {span}"
+                run.both(f"steady disk {rate}", words, on_disk)
+                run.both(f"steady memory {rate}", words, in_memory)
+            run.both("steady slow 1000", f"lateness --rate 1000 --for {span}", slow)
+            run.bench("steady bare", f"bare --for {span_of_adds}")
+            run.both("steady disk add", f"add --for {span_of_adds}", on_disk)
+            run.both("steady memory add", f"add --for {span_of_adds}", in_memory)
+        words = f"lateness --rate 1000 --for {span} --purge"
+        run.both("written", words, disks.Place(real, library))
 
 
 def peers_(run):
@@ -213,7 +248,7 @@ def peers_(run):
 
 GROUPS = {
     "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
-    "in-flight": in_flight,
+    "in-flight": in_flight, "disk": disk,
     "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
 }
 

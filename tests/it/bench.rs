@@ -17,8 +17,8 @@ const SHORT: &[(&str, &[&str])] = &[
     ("add-batch --for 200ms --batch 20", &["adds_per_s", "server_cpus"]),
     ("burst --tasks 300", &["arrived_per_s", "settled_per_s", "earliest_ms"]),
     (
-        "lateness --rate 200 --for 300ms",
-        &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms"],
+        "lateness --rate 200 --for 300ms --purge",
+        &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms", "server_cpu_percent"],
     ),
     ("pull --tasks 100 --connections 4 --count 3", &["pulled_and_acked_per_s"]),
     ("idle --topics 20 --for 200ms", &["cpu_percent", "server_resident_mib"]),

@@ -86,6 +86,11 @@ impl Usage {
         Self { at: Instant::now(), server_cpu_s, bench_cpu_s: process::cpu_s(std::process::id()) }
     }
 
+    /// The CPU time of the servers since, in seconds.
+    pub(crate) fn server_cpu_s(&self, stage: &Stage) -> Option<f64> {
+        Some(Self::now(stage).server_cpu_s? - self.server_cpu_s?)
+    }
+
     /// Adds what was used since: processors on average, and the current and maximum resident memory
     /// of the (first) server.
     pub(crate) fn put(&self, stage: &Stage, figures: &mut Figures) {

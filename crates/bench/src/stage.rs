@@ -176,21 +176,22 @@ impl Stage {
         }
     }
 
-    /// Removes a topic from a running service.
+    /// Removes a topic from a running service, if it was created.
     async fn remove(&self, topic: &str) -> Result<(), Error> {
-        let all_of_it = TopicPurgeRequest { topic: Some(topic), confirm: Some(topic.to_owned()) };
-        loop {
-            match self.ask("/delay/topic/purge", &all_of_it).await {
-                Ok(Purged { more: true, .. }) => {}
-                Ok(_) => break,
-                // The topic was never created.
-                Err(Error::Refused { status: 404, .. }) => return Ok(()),
-                Err(error) => return Err(error),
-            }
+        match self.purge(topic).await {
+            Err(Error::Refused { status: 404, .. }) => return Ok(()),
+            purged => purged?,
         }
         self.ask("/delay/topic/delete", &TopicRequest { topic: Some(topic) })
             .await
             .map(|Nothing {}| ())
+    }
+
+    /// Removes all tasks of a topic.
+    pub(crate) async fn purge(&self, topic: &str) -> Result<(), Error> {
+        let all_of_it = TopicPurgeRequest { topic: Some(topic), confirm: Some(topic.to_owned()) };
+        while let Purged { more: true, .. } = self.ask("/delay/topic/purge", &all_of_it).await? {}
+        Ok(())
     }
 
     /// Returns the name of a topic of this run.

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use rusqlite::Connection;
 
 use super::Embedded;
+use super::disk::schema::PAGE;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
 use crate::model::clock::Clock;
 use crate::model::task::{State, TaskId};
@@ -15,7 +16,7 @@ use crate::store::{
 };
 
 /// A frame of the log: a head, and a page.
-const FRAME: u64 = 24 + 4_096;
+const FRAME: u64 = 24 + PAGE as u64;
 
 fn open(folder: &Path) -> Result<Embedded, Error> {
     Embedded::open(params(folder, &Clock::manual(START)))
@@ -224,7 +225,7 @@ async fn a_damaged_file_is_one_clear_error() {
     bench.store.close().await;
     let path = bench.folder.path().join("delayd.db");
     let whole = std::fs::read(&path).unwrap();
-    let page = 4_096;
+    let page = usize::from(PAGE);
     let mut refused = 0;
     for at in 0..whole.len() / page {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! What continues on a full disk, and what is refused. The disk is a number here; SQLite's own
-//! limit of pages makes it really answer SQLITE_FULL.
+//! limit of the file's size makes it really answer SQLITE_FULL.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ async fn what_a_batch_asks_for_must_fit_beside_the_reserve() {
 async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
     let bench = bench_on(&Disk::of(100 * MIB));
     let before = bench.add("a", 0).await;
-    bench.limit_pages(Some(200)).await;
+    bench.limit_size(Some(800)).await;
     let batch = || (0..20).map(|_| sized("b", 100_000)).collect();
     let refused = bench.store.add(batch()).await;
     assert_eq!(refused.len(), 20);
@@ -236,7 +236,7 @@ async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
     assert_eq!(bench.settle(before, &receipt, delivered()).await, Settled::Done);
     assert_eq!(bench.next_due().await, None);
 
-    bench.limit_pages(None).await;
+    bench.limit_size(None).await;
     assert!(bench.store.add(batch()).await.iter().all(Result::is_ok));
     assert_eq!(bench.claim(&[("b", 100)]).await.tasks.len(), 20);
     assert!(!*bench.store.fatal().borrow());
@@ -250,7 +250,7 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     let id = bench.add("a", 0).await;
     let receipt = bench.lease().await;
     assert_eq!(bench.length("-ballast"), RESERVE / 4);
-    bench.limit_pages(Some(200)).await;
+    bench.limit_size(Some(800)).await;
 
     let (open, hold) = bench.hold_the_writer().await;
     let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
@@ -282,7 +282,7 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     assert!(!*bench.store.fatal().borrow());
 
     disk.leave(RESERVE / 4 * 5);
-    bench.limit_pages(None).await;
+    bench.limit_size(None).await;
     assert!(bench.add_is_refused().await, "not before there is room for the ballast as well");
     disk.leave(4 * MIB);
     assert!(!bench.add_is_refused().await);
@@ -319,7 +319,7 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
     let (dying, other) =
         (bench.store.add(vec![large]).await.remove(0).unwrap().id, bench.add("k", 0).await);
     let receipt = bench.claim(&[("k", 2)]).await.receipt;
-    bench.limit_pages(Some(600)).await;
+    bench.limit_size(Some(2_400)).await;
     let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
     let settled = bench
         .store
@@ -338,7 +338,7 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
         bench.store.get(&lane(), call).await.unwrap().is_none(),
         "still none, and the claim goes on"
     );
-    bench.limit_pages(None).await;
+    bench.limit_size(None).await;
     bench.store.purge(&lane(), State::Delivered, UnixMillis(0), 1).await.unwrap();
     assert_eq!(bench.claim(&[("b", 9)]).await.tasks[0].id, call);
     bench.assert_in_order().await;
@@ -398,11 +398,11 @@ async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none(
     assert!(!bench.add_is_refused().await);
     bench.claim(&[]).await;
     assert_eq!(bench.length("-ballast"), RESERVE / 4, "the reserve is the configured one");
-    bench.limit_pages(Some(200)).await;
+    bench.limit_size(Some(800)).await;
     let refused = bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
     assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
     assert_eq!(bench.length("-ballast"), 0);
-    bench.limit_pages(None).await;
+    bench.limit_size(None).await;
     assert!(!bench.add_is_refused().await);
 }
 
@@ -410,7 +410,7 @@ async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none(
 #[tokio::test]
 async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
     let bench = bench_on(&Disk::of(100 * MIB));
-    bench.limit_pages(Some(200)).await;
+    bench.limit_size(Some(800)).await;
     bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
     assert_eq!(bench.length("-ballast"), 0, "it was released");
 
@@ -425,7 +425,7 @@ async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
     bench.claim(&[]).await;
     bench.claim(&[]).await;
     assert_eq!(bench.length("-ballast"), 0, "it is taken again when an add has found room");
-    bench.limit_pages(None).await;
+    bench.limit_size(None).await;
     assert!(!bench.add_is_refused().await);
     bench.claim(&[]).await;
     assert_eq!(bench.length("-ballast"), RESERVE / 4);

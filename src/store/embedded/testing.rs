@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::disk::schema::PAGE;
 use super::{Embedded, Params};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
@@ -176,9 +177,9 @@ pub(super) fn names(destinations: &[Destination]) -> Vec<&str> {
 }
 
 impl Bench {
-    /// Limits the file's size, as a full disk would.
-    pub(super) async fn limit_pages(&self, pages: Option<u32>) {
-        let limit = pages.unwrap_or(u32::MAX - 1);
+    /// Limits the file's size to so many KiB, as a full disk would.
+    pub(super) async fn limit_size(&self, kib: Option<u32>) {
+        let limit = kib.map_or(u32::MAX - 1, |kib| kib * 1_024 / u32::from(PAGE));
         let set = move |tx: &mut super::write_tx::WriteTx<'_>| {
             tx.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
         };

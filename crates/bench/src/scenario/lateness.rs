@@ -21,7 +21,8 @@ pub(super) const CONNECTIONS: usize = 64;
 /// send times are planned in advance, and latencies count from the planned time).
 ///
 /// Lateness counts from the due millisecond to the arrival of the callback. Verifies that each task
-/// arrives exactly once and not early.
+/// arrives exactly once and not early. `server_cpu_percent` is the CPU time of the service for each
+/// second of the stream, in percent of one core.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// Tasks per second
@@ -38,12 +39,18 @@ pub struct Params {
     /// Bytes of each task's content
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
     bytes: u16,
+    /// Purge the tasks at the end, so that each ran through its whole life
+    #[arg(long)]
+    purge: bool,
 }
 
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
     let topic = stage.topic("lateness");
     let mut figures = Figures::default();
     measure(stage, &topic, params.rate, params.span, params.bytes, &mut figures).await?;
+    if params.purge {
+        stage.purge(&topic).await?;
+    }
     Ok(figures)
 }
 
@@ -70,6 +77,8 @@ pub(super) async fn measure(
     figures.put("tasks", count as f64);
     figures.put_lateness(&arrived);
     figures.put_spread("add", &load.latency);
+    let (seconds, cpu_s) = (count as f64 / f64::from(rate), usage.server_cpu_s(stage));
+    figures.put_any("server_cpu_percent", cpu_s.map(|cpu_s| cpu_s / seconds * 100.0));
     usage.put(stage, figures);
     Ok(())
 }

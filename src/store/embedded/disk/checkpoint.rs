@@ -32,17 +32,17 @@ use super::fault::{Health, PanicGuard};
 use super::space::Space;
 use crate::store::Error;
 
-/// Pages (of 4 KiB) in the log that are not copied before the thread is woken: about 4 MiB.
-const WAKE: i64 = 1_024;
+/// Bytes of pages in the log that are not copied before the thread is woken.
+const WAKE: i64 = 4 << 20;
 
 /// The length of a log that is worth a restart.
-const LONG: u64 = 64 << 20;
+const LONG: i64 = 64 << 20;
 
-/// The writer copies this few pages itself, in about a millisecond.
-const FEW: i64 = 256;
+/// The writer copies this little itself, in about a millisecond.
+const FEW: i64 = 1 << 20;
 
-/// The writer copies this many pages itself if the log has reached its cap.
-const SOME: i64 = 4_096;
+/// The writer copies this much itself if the log has reached its cap.
+const SOME: i64 = 16 << 20;
 
 /// By how much a log that is too long is truncated when it restarts, in about 10 ms.
 const STEP: u64 = 16 << 20;
@@ -57,7 +57,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Log {
     /// Whether a reader or another connection held the log.
     busy: bool,
-    pages: i64,
+    /// The bytes of all pages in the log, and of those that were copied.
+    bytes: i64,
     copied: i64,
 }
 
@@ -83,7 +84,7 @@ impl Turn {
 /// A read transaction, which keeps SQLite from restarting the log.
 pub(crate) struct Hold {
     db: Connection,
-    /// The page of the log up to which commits may be copied. 0 if nothing is held.
+    /// How many bytes of the log may be copied. 0 if nothing is held.
     mark: i64,
 }
 
@@ -96,7 +97,7 @@ impl Hold {
     /// is copied as a whole nothing would be held.
     fn renew(&mut self, log: &Log) -> rusqlite::Result<()> {
         self.release()?;
-        self.mark = log.pages;
+        self.mark = log.bytes;
         self.db.execute_batch("BEGIN; PRAGMA user_version")
     }
 
@@ -129,13 +130,14 @@ impl Keeper {
         is_slow: bool,
     ) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
-        let rest = log.pages - log.copied;
+        let rest = log.bytes - log.copied;
         if self.was_busy.is_some_and(|since| since.elapsed() < PAUSE) {
             return self.wake(&log);
         }
-        let is_at_its_share = log.pages >= pages(space.log_share()) || space.log_is_overgrown();
-        let is_worth_it = log.pages >= pages(LONG) && rest <= FEW
-            || log.pages >= pages(space.log_cap()) && rest <= SOME;
+        let is_at_its_share =
+            log.bytes >= space.log_share().cast_signed() || space.log_is_overgrown();
+        let is_worth_it = log.bytes >= LONG && rest <= FEW
+            || log.bytes >= space.log_cap().cast_signed() && rest <= SOME;
         if is_at_its_share {
             let turn = self.turn.clone();
             turn.take(|| self.restart(db, space, PATIENCE))
@@ -148,7 +150,7 @@ impl Keeper {
     }
 
     fn wake(&mut self, log: &Log) -> rusqlite::Result<()> {
-        if log.pages - log.copied >= WAKE {
+        if log.bytes - log.copied >= WAKE {
             // Otherwise the thread is still copying.
             if log.copied >= self.hold.mark {
                 self.hold.renew(log)?;
@@ -196,11 +198,6 @@ fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log>
     finished
 }
 
-/// SQLite's pages have 4 KiB here.
-fn pages(bytes: u64) -> i64 {
-    i64::try_from(bytes / 4_096).unwrap_or(i64::MAX)
-}
-
 /// The thread: copies whenever it is woken, and once more when the writer and the sync thread have
 /// ended.
 pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
@@ -224,8 +221,11 @@ pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &A
 }
 
 fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    db.prepare_cached(pragma)?
-        .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+    let page: i64 = db.prepare_cached("PRAGMA page_size")?.query_row([], |row| row.get(0))?;
+    db.prepare_cached(pragma)?.query_row([], |row| {
+        let bytes = |column| row.get::<_, i64>(column).map(|pages| pages * page);
+        Ok(Log { busy: row.get(0)?, bytes: bytes(1)?, copied: bytes(2)? })
+    })
 }
 
 #[cfg(test)]
@@ -283,11 +283,11 @@ mod tests {
             checkpoint(&beside, "PRAGMA wal_checkpoint(PASSIVE)").unwrap();
         }
 
-        /// Tends the log after a commit. Returns its pages after the next one.
+        /// Tends the log after a commit. Returns its bytes after the next one.
         fn tend(&mut self, is_slow: bool) -> i64 {
             self.keeper.tend(&self.db, &mut self.space, is_slow).unwrap();
             self.commit();
-            self.log().pages
+            self.log().bytes
         }
     }
 
@@ -309,14 +309,14 @@ mod tests {
     #[test]
     fn a_log_that_the_thread_has_copied_does_not_restart_by_itself() {
         let mut bench = Bench::new();
-        let pages = bench.tend(true);
+        let bytes = bench.tend(true);
         bench.hold();
         bench.copy();
         let log = bench.log();
-        assert_eq!(log.pages, log.copied);
+        assert_eq!(log.bytes, log.copied);
         bench.commit();
         let log = bench.log();
-        assert!(log.pages > pages);
+        assert!(log.bytes > bytes);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         bench.hold();
         bench.commit();
         bench.copy();
-        assert!(bench.tend(true) > pages(LONG), "the disk is slow");
+        assert!(bench.tend(true) > LONG, "the disk is slow");
         assert!(bench.tend(false) < FEW);
 
         let mut bench = Bench::new();
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn the_writer_leaves_a_log_alone_of_which_much_is_not_copied() {
         let mut bench = Bench::new();
-        assert!(bench.tend(false) > pages(LONG));
-        assert!(bench.tend(false) > pages(LONG));
+        assert!(bench.tend(false) > LONG);
+        assert!(bench.tend(false) > LONG);
     }
 }

@@ -24,6 +24,10 @@ use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 
+/// The page size of a new file, in bytes. Each page that a transaction touches is written to the
+/// log as a whole, and most transactions touch three to ten pages with few bytes each.
+pub(crate) const PAGE: u16 = 1_024;
+
 /// How many prepared statements a connection keeps; more than this module has.
 const STATEMENTS: usize = 128;
 
@@ -94,6 +98,8 @@ pub(crate) fn open(path: &Path) -> Result<Connection> {
     ensure_ours(path)?;
     let mut db = Connection::open(path).map_err(explain)?;
     set_up(&db, 65_536).map_err(explain)?;
+    // A file that has tables keeps its page size.
+    db.pragma_update(None, "page_size", PAGE).map_err(explain)?;
     db.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
     migrate(&mut db, path)?;
     format::write_first(&db, path)?;
@@ -300,6 +306,20 @@ mod tests {
             statement.query_row((1, called, 0), |row| row.get::<_, Option<i64>>(0)).unwrap();
         }
         assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
+    }
+
+    /// Each page was 4 KiB, so that a task of 200 bytes cost 30 KB of writes.
+    #[test]
+    fn a_new_file_has_small_pages_and_a_file_keeps_those_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let page_size = |path: &Path| -> u16 {
+            open(path).unwrap().pragma_query_value(None, "page_size", |row| row.get(0)).unwrap()
+        };
+        assert_eq!(page_size(&folder.path().join("new.db")), PAGE);
+        let old = folder.path().join("old.db");
+        let create = "PRAGMA page_size = 4096; PRAGMA journal_mode = wal";
+        Connection::open(&old).unwrap().execute_batch(create).unwrap();
+        assert_eq!((page_size(&old), page_size(&old)), (4_096, 4_096));
     }
 
     #[test]

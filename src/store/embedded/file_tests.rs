@@ -181,6 +181,21 @@ fn set_format(path: &Path, format: u32) {
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
+/// The first page was written, and the journal that would undo it not yet removed. The start was
+/// refused from then on: only a connection that writes can roll a journal back.
+#[test]
+fn a_first_start_that_was_cut_off_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let magic = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    // No page to write back; a number for checksums; the file had no pages; sector and page size.
+    let numbers = [0_u32, 7, 0, 512, 4_096].map(u32::to_be_bytes).concat();
+    let mut journal = [&magic[..], &numbers].concat();
+    journal.resize(512, 0);
+    std::fs::write(folder.path().join("delayd.db-journal"), journal).unwrap();
+    std::fs::write(folder.path().join("delayd.db"), [0; 4_096]).unwrap();
+    open(folder.path()).unwrap();
+}
+
 #[test]
 fn a_database_of_another_program_is_refused_and_not_touched() {
     for version in [0, 1, 7] {

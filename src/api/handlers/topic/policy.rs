@@ -69,7 +69,8 @@ pub(crate) async fn set(
 
     let known = created(&api, &topic, shards).await?;
     let policy = known.policy.changed(reset.iter().map(|TopicSetting(name)| *name), &given);
-    if policy != *known.policy && !api.store.set_policy(&topic, &policy).await? {
+    // Also if the topic has them already: that may be read and not confirmed yet.
+    if !api.store.set_policy(&topic, &policy).await? {
         return Err(Error::no_topic());
     }
     if let Some(paused) = paused {

@@ -195,7 +195,11 @@ fn ensure_ours(path: &Path) -> Result<()> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(());
     }
-    ensure_is_ours(&look_into(path).map_err(|failure| explain(path, &failure))?, path)
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    // A first start that was cut off leaves a journal, which a reader cannot roll back.
+    let db = if Path::new(&journal).exists() { Connection::open(path) } else { look_into(path) };
+    ensure_is_ours(&db.map_err(|failure| explain(path, &failure))?, path)
 }
 
 /// Refuses an open database of another program.

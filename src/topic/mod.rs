@@ -34,7 +34,7 @@ pub struct Params {
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
-    known: RwLock<BTreeMap<Topic, Known>>,
+    known: RwLock<BTreeMap<Topic, Registered>>,
     coming: Coming,
     /// The revision that was read last, and the value of `changes` when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
@@ -48,13 +48,6 @@ pub struct Registry<S = AnyStore> {
     missing: Mutex<Vec<TopicEntry>>,
     /// Notified when there are missing topics.
     misses: Notify,
-}
-
-#[derive(Debug)]
-struct Known {
-    registered: Registered,
-    /// The value of `changes` with which it was learned; 0 if a poll brought it.
-    learned: u64,
 }
 
 /// What is known at the beginning of a poll.
@@ -177,20 +170,20 @@ impl<S> Registry<S> {
     /// The topic's policy, as far as this instance knows; the default for an unknown topic.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).map_or_else(Arc::default, |known| known.registered.policy.clone())
+        known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
     }
 
     /// Whether the topic is paused.
     pub fn is_paused(&self, topic: &Topic) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).is_some_and(|known| known.registered.paused.is_some())
+        known.get(topic).is_some_and(|registered| registered.paused.is_some())
     }
 
     /// The topic's past pauses whose tasks have a misfire policy. Tasks of other pauses are
     /// delivered late.
     pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).map_or_else(Vec::new, |known| known.registered.misfires.clone())
+        known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
     /// Call this before a poll, and pass the result to [`Registry::take_in`].
@@ -203,18 +196,15 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Stores all entries of a revision. What was learned since the poll began stays: the poll may
-    /// have read the registry before that change. The next poll reads it again.
-    ///
-    /// [`Registry::missing`] then returns the known topics that are not among them: they were
-    /// deleted, or lost.
+    /// Stores all entries of a revision. [`Registry::missing`] then returns the known topics that
+    /// are not among them: they were deleted, or lost.
     pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
-        self.write(entries, |known| known.learned <= seen.changes, || 0);
+        self.write(entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.values().map(|known| &known.registered.entry);
+        let known = known.values().map(|known| &known.entry);
         let missing: Vec<_> =
             known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
         if !missing.is_empty() {
@@ -247,8 +237,7 @@ impl<S> Registry<S> {
 
     /// All entries that this instance knows.
     pub fn known(&self) -> Vec<Registered> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().map(|known| known.registered.clone()).collect()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Removes a topic that is not in the store's registry and holds no task.
@@ -259,48 +248,34 @@ impl<S> Registry<S> {
     /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
     /// they may be older than what was known.
     pub fn learn(&self, entries: &[Registered]) {
-        self.write(entries, |_| true, || self.changes.fetch_add(1, Ordering::SeqCst) + 1);
+        if self.write(entries) {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
-    /// Stores what is new in `entries`, unless the known entry may not be replaced. Most entries
-    /// are not new, and readers need not wait while they are compared.
-    ///
-    /// `learned` is called under the lock: a poll that began before sees its number, or waits.
-    fn write(
-        &self,
-        entries: &[Registered],
-        may_replace: impl Fn(&Known) -> bool,
-        learned: impl FnOnce() -> u64,
-    ) {
+    /// Returns whether there was anything new. Most entries are not, and readers need not wait
+    /// while they are compared.
+    fn write(&self, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |entry: &&Registered| {
-            let known = known.get(&entry.entry.topic);
-            known.is_none_or(|known| known.registered != **entry)
-        };
-        let news: Vec<_> = entries.iter().filter(is_new).collect();
+        let news: Vec<_> =
+            entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
         drop(known);
         if news.is_empty() {
-            return;
+            return false;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let learned = learned();
         for entry in news {
-            let before = known.get(&entry.entry.topic);
-            if before.is_some_and(|before| !may_replace(before)) {
-                continue;
-            }
-            if before.is_some_and(|before| before.registered.entry != entry.entry) {
+            let before = known.insert(entry.entry.topic.clone(), entry.clone());
+            if before.is_some_and(|before| before.entry != entry.entry) {
                 self.recounted.store(true, Ordering::Relaxed);
             }
-            let new = Known { registered: entry.clone(), learned };
-            known.insert(entry.entry.topic.clone(), new);
         }
+        true
     }
 
     /// The topic's entry, if this instance knows it.
     pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).map(|known| known.registered.clone())
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
     }
 }
 
@@ -333,26 +308,6 @@ mod tests {
         let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
         assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
         assert!(registry.coming.is_empty());
-    }
-
-    /// A topic was paused during a poll, which then brought the entry from before, and the topic
-    /// was delivered for another second.
-    #[tokio::test]
-    async fn a_poll_does_not_undo_what_was_learned_since_it_began() {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder, 1);
-        let before = registry.ensure(&topic(0)).await.unwrap();
-        let (seen, revision) = (registry.seen(), Revision::default());
-        let policy = TopicPolicy { concurrency: Some(1), ..TopicPolicy::default() };
-        let after = Registered { policy: Arc::new(policy), ..before.clone() };
-        registry.learn(std::slice::from_ref(&after));
-        registry.take_in(seen, revision, std::slice::from_ref(&before));
-        assert_eq!(registry.known_entry(&topic(0)), Some(after));
-
-        let seen = registry.seen();
-        assert_eq!(seen.revision, None, "the registry is read again");
-        registry.take_in(seen, revision, std::slice::from_ref(&before));
-        assert_eq!(registry.known_entry(&topic(0)), Some(before));
     }
 
     /// Another instance has registered the topic since this one's last poll.

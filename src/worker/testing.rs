@@ -242,14 +242,17 @@ impl Bench {
         &self.worker.shared.parts
     }
 
-    /// Sets the policy of the topic.
+    /// Sets the policy of the topic. The worker should poll often.
     pub(super) async fn set_policy(&self, policy: TopicPolicy) {
         let entry =
             self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
         self.store.store.set_policy(&entry.topic, &policy).await.unwrap();
-        self.parts()
-            .topics
-            .learn(&[Registered { policy: Arc::new(policy), ..Registered::plain(entry) }]);
+        // The first notice may be of a poll from before, the second is of one that reads the
+        // policy, and the third tells that it has ended.
+        for _ in 0..3 {
+            soon(self.store.polled.notified()).await;
+        }
+        assert_eq!(*self.parts().topics.policy_of(&entry.topic), policy);
     }
 
     /// Adds a task for each named destination, due now.

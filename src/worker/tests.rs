@@ -78,7 +78,8 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
 async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
     let names = ["a", "b", "c"];
     let mut bench = Bench::start(&names.map(|name| (name, 100)), |params| {
-        params.timeout = Duration::from_secs(30)
+        params.timeout = Duration::from_secs(30);
+        params.poll_every = Duration::from_millis(10);
     });
     bench.set_policy(TopicPolicy { concurrency: Some(40), ..TopicPolicy::default() }).await;
     bench.add(names.iter().cycle().take(60)).await;

@@ -1,10 +1,10 @@
 //! The delays of one lane. The lane notes a delay when it finds that it may not claim. When it
 //! hands tasks out, it charges their lateness to the culprits.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 use std::time::Duration;
+use std::{iter, ptr};
 
 use super::shared::Shared;
 use crate::model::clock::UnixMillis;
@@ -99,18 +99,30 @@ impl Delays {
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
         let of_topic = OnceCell::new();
         let none = Timeline::default();
+        // The tasks of a burst have one moment, and often one destination.
+        let last: Cell<Option<(UnixMillis, Option<&Timeline>, Lateness)>> = Cell::default();
         move |task| {
             if task.due >= claim.answered {
                 return Lateness::default();
             }
+            let destination = self.destinations.get(&task.destination);
+            if let Some((due, of, lateness)) = last.get()
+                && (due, of.map(ptr::from_ref)) == (task.due, destination.map(ptr::from_ref))
+                && task.held_until.is_none()
+            {
+                return lateness;
+            }
             let OfTopic { jumps, pauses, store } =
                 of_topic.get_or_init(|| shared.parts.metrics.lateness.delays.of(topic));
-            let destination = self.destinations.get(&task.destination).unwrap_or(&none);
             let held = held(task.due, task.held_until);
-            let timelines = [jumps, pauses, &self.topic, destination, store, &self.store, &held];
+            let of_destination = destination.unwrap_or(&none);
+            let timelines = [jumps, pauses, &self.topic, of_destination, store, &self.store, &held];
             let mut lateness = charge(task.due, claim.asked, &timelines, Culprit::Delayd);
             let since = task.due.max(claim.asked);
             lateness.add(Culprit::Store, claim.answered.0 - since.0);
+            if task.held_until.is_none() {
+                last.set(Some((task.due, destination, lateness)));
+            }
             lateness
         }
     }

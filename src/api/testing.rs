@@ -7,7 +7,6 @@ use axum::extract::Request;
 use axum::response::Response;
 use delayd_wire::Backoff;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::Service;
 
@@ -60,14 +59,6 @@ pub(crate) fn services() -> Services {
 pub(crate) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     // Nothing listens on port 1.
     edge_before("redis://127.0.0.1:1/").await
-}
-
-/// An API whose store accepts connections but never answers, as long as the listener is kept.
-pub(crate) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (api, draining) =
-        edge_before(&format!("redis://{}/", listener.local_addr().unwrap())).await;
-    (api, draining, listener)
 }
 
 async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {

@@ -262,7 +262,8 @@ impl Embedded {
             unsynced: write_tx::unsynced::UnsyncedTasks::default(),
             newest: 0,
             hints: hints.clone(),
-            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone(), hold),
+            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone(), hold)
+                .map_err(explain)?,
             space,
         };
         let mut handles = vec![

@@ -445,7 +445,7 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     space.look_if_due(&db);
     let (wake, _wakes) = mpsc::sync_channel(1);
     let hold = Hold::on(schema::open_reader(&params.path).unwrap());
-    let mut keeper = Keeper::new(wake, Turn::default(), hold);
+    let mut keeper = Keeper::new(wake, Turn::default(), hold).unwrap();
     let mut tend_and_measure = || {
         keeper.tend(&db, &mut space, false).unwrap();
         space.look_if_due(&db);

@@ -57,8 +57,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Log {
     /// Whether a reader or another connection held the log.
     busy: bool,
-    /// The bytes of all pages in the log, and of those that were copied.
-    bytes: i64,
+    pages: i64,
+    /// How many of them are in the file, too.
     copied: i64,
 }
 
@@ -84,7 +84,7 @@ impl Turn {
 /// A read transaction, which keeps SQLite from restarting the log.
 pub(crate) struct Hold {
     db: Connection,
-    /// How many bytes of the log may be copied. 0 if nothing is held.
+    /// How many pages of the log may be copied. 0 if nothing is held.
     mark: i64,
 }
 
@@ -97,7 +97,7 @@ impl Hold {
     /// is copied as a whole nothing would be held.
     fn renew(&mut self, log: &Log) -> rusqlite::Result<()> {
         self.release()?;
-        self.mark = log.bytes;
+        self.mark = log.pages;
         self.db.execute_batch("BEGIN; PRAGMA user_version")
     }
 
@@ -112,14 +112,17 @@ pub(crate) struct Keeper {
     thread: SyncSender<()>,
     turn: Turn,
     hold: Hold,
+    /// The size of a page in bytes. It never changes.
+    page: i64,
     /// When a restart was in vain, because a reader held the log.
     was_busy: Option<Instant>,
 }
 
 impl Keeper {
     /// Wakes the thread at the other end, and takes turns with it.
-    pub(crate) fn new(thread: SyncSender<()>, turn: Turn, hold: Hold) -> Self {
-        Self { thread, turn, hold, was_busy: None }
+    pub(crate) fn new(thread: SyncSender<()>, turn: Turn, hold: Hold) -> rusqlite::Result<Self> {
+        let page = hold.db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        Ok(Self { thread, turn, hold, page, was_busy: None })
     }
 
     /// Called by the writer after a commit: wakes the thread, or restarts a log that is too long.
@@ -130,14 +133,13 @@ impl Keeper {
         is_slow: bool,
     ) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
-        let rest = log.bytes - log.copied;
+        let (bytes, rest) = (log.pages * self.page, (log.pages - log.copied) * self.page);
         if self.was_busy.is_some_and(|since| since.elapsed() < PAUSE) {
-            return self.wake(&log);
+            return self.wake(&log, rest);
         }
-        let is_at_its_share =
-            log.bytes >= space.log_share().cast_signed() || space.log_is_overgrown();
-        let is_worth_it = log.bytes >= LONG && rest <= FEW
-            || log.bytes >= space.log_cap().cast_signed() && rest <= SOME;
+        let is_at_its_share = bytes >= space.log_share().cast_signed() || space.log_is_overgrown();
+        let is_worth_it =
+            bytes >= LONG && rest <= FEW || bytes >= space.log_cap().cast_signed() && rest <= SOME;
         if is_at_its_share {
             let turn = self.turn.clone();
             turn.take(|| self.restart(db, space, PATIENCE))
@@ -145,12 +147,12 @@ impl Keeper {
             let turn = self.turn.clone();
             turn.try_take(|| self.restart(db, space, 0)).unwrap_or(Ok(()))
         } else {
-            self.wake(&log)
+            self.wake(&log, rest)
         }
     }
 
-    fn wake(&mut self, log: &Log) -> rusqlite::Result<()> {
-        if log.bytes - log.copied >= WAKE {
+    fn wake(&mut self, log: &Log, rest: i64) -> rusqlite::Result<()> {
+        if rest >= WAKE {
             // Otherwise the thread is still copying.
             if log.copied >= self.hold.mark {
                 self.hold.renew(log)?;
@@ -221,11 +223,8 @@ pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &A
 }
 
 fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    let page: i64 = db.prepare_cached("PRAGMA page_size")?.query_row([], |row| row.get(0))?;
-    db.prepare_cached(pragma)?.query_row([], |row| {
-        let bytes = |column| row.get::<_, i64>(column).map(|pages| pages * page);
-        Ok(Log { busy: row.get(0)?, bytes: bytes(1)?, copied: bytes(2)? })
-    })
+    db.prepare_cached(pragma)?
+        .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
 }
 
 #[cfg(test)]
@@ -256,7 +255,7 @@ mod tests {
             let (wake, _wakes) = sync_channel(1);
             let turn = Turn::default();
             let hold = Hold::on(schema::open_beside(&path).unwrap());
-            let keeper = Keeper::new(wake, turn.clone(), hold);
+            let keeper = Keeper::new(wake, turn.clone(), hold).unwrap();
             let fill = "CREATE TABLE filler (bytes BLOB); \
                 INSERT INTO filler SELECT randomblob(70000000)";
             db.execute_batch(fill).unwrap();
@@ -287,7 +286,7 @@ mod tests {
         fn tend(&mut self, is_slow: bool) -> i64 {
             self.keeper.tend(&self.db, &mut self.space, is_slow).unwrap();
             self.commit();
-            self.log().bytes
+            self.log().pages * self.keeper.page
         }
     }
 
@@ -313,10 +312,10 @@ mod tests {
         bench.hold();
         bench.copy();
         let log = bench.log();
-        assert_eq!(log.bytes, log.copied);
+        assert_eq!(log.pages, log.copied);
         bench.commit();
         let log = bench.log();
-        assert!(log.bytes > bytes);
+        assert!(log.pages * bench.keeper.page > bytes);
     }
 
     #[test]

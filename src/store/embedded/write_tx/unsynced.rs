@@ -66,6 +66,11 @@ impl UnsyncedTasks {
         for commit in self.tasks.values_mut().chain(self.destinations.values_mut()) {
             *commit = newest.min(*commit);
         }
+        if newest == 0 {
+            // No sync confirms a commit 0. What was stored before the start is durable.
+            self.tasks.clear();
+            self.destinations.clear();
+        }
         // The next transaction removes those that are durable.
         self.durable = 0;
     }
@@ -139,6 +144,17 @@ mod tests {
         assert!(unsynced.hides(TaskId(10)) && !unsynced.is_own(TaskId(10)));
         unsynced.begin(2, durable(1));
         assert_eq!(unsynced.len(), 0);
+    }
+
+    /// The task was hidden until something else was written.
+    #[test]
+    fn a_first_transaction_that_was_rolled_back_hides_nothing() {
+        let mut unsynced = UnsyncedTasks::default();
+        unsynced.begin(1, durable(0));
+        unsynced.insert(TaskId(10), 7);
+        unsynced.rolled_back();
+        unsynced.begin(1, durable(0));
+        assert!(!unsynced.hides(TaskId(10)) && !unsynced.is_of(7));
     }
 
     /// The lateness of such a task is charged to the store.

@@ -16,8 +16,8 @@ use crate::record::{Entry, Record, Recorder};
 use crate::volume::Volume;
 use crate::{SERVICE, load, outside};
 
-/// The entries of each of the three processes: two for each page of 4 KiB in the log.
-const ENTRIES: u64 = 6_000;
+/// The entries of each of the three processes: two for each page in the log.
+const ENTRIES: u64 = 16_000;
 
 const RECORD: &str = "record";
 const HISTORY: &str = "history.json";
@@ -101,7 +101,8 @@ impl Recording {
             let real = fs::read(volume.path(name)).unwrap();
             assert!(files[name] == real, "the record of {name} is incomplete");
         }
-        assert!(self.restarts().len() > 4, "the log was not restarted often enough");
+        let restarts = self.restarts().len();
+        assert!(restarts > 4, "the log was restarted {restarts} times, which is not enough");
         assert!(self.history.promises().len() > 500, "too little was promised");
     }
 

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const KEEPER: &str = r#"mount -t tmpfs -o size=32m power-cut "$1" && echo done && read -r _"#;
+const KEEPER: &str = r#"mount -t tmpfs -o size=24m power-cut "$1" && echo done && read -r _"#;
 
 /// Dropping it removes the file system, unless a program still uses it.
 #[derive(Debug)]

@@ -58,15 +58,11 @@ pub(crate) fn services() -> Services {
 /// An API whose store refuses every connection, and the switch for draining.
 pub(crate) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     // Nothing listens on port 1.
-    edge_before("redis://127.0.0.1:1/").await
-}
-
-async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     let clock = Clock::system();
     let params = redis::Params {
         key_prefix: "test".into(),
         clock: clock.clone(),
-        ..redis::Params::standalone(url)
+        ..redis::Params::standalone("redis://127.0.0.1:1/")
     };
     edge_over(AnyStore::Redis(Redis::connect(params).await.unwrap()), clock)
 }

@@ -127,7 +127,7 @@ impl Delivery for Embedded {
         let count = settles.len();
         let work = move |tx: &mut write_tx::WriteTx<'_>| settle::settle(tx, &settles);
         let settled = match asker {
-            Asker::Worker => self.writes.run_when_convenient(count, work).await,
+            Asker::Worker => self.writes.run_deferrable(count, work).await,
             Asker::Caller => self.writes.ask(count, work).await,
         };
         match settled {

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! - Undoable work never waits for a sync: each transaction takes all of it that waits.
-//! - Work that has time (settles of workers) starts no transaction for [`GATHERING`]. Most of it
-//!   goes with other work, which spares a third of the commits.
+//! - Deferrable work (settles of workers) goes with other work. Alone it waits for
+//!   [`LONGEST_DEFERRAL`], unless it is enough for a transaction.
 //! - At most [`MOST_BATCHES`] batches of promised work are unconfirmed: one that is being synced,
 //!   and one that is committed for the next sync. Later work waits in its queue, which bounds the
 //!   memory of what is committed and keeps batches large.
@@ -43,8 +43,8 @@ const MAX_PART: usize = 128;
 /// a timer.
 const SHORTEST_GATHERING: Duration = Duration::from_micros(100);
 
-/// How long work that has time waits for other work.
-const GATHERING: Duration = Duration::from_millis(1);
+/// How long deferrable work waits for other work.
+const LONGEST_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// The jobs of one transaction, the undoable ones first.
 pub(crate) struct Part {
@@ -75,9 +75,9 @@ pub(crate) struct Inbox {
     jobs: Jobs,
     confirmations: Arc<Confirmations>,
     pace: Arc<SyncPace>,
-    /// The work that has time, and since when the first of it waits.
-    gathered: Vec<Box<dyn Job>>,
-    gathers_since: Instant,
+    /// The deferred work, and since when the first of it waits.
+    deferred: Vec<Box<dyn Job>>,
+    deferred_since: Instant,
     /// The rest of the batch that has begun.
     begun: VecDeque<Box<dyn Job>>,
     batch: u64,
@@ -89,20 +89,20 @@ impl Inbox {
     pub(crate) fn new(jobs: Jobs, confirmations: Arc<Confirmations>, pace: Arc<SyncPace>) -> Self {
         confirmations.writer_begins();
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let (gathered, begun) = (Vec::new(), VecDeque::new());
-        let gathers_since = Instant::now();
-        Self { jobs, confirmations, pace, gathered, gathers_since, begun, batch: 0, waker }
+        let (deferred, begun) = (Vec::new(), VecDeque::new());
+        let deferred_since = Instant::now();
+        Self { jobs, confirmations, pace, deferred, deferred_since, begun, batch: 0, waker }
     }
 
     /// The jobs of the next transaction. Calls `rests` before it waits for some. `None` once the
     /// queues are closed and empty.
     pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Part> {
         loop {
-            let (mut jobs, mut have_time) = (Vec::new(), Vec::new());
+            let (mut jobs, mut deferrable) = (Vec::new(), Vec::new());
             let is_closed = take(&mut self.jobs.undoable, &self.waker, |job| {
-                if job.has_time() { &mut have_time } else { &mut jobs }.push(job);
+                if job.is_deferrable() { &mut deferrable } else { &mut jobs }.push(job);
             });
-            self.gather(have_time);
+            self.defer(deferrable);
             let turn = if self.begun.is_empty() { self.turn() } else { Turn::AfterSync };
             let mut is_over = false;
             if matches!(turn, Turn::Now) {
@@ -110,10 +110,10 @@ impl Inbox {
                 is_over = take(&mut jobs.promised, waker, |job| begun.push_back(job));
                 self.batch += u64::from(!self.begun.is_empty());
             }
-            let left = GATHERING.saturating_sub(self.gathers_since.elapsed());
-            let is_convenient = !(jobs.is_empty() && self.begun.is_empty());
-            if is_convenient || left.is_zero() || is_closed {
-                jobs.append(&mut self.gathered);
+            let has_other = !(jobs.is_empty() && self.begun.is_empty());
+            let left = self.deferral_left();
+            if has_other || left.is_zero() || is_closed {
+                jobs.append(&mut self.deferred);
             }
             self.take_part(&mut jobs);
             if !jobs.is_empty() {
@@ -123,23 +123,32 @@ impl Inbox {
                 return None;
             }
             rests();
-            let left = (!self.gathered.is_empty()).then_some(left);
-            let next = match turn {
+            let left = (!self.deferred.is_empty()).then_some(left);
+            let turn = match turn {
                 Turn::In(time) => Some(time),
                 Turn::Now | Turn::AfterSync => None,
             };
-            match left.into_iter().chain(next).min() {
+            match left.into_iter().chain(turn).min() {
                 Some(time) => thread::park_timeout(time),
                 None => thread::park(),
             }
         }
     }
 
-    fn gather(&mut self, mut have_time: Vec<Box<dyn Job>>) {
-        if self.gathered.is_empty() && !have_time.is_empty() {
-            self.gathers_since = Instant::now();
+    fn defer(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+        if self.deferred.is_empty() {
+            self.deferred_since = Instant::now();
         }
-        self.gathered.append(&mut have_time);
+        self.deferred.append(&mut jobs);
+    }
+
+    /// How much longer the deferred work may wait.
+    fn deferral_left(&self) -> Duration {
+        let weight: usize = self.deferred.iter().map(|job| job.weight()).sum();
+        match weight < MAX_PART {
+            true => LONGEST_DEFERRAL.saturating_sub(self.deferred_since.elapsed()),
+            false => Duration::ZERO,
+        }
     }
 
     fn turn(&self) -> Turn {
@@ -217,6 +226,36 @@ mod tests {
         }
         assert_eq!(parts, [(true, 3, 1), (true, 3, 1), (true, 2, 1)]);
         queue.close();
+        assert!(inbox.next(|| {}).is_none());
+    }
+
+    /// Each settle had a transaction of its own.
+    #[test]
+    fn deferrable_work_goes_with_other_work_and_alone_a_moment_later() {
+        let (queue, jobs, _) = WriteQueue::new(Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default(), Arc::default());
+        let queued = |weight| {
+            let mut settle = Box::pin(queue.run_deferrable(weight, |_| Ok(())));
+            assert!(settle.as_mut().now_or_never().is_none());
+            settle
+        };
+        let _first = queued(1);
+        let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
+        assert!(claim.as_mut().now_or_never().is_none());
+        assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 2, "the claim takes it along");
+
+        let (_second, began) = (queued(1), Instant::now());
+        assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 1);
+        assert!(began.elapsed() >= LONGEST_DEFERRAL);
+
+        let _large = queued(MAX_PART);
+        let part = inbox.next(|| panic!("enough for a transaction waits for nothing"));
+        assert_eq!(part.unwrap().jobs.len(), 1);
+
+        let _last = queued(1);
+        queue.close();
+        let part = inbox.next(|| panic!("nothing else can come"));
+        assert_eq!(part.unwrap().jobs.len(), 1);
         assert!(inbox.next(|| {}).is_none());
     }
 }

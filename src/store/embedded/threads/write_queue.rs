@@ -50,8 +50,8 @@ pub(crate) trait Job: Send {
     fn work(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()>;
     /// Whether it is answered at the commit: a power cut may undo it.
     fn may_be_undone(&self) -> bool;
-    /// Whether nobody waits for it: it may be written a moment later, with other work.
-    fn has_time(&self) -> bool;
+    /// Whether it may be written a moment later, with other work, because nobody waits for it.
+    fn is_deferrable(&self) -> bool;
     /// Whether the work was done, and not skipped because its caller has disconnected.
     fn is_done(&self) -> bool;
     /// Answers the caller: with the result of the work, or why the transaction failed.
@@ -62,7 +62,7 @@ struct Call<F, T> {
     weight: usize,
     room: Option<u64>,
     may_be_undone: bool,
-    has_time: bool,
+    is_deferrable: bool,
     /// Whether it is skipped once its caller has given up.
     ends_with_caller: bool,
     work: F,
@@ -79,7 +79,7 @@ impl<F, T> Call<F, T> {
             weight,
             room: None,
             may_be_undone: false,
-            has_time: false,
+            is_deferrable: false,
             ends_with_caller: false,
             work,
             result: None,
@@ -106,8 +106,8 @@ where
         self.may_be_undone
     }
 
-    fn has_time(&self) -> bool {
-        self.has_time
+    fn is_deferrable(&self) -> bool {
+        self.is_deferrable
     }
 
     fn work(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()> {
@@ -226,12 +226,12 @@ impl WriteQueue {
     }
 
     /// As [`WriteQueue::run_undoable`], for work that may be written a moment later.
-    pub(crate) async fn run_when_convenient<T: Send + 'static>(
+    pub(crate) async fn run_deferrable<T: Send + 'static>(
         &self,
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let call = Call { may_be_undone: true, has_time: true, ..Call::of(weight, work) };
+        let call = Call { may_be_undone: true, is_deferrable: true, ..Call::of(weight, work) };
         self.queue(Box::new(call)).await
     }
 

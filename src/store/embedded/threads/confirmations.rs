@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
 use super::write_queue::Job;
+use crate::store::embedded::write_tx::hints::Earliest;
 use crate::store::{Hint, Result};
 
 /// How long a commit that nobody waits for may stay without a sync. A power cut repeats the calls
@@ -31,17 +32,14 @@ pub(crate) struct Awaiting {
     /// The batch that the jobs belong to; `None` if there are only hints.
     pub(crate) batch: Option<u64>,
     pub(crate) jobs: Vec<Box<dyn Job>>,
-    pub(crate) hints: Vec<Hint>,
+    pub(crate) hints: Earliest,
 }
 
 impl Awaiting {
     /// Sends the hints if the sync succeeded, and answers the jobs.
     pub(crate) fn answer(self, synced: &Result<()>, hints: &broadcast::Sender<Hint>) {
         if synced.is_ok() {
-            for hint in self.hints {
-                // There may be no listeners.
-                let _ = hints.send(hint);
-            }
+            self.hints.send(hints);
         }
         for job in self.jobs {
             job.answer(synced.clone());
@@ -117,7 +115,12 @@ impl Confirmations {
         if awaiting.commit <= state.durable || state.is_over {
             return Some(awaiting);
         }
-        state.awaiting.push(awaiting);
+        let mut newest_first = state.awaiting.iter_mut().rev();
+        match newest_first.find(|one| one.commit == awaiting.commit && awaiting.jobs.is_empty()) {
+            // Each claim during a long sync may add hints.
+            Some(same) => same.hints.join(awaiting.hints),
+            None => state.awaiting.push(awaiting),
+        }
         self.changed.notify_one();
         None
     }
@@ -217,6 +220,18 @@ mod tests {
             confirmations.leave(waiting_for(confirmations.committed(), 7));
         }
         assert_eq!(confirmations.batches(), 1);
+    }
+
+    /// Each claim added an entry during a sync of minutes, and the writer counted them each time.
+    #[test]
+    fn hints_that_wait_for_one_commit_are_kept_together() {
+        let confirmations = Confirmations::default();
+        let commit = confirmations.committed();
+        confirmations.leave(waiting_for(commit, 1));
+        for _ in 0..3 {
+            confirmations.leave(Awaiting { commit, ..Awaiting::default() });
+        }
+        assert_eq!(commits(confirmations.synced(commit)), [commit]);
     }
 
     /// A settle of a worker would be undone by a power cut hours later.

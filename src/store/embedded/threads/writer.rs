@@ -186,10 +186,7 @@ impl Writer {
                 durable.answer(&self.health.check(), &self.hints);
             }
         }
-        for hint in hints.at_commit {
-            // There may be no listeners.
-            let _ = self.hints.send(hint);
-        }
+        hints.at_commit.send(&self.hints);
         answer_all(answered, &Ok(()));
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct WriteTx<'a> {
     /// Those to be sent once the commit is durable.
     hints_once_durable: Earliest,
     /// The lanes whose claims passed over tasks that are not durable.
-    passed_over: HashSet<Lane>,
+    passed_over: Earliest,
     /// Whether a task that is put on a schedule now is handed out only once the commit is durable.
     pub(crate) awaits_sync: bool,
     /// Whether the answer of the current job waits until the commit is durable, although the job
@@ -102,9 +102,9 @@ impl<'a> WriteTx<'a> {
             now,
             names,
             in_hand: RefCell::default(),
-            hints: Earliest::new(),
-            hints_once_durable: Earliest::new(),
-            passed_over: HashSet::new(),
+            hints: Earliest::default(),
+            hints_once_durable: Earliest::default(),
+            passed_over: Earliest::default(),
             awaits_sync: false,
             answer_waits: false,
             unsynced: None,

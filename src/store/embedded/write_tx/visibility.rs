@@ -1,12 +1,11 @@
 //! When a task that is put on a schedule becomes visible: which hint tells of it, and from which
 //! claims it is hidden.
 
-use super::hints::{Earliest, Hints};
+use super::hints::Hints;
 use super::unsynced::UnsyncedTasks;
 use super::{Schedule, WriteTx};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
-use crate::store::Hint;
 
 impl WriteTx<'_> {
     /// Notes that a task was put on the destination's schedule. After the commit, or once it is
@@ -26,8 +25,7 @@ impl WriteTx<'_> {
             return Ok(());
         }
         let hints = if self.awaits_sync { &mut self.hints_once_durable } else { &mut self.hints };
-        let earliest = hints.entry((lane.clone(), !called)).or_insert(due);
-        *earliest = due.min(*earliest);
+        hints.add(lane.clone(), !called, due);
         Ok(())
     }
 
@@ -49,25 +47,18 @@ impl WriteTx<'_> {
     /// Called when a claim passed over hidden tasks of a lane: its worker gets a hint once some of
     /// them are durable.
     pub(crate) fn passed_over(&mut self, lane: &Lane) {
-        self.passed_over.insert(lane.clone());
+        self.passed_over.add(lane.clone(), false, self.now);
     }
 
     pub(super) fn into_hints(self) -> Hints {
-        let hints = |earliest: Earliest| {
-            let hint = |((lane, is_pull), due)| Hint { lane, due, is_pull };
-            earliest.into_iter().map(hint).collect()
-        };
-        let now = self.now;
         let oldest = match self.passed_over.is_empty() {
             true => None,
             false => self.unsynced.and_then(|unsynced| unsynced.oldest()),
         };
-        let passed_over = self.passed_over.into_iter();
-        let passed_over = passed_over.map(|lane| Hint { lane, due: now, is_pull: false }).collect();
         Hints {
-            at_commit: hints(self.hints),
-            once_durable: hints(self.hints_once_durable),
-            awaited: oldest.map(|commit| (commit, passed_over)),
+            at_commit: self.hints,
+            once_durable: self.hints_once_durable,
+            awaited: oldest.map(|commit| (commit, self.passed_over)),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Embedded {
         let watched = Arc::clone(&health);
         let handles = vec![spawn("store-scan", move || reader::run(db, &reader, &watched))?];
         let (hints, _) = broadcast::channel(1);
-        let threads = Mutex::new(Threads { handles, lock: None });
+        let threads = Mutex::new(Threads { handles, ..Threads::default() });
         Ok(Self {
             id,
             writes: Arc::new(writes),

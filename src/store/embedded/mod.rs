@@ -161,6 +161,8 @@ enum Leases {
 #[derive(Debug, Default)]
 struct Threads {
     handles: Vec<JoinHandle<()>>,
+    /// The database, for syncs.
+    file: Option<Arc<File>>,
     lock: Option<File>,
 }
 
@@ -171,6 +173,8 @@ impl Threads {
             // A panic was reported where it happened.
             let _ = handle.join();
         }
+        // Closing it drops the locks that SQLite has taken on it, so it outlives all connections.
+        self.file = None;
         self.lock = None;
     }
 }
@@ -226,12 +230,12 @@ impl Embedded {
         let hold = disk::schema::open_beside(&path).map_err(explain)?;
         let id = disk::identity::read(&beside).map_err(explain)?;
         disk::schema::leave_syncs_to_a_thread(&db).map_err(explain)?;
-        let log = disk::wal_sync::WalFile::open(&path).map_err(|error| {
+        let failed = |error: std::io::Error| {
             let path = path.display();
-            Error::Unavailable(format!(
-                "the disk failed while the log of {path} was opened: {error}"
-            ))
-        })?;
+            Error::Unavailable(format!("the disk failed while {path} was opened: {error}"))
+        };
+        let log = disk::wal_sync::WalFile::open(&path).map_err(failed)?;
+        let file = File::open(&path).map(Arc::new).map_err(failed)?;
 
         let (hints, _) = broadcast::channel(HINTS);
         let pace = Arc::<disk::wal_sync::SyncPace>::default();
@@ -276,11 +280,15 @@ impl Embedded {
             let health = Arc::clone(&health);
             handles.push(spawn(name, move || threads::reader::run(db, &reader, &health))?);
         }
-        let watched = Arc::clone(&health);
-        handles.push(spawn("store-checkpoint", move || {
-            disk::checkpoint::run(&beside, &wakes, &turn, &watched)
-        })?);
-        let threads = Mutex::new(Threads { handles, lock: Some(lock) });
+        let copier = disk::checkpoint::Copier {
+            db: beside,
+            file: Arc::clone(&file),
+            wakes,
+            turn,
+            health: Arc::clone(&health),
+        };
+        handles.push(spawn("store-checkpoint", move || copier.run())?);
+        let threads = Mutex::new(Threads { handles, file: Some(file), lock: Some(lock) });
         Ok(Self {
             id,
             writes: Arc::new(writes),

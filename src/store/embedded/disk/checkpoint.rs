@@ -7,8 +7,10 @@
 //! log takes half as long as one of a growing log.
 //!
 //! A restart costs the writer three fsyncs: of the log and of the file, since it copies the rest,
-//! and of the header that the next commit writes. So it is rare, and waits while the disk is slow.
-//! The log then grows to its share of the disk (see `space`). Only there the writer restarts it
+//! and of the header that the next commit writes. SQLite syncs the file only after a complete copy,
+//! so the thread syncs what it has copied: otherwise the writer's fsync of the file would write all
+//! that was copied since the last restart. A restart is rare, and waits while the disk is slow. The
+//! log then grows to its share of the disk (see `space`). Only there the writer restarts it
 //! whatever is left.
 //!
 //! A log that is longer than the disk allows now is truncated. That takes some tenths of a second,
@@ -21,6 +23,7 @@
 //!   the thread has copied everything, and that commit would wait for the fsync of the header. A
 //!   read transaction on the log ([`Hold`]) prevents this while the thread copies.
 
+use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +38,7 @@ use crate::store::Error;
 /// Bytes of pages in the log that are not copied before the thread is woken.
 const WAKE: i64 = 4 << 20;
 
-/// The length of a log that is worth a restart.
+/// The length of a log that is worth a restart. Half of its share of the disk, if that is less.
 const LONG: i64 = 64 << 20;
 
 /// The writer copies this little itself, in about a millisecond.
@@ -82,28 +85,22 @@ impl Turn {
 }
 
 /// A read transaction, which keeps SQLite from restarting the log.
-pub(crate) struct Hold {
-    db: Connection,
-    /// How many pages of the log may be copied. 0 if nothing is held.
-    mark: i64,
-}
+pub(crate) struct Hold(Connection);
 
 impl Hold {
     pub(crate) fn on(db: Connection) -> Self {
-        Self { db, mark: 0 }
+        Self(db)
     }
 
     /// Holds the log at its newest commit. It must have commits that are not copied: of a log that
     /// is copied as a whole nothing would be held.
-    fn renew(&mut self, log: &Log) -> rusqlite::Result<()> {
+    fn renew(&self) -> rusqlite::Result<()> {
         self.release()?;
-        self.mark = log.pages;
-        self.db.execute_batch("BEGIN; PRAGMA user_version")
+        self.0.execute_batch("BEGIN; PRAGMA user_version")
     }
 
-    fn release(&mut self) -> rusqlite::Result<()> {
-        self.mark = 0;
-        if self.db.is_autocommit() { Ok(()) } else { self.db.execute_batch("COMMIT") }
+    fn release(&self) -> rusqlite::Result<()> {
+        if self.0.is_autocommit() { Ok(()) } else { self.0.execute_batch("COMMIT") }
     }
 }
 
@@ -121,7 +118,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Wakes the thread at the other end, and takes turns with it.
     pub(crate) fn new(thread: SyncSender<()>, turn: Turn, hold: Hold) -> rusqlite::Result<Self> {
-        let page = hold.db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let page = hold.0.pragma_query_value(None, "page_size", |row| row.get(0))?;
         Ok(Self { thread, turn, hold, page, was_busy: None })
     }
 
@@ -134,12 +131,14 @@ impl Keeper {
     ) -> rusqlite::Result<()> {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
         let (bytes, rest) = (log.pages * self.page, (log.pages - log.copied) * self.page);
+        let share = space.log_share().cast_signed();
+        let long = LONG.min(share / 2);
         if self.was_busy.is_some_and(|since| since.elapsed() < PAUSE) {
-            return self.wake(&log, rest);
+            return self.wake(rest, long);
         }
-        let is_at_its_share = bytes >= space.log_share().cast_signed() || space.log_is_overgrown();
+        let is_at_its_share = bytes >= share || space.log_is_overgrown();
         let is_worth_it =
-            bytes >= LONG && rest <= FEW || bytes >= space.log_cap().cast_signed() && rest <= SOME;
+            bytes >= long && rest <= FEW || bytes >= space.log_cap().cast_signed() && rest <= SOME;
         if is_at_its_share {
             let turn = self.turn.clone();
             turn.take(|| self.restart(db, space, PATIENCE))
@@ -147,19 +146,21 @@ impl Keeper {
             let turn = self.turn.clone();
             turn.try_take(|| self.restart(db, space, 0)).unwrap_or(Ok(()))
         } else {
-            self.wake(&log, rest)
+            self.wake(rest, long)
         }
     }
 
-    fn wake(&mut self, log: &Log, rest: i64) -> rusqlite::Result<()> {
-        if rest >= WAKE {
-            // Otherwise the thread is still copying.
-            if log.copied >= self.hold.mark {
-                self.hold.renew(log)?;
-            }
+    /// Wakes the thread if so many bytes are worth a copy.
+    fn wake(&self, rest: i64, long: i64) -> rusqlite::Result<()> {
+        if rest < WAKE.min(long / 2) {
+            return Ok(());
+        }
+        // While the thread copies, it copies up to the present hold.
+        if let Some(renewed) = self.turn.try_take(|| self.hold.renew()) {
             // If the channel is full, the thread is awake. If it is closed, the thread has failed
             // and logged it.
             let _ = self.thread.try_send(());
+            renewed?;
         }
         Ok(())
     }
@@ -202,23 +203,44 @@ fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log>
 
 /// The thread: copies whenever it is woken, and once more when the writer and the sync thread have
 /// ended.
-pub(crate) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
-    let _guard = PanicGuard(health);
-    let copy = |pragma| {
-        match checkpoint(db, pragma).map_err(|failure| health.judge(&failure)) {
+pub(crate) struct Copier {
+    pub(crate) db: Connection,
+    pub(crate) file: Arc<File>,
+    pub(crate) wakes: Receiver<()>,
+    pub(crate) turn: Turn,
+    pub(crate) health: Arc<Health>,
+}
+
+impl Copier {
+    /// Works until the writer and the sync thread have ended.
+    pub(crate) fn run(self) {
+        let _guard = PanicGuard(&self.health);
+        while self.wakes.recv().is_ok() {
+            if self.health.check().is_ok() {
+                self.turn.take(|| {
+                    self.copy("PRAGMA wal_checkpoint(PASSIVE)");
+                    self.sync();
+                });
+            }
+        }
+        if self.health.check().is_ok() {
+            self.copy("PRAGMA wal_checkpoint(TRUNCATE)");
+        }
+    }
+
+    fn copy(&self, pragma: &str) {
+        match checkpoint(&self.db, pragma).map_err(|failure| self.health.judge(&failure)) {
             // What could not be copied stays in the log. The writer runs out of room too, and logs
             // it.
             Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("A checkpoint failed: {error}"),
         }
-    };
-    while wakes.recv().is_ok() {
-        if health.check().is_ok() {
-            turn.take(|| copy("PRAGMA wal_checkpoint(PASSIVE)"));
-        }
     }
-    if health.check().is_ok() {
-        copy("PRAGMA wal_checkpoint(TRUNCATE)");
+
+    fn sync(&self) {
+        if let Err(error) = self.file.sync_data() {
+            self.health.condemn(&format!("the database cannot be made durable: {error}"));
+        }
     }
 }
 
@@ -233,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::store::embedded::disk::schema;
-    use crate::store::embedded::disk::space::Params;
+    use crate::store::embedded::disk::space::{Gauge, Params, Volume, statvfs};
 
     /// A long log on a disk with room.
     struct Bench {
@@ -247,19 +269,31 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
+            Self::with(statvfs(), 70_000_000)
+        }
+
+        fn with(gauge: Gauge, bytes: u32) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("delayd.db");
             let db = schema::open(&path).unwrap();
             schema::leave_syncs_to_a_thread(&db).unwrap();
-            let space = Space::new(Params::of(&path, 0)).unwrap();
+            let params = Params { gauge, ..Params::of(&path, 0) };
+            let mut space = Space::new(params).unwrap();
             let (wake, _wakes) = sync_channel(1);
             let turn = Turn::default();
             let hold = Hold::on(schema::open_beside(&path).unwrap());
             let keeper = Keeper::new(wake, turn.clone(), hold).unwrap();
-            let fill = "CREATE TABLE filler (bytes BLOB); \
-                INSERT INTO filler SELECT randomblob(70000000)";
-            db.execute_batch(fill).unwrap();
-            Self { folder, db, space, keeper, turn, _wakes }
+            db.execute_batch("CREATE TABLE filler (bytes BLOB)").unwrap();
+            // The first look takes the ballast.
+            space.look_if_due(&db);
+            space.look_if_due(&db);
+            let bench = Self { folder, db, space, keeper, turn, _wakes };
+            bench.write(bytes);
+            bench
+        }
+
+        fn write(&self, bytes: u32) {
+            self.db.execute("INSERT INTO filler VALUES (randomblob(?))", [bytes]).unwrap();
         }
 
         fn log(&self) -> Log {
@@ -267,8 +301,7 @@ mod tests {
         }
 
         fn hold(&mut self) {
-            let log = self.log();
-            self.keeper.hold.renew(&log).unwrap();
+            self.keeper.hold.renew().unwrap();
         }
 
         fn commit(&self) {
@@ -338,5 +371,50 @@ mod tests {
         let mut bench = Bench::new();
         assert!(bench.tend(false) > LONG);
         assert!(bench.tend(false) > LONG);
+    }
+
+    /// The share of such a disk is reached before the log is long, and there the writer waits for
+    /// whatever is left.
+    #[test]
+    fn on_a_small_disk_a_shorter_log_is_worth_a_restart() {
+        let volume = Volume { free: 64 << 20, total: 128 << 20 };
+        let mut bench = Bench::with(Arc::new(move |_| Ok(volume)), 10 << 20);
+        bench.hold();
+        bench.commit();
+        bench.copy();
+        assert!(bench.tend(true) > FEW, "it has not reached its share");
+        assert!(bench.tend(false) < FEW);
+    }
+
+    /// Otherwise the thread copies the same part again and again.
+    #[test]
+    fn the_log_is_held_at_its_newest_commit_whenever_the_thread_does_not_copy() {
+        let mut bench = Bench::new();
+        bench.hold();
+        bench.write(10 << 20);
+        bench.tend(true);
+        bench.copy();
+        let log = bench.log();
+        assert!((log.pages - log.copied) * bench.keeper.page < FEW);
+    }
+
+    /// The writer's next restart would write all that the thread has copied.
+    #[test]
+    fn the_thread_syncs_what_it_copied_and_a_failure_condemns_the_store() {
+        let bench = Bench::new();
+        let (wake, wakes) = sync_channel(1);
+        wake.send(()).unwrap();
+        drop(wake);
+        let health = Arc::new(Health::new());
+        let copier = Copier {
+            db: schema::open_beside(&bench.folder.path().join("delayd.db")).unwrap(),
+            // A device that cannot be synced.
+            file: Arc::new(File::open("/dev/null").unwrap()),
+            wakes,
+            turn: bench.turn.clone(),
+            health: Arc::clone(&health),
+        };
+        copier.run();
+        assert!(health.check().is_err());
     }
 }

@@ -7,8 +7,8 @@
 //! - While a connection of this process is open, the `-wal` file is the same file: only the close
 //!   of the last connection could delete it, and `NO_CKPT_ON_CLOSE` forbids that.
 //! - SQLite takes no locks on the `-wal` file, so closing this handle drops none. The database and
-//!   its `-shm` file must never be opened and closed by other means than SQLite: that would drop
-//!   the locks of this process.
+//!   its `-shm` file must not be opened and closed by other means than SQLite while a connection is
+//!   open: that would drop the locks of this process.
 
 use std::fs::{File, OpenOptions};
 use std::io;

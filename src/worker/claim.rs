@@ -30,6 +30,8 @@ pub(super) struct Claimer {
     outlook: Outlook,
     /// The pages so far of a list of due destinations that is longer than one outlook.
     seen: Vec<Destination>,
+    /// How many destinations were looked at for these pages.
+    skip: usize,
     /// Destinations that had tasks lately. A claim asks for them before they are seen due, which
     /// saves a claim.
     recent: Vec<Destination>,
@@ -88,6 +90,7 @@ impl Claimer {
             waiters: Waiters::default(),
             outlook: Outlook::default(),
             seen: Vec::new(),
+            skip: 0,
             recent: Vec::new(),
             last: None,
             keeps_lock: false,
@@ -119,6 +122,7 @@ impl Claimer {
             self.outlook = Outlook::default();
             self.recent.clear();
             self.seen.clear();
+            self.skip = 0;
         }
         result
     }
@@ -149,7 +153,7 @@ impl Claimer {
             lease: shared.params.lease,
             holder: Some(shared.holder.clone()),
             more,
-            skip: self.seen.len(),
+            skip: self.skip,
             in_hand: 0,
             misfires: shared.parts.topics.misfires_of(&self.lane.topic),
         };
@@ -188,10 +192,12 @@ impl Claimer {
             }
         }
         // A full outlook may hide others behind it. The next claim asks for the next page.
-        let is_full = outlook.due.len() == MAX_OUTLOOK;
+        let is_full = outlook.looked == MAX_OUTLOOK;
         self.outlook = outlook;
         self.seen.append(&mut self.outlook.due);
+        self.skip += self.outlook.looked;
         if !is_full {
+            self.skip = 0;
             self.outlook.due = std::mem::take(&mut self.seen);
         }
     }
@@ -238,7 +244,7 @@ impl Claimer {
 
     /// Whether a list of due destinations has more pages, which the next claim asks for.
     pub(super) fn is_paging(&self) -> bool {
-        !self.seen.is_empty()
+        self.skip > 0
     }
 
     /// Whether the store may keep the lane's lock for this instance, so that no other can claim.

@@ -203,7 +203,8 @@ pub(crate) fn ids(grant: &Grant) -> Vec<TaskId> {
 }
 
 pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
-    Outlook { due: due.iter().map(|name| name.parse().unwrap()).collect(), next }
+    let due: Vec<_> = due.iter().map(|name| name.parse().unwrap()).collect();
+    Outlook { looked: due.len(), due, next }
 }
 
 impl<S: Store> Bench<S> {

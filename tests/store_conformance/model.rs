@@ -367,7 +367,7 @@ impl Model {
     fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
         let (due, later): (Vec<_>, Vec<_>) =
             self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
-        let due = due
+        let due: Vec<_> = due
             .into_iter()
             .skip(skip)
             .take(MAX_OUTLOOK)
@@ -380,7 +380,7 @@ impl Model {
             .chain(self.lease_ends(lane))
             .chain(expiries)
             .min();
-        Outlook { due, next }
+        Outlook { looked: due.len(), due, next }
     }
 
     pub(crate) fn settle(&mut self, settle: &Settle) -> Settled {

@@ -221,8 +221,11 @@ pub struct Swept {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
     /// Called destinations that still have due tasks, the earliest first, at most
-    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped ones.
+    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped ones. Those are left out that
+    /// cannot be read, or whose due tasks must not be handed out yet.
     pub due: Vec<Destination>,
+    /// How many destinations were looked at, with those that were left out.
+    pub looked: usize,
     /// The next later moment: a due moment, or a lease's deadline.
     pub next: Option<UnixMillis>,
 }

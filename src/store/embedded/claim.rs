@@ -253,7 +253,7 @@ fn look(
     skip: usize,
 ) -> rusqlite::Result<Outlook> {
     tx.write_earliest()?;
-    let mut due: Vec<(i64, rusqlite::Result<Destination>)> = tx
+    let found: Vec<(i64, rusqlite::Result<Destination>)> = tx
         .db
         .prepare_cached(sql::destination::due::SQL)?
         .query_map((lane, tx.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
@@ -261,27 +261,22 @@ fn look(
             Ok((row.get(due::id)?, read_name(row, due::name)))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let mut after_hidden = None;
-    // A page of several is left as it is, because the worker counts its destinations.
-    if skip == 0 && due.len() < MAX_OUTLOOK {
-        let mut shown = Vec::with_capacity(due.len());
-        for (number, destination) in due {
-            if has_only_hidden(tx, number)? {
-                // The worker would ask for them again and again.
-                tx.passed_over(name);
-                after_hidden = after_hidden.into_iter().chain(earliest_after(tx, number)?).min();
-            } else {
-                shown.push((number, destination));
-            }
+    let looked = found.len();
+    let (mut due, mut after_hidden) = (Vec::with_capacity(looked), None);
+    for (number, destination) in found {
+        if has_only_hidden(tx, number)? {
+            // The worker would ask for them again and again.
+            tx.passed_over(name);
+            after_hidden = after_hidden.into_iter().chain(earliest_after(tx, number)?).min();
+        } else {
+            due.extend(tx.readable(number, destination));
         }
-        due = shown;
     }
-    let due = due.into_iter().filter_map(|(number, name)| tx.readable(number, name)).collect();
     let later = earliest_due(tx.db, lane, tx.now)?;
     let deadline = earliest_deadline(tx.db, lane, tx.now)?;
     let expiry = expiry::earliest_expiry(tx.db, lane)?.map(|moment| moment.max(tx.now));
     let next = later.into_iter().chain(after_hidden).chain(deadline).chain(expiry).min();
-    Ok(Outlook { due, next })
+    Ok(Outlook { due, looked, next })
 }
 
 /// Whether none of the destination's due tasks is durable.

@@ -10,8 +10,8 @@ use super::sync_gate::{LONG, bench, ids};
 use super::testing::{START, dead, lane, names, new_task, retry};
 use crate::model::task::{OnDead, Options};
 use crate::store::{
-    Admin, Asker, Claim, Claimed, Delivery, Hint, Holder, Intake, Misfire, Misfired, Moment,
-    NewTask, Settled, Want,
+    Admin, Asker, Claim, Claimed, Delivery, Hint, Holder, Intake, MAX_OUTLOOK, Misfire, Misfired,
+    Moment, NewTask, Settled, Want,
 };
 
 fn lamented() -> NewTask {
@@ -101,6 +101,23 @@ async fn a_task_that_a_caller_touched_is_hidden_until_that_is_durable() {
     gate.open();
     timeout(LONG, moved).await.expect("it is confirmed").unwrap();
     assert_eq!(ids(&bench.work(&[("a", 1)]).await), [id]);
+}
+
+/// The worker asked for the only free destination of a long list again and again, until the sync
+/// ended.
+#[tokio::test]
+async fn an_outlook_of_a_long_list_names_no_destination_that_has_only_hidden_tasks() {
+    let (bench, gate) = bench();
+    gate.let_end(0);
+    let tasks = (0..MAX_OUTLOOK + 1).map(|number| new_task(&format!("d{number}"), 0)).collect();
+    let mut adding = pin!(bench.store.add(tasks));
+    assert!(adding.as_mut().now_or_never().is_none());
+    bench.committed(MAX_OUTLOOK as u64 + 1).await;
+    let outlook = bench.work(&[]).await.outlook;
+    assert_eq!((outlook.due.len(), outlook.looked), (0, MAX_OUTLOOK));
+    gate.open();
+    assert_eq!(timeout(LONG, adding).await.expect("it is confirmed").len(), MAX_OUTLOOK + 1);
+    assert_eq!(bench.work(&[]).await.outlook.due.len(), MAX_OUTLOOK);
 }
 
 /// A power cut undoes the death, and the task may be delivered after all.

@@ -48,8 +48,9 @@ pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
     }
     let now = UnixMillis(i64::from_redis_value(field()?).map_err(corrupt)?);
     let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
-    let due =
-        read_destinations(&claim.lane, Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
+    let names = Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?;
+    let looked = names.len();
+    let due = read_destinations(&claim.lane, names);
     let next = match field()? {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,
@@ -58,7 +59,8 @@ pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
         Some(counts) => read_swept(counts)?,
         None => Swept::default(),
     };
-    Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next }, swept }))
+    let outlook = Outlook { due, looked, next };
+    Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook, swept }))
 }
 
 /// Reads what the claim ended. The script says it only if that is anything.

@@ -257,7 +257,8 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     let ((), added, settled, also_added) = tokio::join!(
         hold,
         bench.store.add(large),
-        bench.settle(id, &receipt, delivered()),
+        // A worker's would wait for others of its kind.
+        bench.settle_by(Asker::Caller, id, &receipt, delivered()),
         async {
             let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async {
                 // Until all have reached the queue, which takes a few turns.

@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - Undoable work never waits for a sync: each transaction takes all of it that waits.
-//! - Deferrable work (settles of workers) goes with other work. Alone it waits for
-//!   [`LONGEST_DEFERRAL`], unless it is enough for a transaction.
+//! - Undoable work never waits for a sync. Under load it gathers for a moment, because several
+//!   claims, or several settles, touch the same pages, which are then written once. It waits until
+//!   a pause has passed since such work was last taken: [`PAUSE`], or [`DEFERRAL`] for deferrable
+//!   work (settles of workers). So nothing waits while there is little to do.
 //! - At most [`MOST_BATCHES`] batches of promised work are unconfirmed: one that is being synced,
 //!   and one that is committed for the next sync. Later work waits in its queue, which bounds the
 //!   memory of what is committed and keeps batches large.
@@ -43,8 +44,11 @@ const MAX_PART: usize = 128;
 /// a timer.
 const SHORTEST_GATHERING: Duration = Duration::from_micros(100);
 
-/// How long deferrable work waits for other work.
-const LONGEST_DEFERRAL: Duration = Duration::from_millis(1);
+/// The pause between transactions with undoable work, unless promised work begins one.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The pause between transactions with deferrable work.
+const DEFERRAL: Duration = Duration::from_millis(5);
 
 /// The jobs of one transaction, the undoable ones first.
 pub(crate) struct Part {
@@ -75,13 +79,38 @@ pub(crate) struct Inbox {
     jobs: Jobs,
     confirmations: Arc<Confirmations>,
     pace: Arc<SyncPace>,
-    /// The deferred work, and since when the first of it waits.
-    deferred: Vec<Box<dyn Job>>,
-    deferred_since: Instant,
+    undoable: Gathering,
+    deferrable: Gathering,
     /// The rest of the batch that has begun.
     begun: VecDeque<Box<dyn Job>>,
     batch: u64,
     waker: Waker,
+}
+
+/// Work that waits for a pause since such work was last taken.
+struct Gathering {
+    jobs: Vec<Box<dyn Job>>,
+    pause: Duration,
+    taken: Option<Instant>,
+}
+
+impl Gathering {
+    fn new(pause: Duration) -> Self {
+        Self { jobs: Vec::new(), pause, taken: None }
+    }
+
+    /// How much longer the work waits; `None` if there is none.
+    fn left(&self) -> Option<Duration> {
+        let since = self.taken.map_or(Duration::MAX, |taken| taken.elapsed());
+        (!self.jobs.is_empty()).then(|| self.pause.saturating_sub(since))
+    }
+
+    fn take_into(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+        if !self.jobs.is_empty() {
+            jobs.append(&mut self.jobs);
+            self.taken = Some(Instant::now());
+        }
+    }
 }
 
 impl Inbox {
@@ -89,20 +118,19 @@ impl Inbox {
     pub(crate) fn new(jobs: Jobs, confirmations: Arc<Confirmations>, pace: Arc<SyncPace>) -> Self {
         confirmations.writer_begins();
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let (deferred, begun) = (Vec::new(), VecDeque::new());
-        let deferred_since = Instant::now();
-        Self { jobs, confirmations, pace, deferred, deferred_since, begun, batch: 0, waker }
+        let (undoable, deferrable) = (Gathering::new(PAUSE), Gathering::new(DEFERRAL));
+        let begun = VecDeque::new();
+        Self { jobs, confirmations, pace, undoable, deferrable, begun, batch: 0, waker }
     }
 
     /// The jobs of the next transaction. Calls `rests` before it waits for some. `None` once the
     /// queues are closed and empty.
     pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Part> {
         loop {
-            let (mut jobs, mut deferrable) = (Vec::new(), Vec::new());
-            let is_closed = take(&mut self.jobs.undoable, &self.waker, |job| {
-                if job.is_deferrable() { &mut deferrable } else { &mut jobs }.push(job);
+            let Self { jobs: queues, undoable, deferrable, .. } = self;
+            let is_closed = take(&mut queues.undoable, &self.waker, |job| {
+                if job.is_deferrable() { &mut *deferrable } else { &mut *undoable }.jobs.push(job);
             });
-            self.defer(deferrable);
             let turn = if self.begun.is_empty() { self.turn() } else { Turn::AfterSync };
             let mut is_over = false;
             if matches!(turn, Turn::Now) {
@@ -110,10 +138,14 @@ impl Inbox {
                 is_over = take(&mut jobs.promised, waker, |job| begun.push_back(job));
                 self.batch += u64::from(!self.begun.is_empty());
             }
-            let has_other = !(jobs.is_empty() && self.begun.is_empty());
-            let left = self.deferral_left();
-            if has_other || left.is_zero() || is_closed {
-                jobs.append(&mut self.deferred);
+            let mut jobs = Vec::new();
+            if !self.begun.is_empty() {
+                self.undoable.take_into(&mut jobs);
+            }
+            for gathering in [&mut self.undoable, &mut self.deferrable] {
+                if is_closed || gathering.left().is_some_and(|left| left.is_zero()) {
+                    gathering.take_into(&mut jobs);
+                }
             }
             self.take_part(&mut jobs);
             if !jobs.is_empty() {
@@ -123,31 +155,15 @@ impl Inbox {
                 return None;
             }
             rests();
-            let left = (!self.deferred.is_empty()).then_some(left);
             let turn = match turn {
                 Turn::In(time) => Some(time),
                 Turn::Now | Turn::AfterSync => None,
             };
-            match left.into_iter().chain(turn).min() {
+            let waits = [self.undoable.left(), self.deferrable.left(), turn];
+            match waits.into_iter().flatten().min() {
                 Some(time) => thread::park_timeout(time),
                 None => thread::park(),
             }
-        }
-    }
-
-    fn defer(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        if self.deferred.is_empty() {
-            self.deferred_since = Instant::now();
-        }
-        self.deferred.append(&mut jobs);
-    }
-
-    /// How much longer the deferred work may wait.
-    fn deferral_left(&self) -> Duration {
-        let weight: usize = self.deferred.iter().map(|job| job.weight()).sum();
-        match weight < MAX_PART {
-            true => LONGEST_DEFERRAL.saturating_sub(self.deferred_since.elapsed()),
-            false => Duration::ZERO,
         }
     }
 
@@ -229,33 +245,38 @@ mod tests {
         assert!(inbox.next(|| {}).is_none());
     }
 
-    /// Each settle had a transaction of its own.
+    /// Under load, each claim and each settle had a transaction of its own.
     #[test]
-    fn deferrable_work_goes_with_other_work_and_alone_a_moment_later() {
+    fn undoable_work_waits_for_a_pause_and_goes_with_promised_work() {
         let (queue, jobs, _) = WriteQueue::new(Arc::default());
         let mut inbox = Inbox::new(jobs, Arc::default(), Arc::default());
-        let queued = |weight| {
-            let mut settle = Box::pin(queue.run_deferrable(weight, |_| Ok(())));
-            assert!(settle.as_mut().now_or_never().is_none());
-            settle
-        };
-        let _first = queued(1);
+        let at_once = || panic!("there is nothing to wait for");
+        for (pause, is_deferrable) in [(PAUSE, false), (DEFERRAL, true)] {
+            let queued = || {
+                let job = match is_deferrable {
+                    true => queue.run_deferrable(1, |_| Ok(())).left_future(),
+                    false => queue.run_undoable(1, |_| Ok(())).right_future(),
+                };
+                let mut job = Box::pin(job);
+                assert!(job.as_mut().now_or_never().is_none());
+                job
+            };
+            let (_first, began) = (queued(), Instant::now());
+            assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 1);
+            let _others = (queued(), queued());
+            assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 2);
+            assert!(began.elapsed() >= pause);
+        }
+
         let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
-        assert!(claim.as_mut().now_or_never().is_none());
-        assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 2, "the claim takes it along");
+        let mut add = pin!(queue.run(1, |_| Ok(())));
+        assert!(claim.as_mut().now_or_never().is_none() && add.as_mut().now_or_never().is_none());
+        assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 2);
 
-        let (_second, began) = (queued(1), Instant::now());
-        assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 1);
-        assert!(began.elapsed() >= LONGEST_DEFERRAL);
-
-        let _large = queued(MAX_PART);
-        let part = inbox.next(|| panic!("enough for a transaction waits for nothing"));
-        assert_eq!(part.unwrap().jobs.len(), 1);
-
-        let _last = queued(1);
+        let mut last = pin!(queue.run_deferrable(1, |_| Ok(())));
+        assert!(last.as_mut().now_or_never().is_none());
         queue.close();
-        let part = inbox.next(|| panic!("nothing else can come"));
-        assert_eq!(part.unwrap().jobs.len(), 1);
+        assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 1);
         assert!(inbox.next(|| {}).is_none());
     }
 }

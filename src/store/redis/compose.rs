@@ -36,7 +36,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 18] = library![
+const LIBRARY: [(&str, &str); 19] = library![
     now,
     keys,
     entry,
@@ -49,6 +49,7 @@ const LIBRARY: [(&str, &str); 18] = library![
     lease,
     ending,
     sweep,
+    overdue,
     forget,
     where,
     check,

@@ -5,7 +5,6 @@
 -- so it builds none for new tasks. For the same reason it writes records itself, avoids converting
 -- numbers to text, and has one command for all tasks of a destination.
 --
--- KEYS    the first four of lib/keys.lua
 -- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each destination: its name,
 --         the number of its tasks, and for each of them the id, "<ms>" (a moment) or "+<ms>" (after
 --         now), and the tail of its record (see lib/record.lua)

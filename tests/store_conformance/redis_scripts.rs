@@ -12,7 +12,10 @@ mod registry;
 mod table;
 mod transfer;
 
-use self::table::{Keys, check};
+use deadpool_redis::redis;
+
+use self::table::{Keys, check, show, text_of};
+use crate::redis_server::Server;
 
 /// A test for each script: its keys and its table.
 macro_rules! tables {
@@ -81,4 +84,26 @@ tables! {
     fsck_keys: LaneAndAside, fsck::KEYS;
     fsck_counter: LastId, fsck::FSCK_COUNTER;
     fsck_topic: Registry, fsck::FSCK_TOPIC;
+}
+
+/// Each claim set the lock and removed it, which Redis wrote to its log and sent to its replicas.
+#[test]
+fn a_claim_that_finds_nothing_writes_nothing() {
+    let server = Server::start();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let names = Keys::Lane.names();
+    server.command(&["ZADD", names[2], "9000", "shop"]);
+    server.command(&["ZADD", &format!("{}shop", names[3]), "9000", "1"]);
+    let changes = || {
+        let info = server.command(&["INFO", "persistence"]);
+        let line = info.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
+        line.unwrap().to_owned()
+    };
+    let before = changes();
+    let args = ["r", "2000", "me", "1", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
+    let mut call = redis::cmd("EVAL");
+    call.arg(text_of("claim")).arg(names.len()).arg(&names).arg(1_000).arg(&args);
+    let answer = call.query(&mut connection).unwrap();
+    assert_eq!(show(&answer), "[1, 1000, [], [], 9000]");
+    assert_eq!(changes(), before);
 }

@@ -1,25 +1,33 @@
-//! Composes a Lua script: the file in `lua/`, preceded by the functions of `lua/lib/` that it uses.
-//! Redis compiles all functions of a script anew for each call, so every unused function would cost
-//! time.
+//! Composes a Lua script: the file in `lua/` with the definitions of `lua/lib/` that it uses.
 //!
-//! The head of a file names the files of the library that it uses:
+//! Redis runs a script from its first line in each call, and builds each function that it meets on
+//! the way. So a definition costs time even if nothing calls it, unless the call returns before it,
+//! or it stands in a branch that is not taken.
+//!
+//! A line in a file names files of the library:
 //!
 //! ```lua
 //! -- uses: now, keys, lease
 //! ```
 //!
+//! At this line, [`compose`] inserts the definitions that the rest of the block uses, and those
+//! that they use in turn. A file may have several such lines, for example one in a rare branch. If
+//! several lines can provide a definition, it is inserted at the last one that all its uses see.
+//! Branches that share no such line get a copy each.
+//!
 //! A library file is a list of definitions: functions, constants and variables. Each begins with
-//! `local` at the start of a line. [`compose`] takes the definitions whose names the script
-//! contains, and those that they contain in turn. A line `-- include: open` is replaced by that
+//! `local` at the start of a line. The first `-- uses:` line of the file holds for all definitions;
+//! one in a function holds for that function only. A line `-- include: open` is replaced by that
 //! whole file: statements that run at this place.
 //!
 //! A library file uses only files before it in [`LIBRARY`], and only definitions above its own, so
 //! one walk backwards finds all of them. No script defines a name that the library defines. Tests
-//! hold these rules, and that each head names exactly the files that its file uses.
+//! hold these rules.
 //!
 //! Comments are not sent.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 macro_rules! library {
     ($($name:ident),+) => {
@@ -28,7 +36,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 18] = library![
+const LIBRARY: [(&str, &str); 19] = library![
     now,
     keys,
     entry,
@@ -41,6 +49,7 @@ const LIBRARY: [(&str, &str); 18] = library![
     lease,
     ending,
     sweep,
+    overdue,
     forget,
     where,
     check,
@@ -49,34 +58,91 @@ const LIBRARY: [(&str, &str); 18] = library![
     registry
 ];
 
+/// The definitions of each library file.
+static DEFINITIONS: LazyLock<Vec<(&str, Vec<Definition<'_>>)>> =
+    LazyLock::new(|| LIBRARY.iter().map(|(name, text)| (*name, definitions(text))).collect());
+
+/// A line of code, or a `-- uses:` line.
+#[derive(Clone)]
+struct Line<'a> {
+    indent: usize,
+    text: &'a str,
+    /// The names in the code.
+    names: Vec<&'a str>,
+    /// The files that a `-- uses:` line names, and the files that these use.
+    provides: BTreeSet<&'static str>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line; `None` if it is blank or another comment.
+    fn read(line: &'a str) -> Option<Self> {
+        let text = line.trim_start();
+        let used = files_named(text);
+        if text.is_empty() || (text.starts_with("--") && used.is_empty()) {
+            return None;
+        }
+        let names = if used.is_empty() { names_in(text) } else { Vec::new() };
+        let mut provides = BTreeSet::new();
+        used.into_iter().for_each(|file| provide(file, &mut provides));
+        Some(Self { indent: line.len() - text.len(), text, names, provides })
+    }
+}
+
 /// A definition of a library file.
 struct Definition<'a> {
     /// `local a, b = …` defines two names.
     names: Vec<&'a str>,
-    code: String,
+    lines: Vec<Line<'a>>,
 }
 
 /// Composes the script of a file, without its flags.
 pub(super) fn compose(file: &str) -> String {
-    let script = with_included(file);
-    let code = code_of(&script);
-    let mut files = used_by(&script);
-    let mut names: BTreeSet<String> = names_in(&code);
-    let mut parts = vec![code.clone()];
-    for (name, text) in LIBRARY.iter().rev().copied() {
-        if !files.contains(name) {
+    let file = with_included(file);
+    let mut script: Vec<Line<'_>> = file.lines().filter_map(Line::read).collect();
+    for (name, definitions) in DEFINITIONS.iter().rev() {
+        if !script.iter().any(|line| line.provides.contains(name)) {
             continue;
         }
-        files.extend(used_by(text));
-        for definition in definitions(text).into_iter().rev() {
-            if definition.names.iter().any(|name| names.contains(*name)) {
-                names.extend(names_in(&definition.code));
-                parts.push(definition.code);
+        for Definition { names, lines } in definitions.iter().rev() {
+            for place in places_of(names, name, &script).into_iter().rev() {
+                let indent = script[place].indent;
+                let indented =
+                    |line: &Line<'static>| Line { indent: line.indent + indent, ..line.clone() };
+                script.splice(place + 1..place + 1, lines.iter().map(indented));
             }
         }
     }
-    parts.reverse();
-    parts.concat()
+    let code = script.into_iter().filter(|line| line.provides.is_empty());
+    code.map(|Line { indent, text, .. }| format!("{:indent$}{text}\n", "")).collect()
+}
+
+/// The `-- uses:` lines at which a definition of a file is inserted, in order.
+fn places_of(names: &[&str], file: &str, script: &[Line<'_>]) -> BTreeSet<usize> {
+    let provides = |at: &usize| script[*at].provides.contains(file);
+    let lines: Vec<_> =
+        (0..script.len()).filter(provides).map(|at| (at, end_of_block(script, at))).collect();
+    let mut last_seen = BTreeSet::new();
+    for (at, line) in script.iter().enumerate() {
+        if names.iter().any(|name| line.names.contains(name)) {
+            last_seen.extend(lines.iter().rfind(|(place, end)| *place < at && at < *end));
+        }
+    }
+    // What one of these lines provides is seen in the whole rest of its block.
+    let mut places = BTreeSet::new();
+    let mut seen_to = 0;
+    for (place, end) in last_seen {
+        if place >= seen_to {
+            places.insert(place);
+            seen_to = end;
+        }
+    }
+    places
+}
+
+/// Where the block of a line ends: at the first line after it that is indented less.
+fn end_of_block(script: &[Line<'_>], at: usize) -> usize {
+    let rest = script[at..].iter().position(|line| line.indent < script[at].indent);
+    rest.map_or(script.len(), |length| at + length)
 }
 
 fn text_of(name: &str) -> &'static str {
@@ -92,30 +158,29 @@ fn with_included(file: &str) -> String {
     file.split_inclusive('\n').map(text).collect()
 }
 
-/// The library files that a text names in its head.
-fn used_by(text: &str) -> BTreeSet<&str> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix("-- uses: "))
-        .flat_map(|names| names.split(", "))
-        .collect()
+/// The files that a `-- uses:` line names.
+fn files_named(line: &str) -> Vec<&str> {
+    let names = line.trim_start().strip_prefix("-- uses: ");
+    names.map_or_else(Vec::new, |names| names.trim_end().split(", ").collect())
 }
 
-/// The text without comments and blank lines.
-fn code_of(text: &str) -> String {
-    let is_code = |line: &&str| {
-        !matches!(line.trim_start(), "" | "\n") && !line.trim_start().starts_with("--")
-    };
-    text.split_inclusive('\n').filter(is_code).collect()
+/// Adds a library file and those that all its definitions may use.
+fn provide(file: &str, provided: &mut BTreeSet<&'static str>) {
+    let (name, text) = LIBRARY.iter().find(|(other, _)| *other == file).expect("as in text_of");
+    if provided.insert(*name) {
+        let head = text.lines().filter(|line| line.starts_with("-- "));
+        head.flat_map(files_named).for_each(|used| provide(used, provided));
+    }
 }
 
 fn definitions(text: &str) -> Vec<Definition<'_>> {
     let mut all: Vec<Definition<'_>> = Vec::new();
-    for line in text.split_inclusive('\n') {
+    for line in text.lines() {
         if let Some(names) = names_defined(line) {
-            all.push(Definition { names, code: String::new() });
+            all.push(Definition { names, lines: Vec::new() });
         }
         if let Some(last) = all.last_mut() {
-            last.code += &code_of(line);
+            last.lines.extend(Line::read(line));
         }
     }
     all
@@ -131,10 +196,10 @@ fn names_defined(line: &str) -> Option<Vec<&str>> {
 }
 
 /// The names in some code, except fields (`entry.lease`).
-fn names_in(code: &str) -> BTreeSet<String> {
+fn names_in(code: &str) -> Vec<&str> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = code.as_bytes();
-    let mut names = BTreeSet::new();
+    let mut names = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let start = at;
@@ -150,7 +215,7 @@ fn names_in(code: &str) -> BTreeSet<String> {
                 at += bytes[at..].iter().take_while(|byte| is_word(**byte)).count();
                 let is_field = code[..start].ends_with('.') && !code[..start].ends_with("..");
                 if !is_field {
-                    names.insert(code[start..at].to_owned());
+                    names.push(&code[start..at]);
                 }
             }
             _ => at += 1,
@@ -161,6 +226,9 @@ fn names_in(code: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::iter::repeat;
+
     use super::super::script::files;
     use super::*;
 
@@ -169,21 +237,40 @@ mod tests {
         text.lines().filter_map(names_defined).flatten().collect()
     }
 
-    /// The library files, except `own`, that define a name of the text.
-    fn needed_by(own: &str, text: &str) -> BTreeSet<&'static str> {
-        let names = names_in(&code_of(text));
-        let defines = |text| defined_by(text).iter().any(|name| names.contains(*name));
-        LIBRARY
-            .iter()
-            .filter(|(file, text)| *file != own && defines(text))
-            .map(|(file, _)| *file)
-            .collect()
+    fn lines_of(text: &str) -> Vec<Line<'_>> {
+        text.lines().filter_map(Line::read).collect()
+    }
+
+    /// The names that the library defines, and their files.
+    fn library() -> BTreeMap<&'static str, &'static str> {
+        let of_file = |(file, text): &(&'static str, &'static str)| {
+            defined_by(text).into_iter().zip(repeat(*file))
+        };
+        LIBRARY.iter().flat_map(of_file).collect()
     }
 
     #[test]
-    fn the_head_of_a_file_names_the_library_files_that_it_uses() {
-        for (name, text) in LIBRARY.iter().chain(files()) {
-            assert_eq!(used_by(text), needed_by(name, text), "-- uses: in {name}.lua");
+    fn each_uses_line_names_the_library_files_that_the_code_below_uses() {
+        let library = library();
+        for (own, text) in LIBRARY.iter().chain(files()) {
+            let lines = lines_of(text);
+            let named: BTreeSet<(usize, &str)> = lines
+                .iter()
+                .enumerate()
+                .flat_map(|(at, line)| files_named(line.text).into_iter().map(move |f| (at, f)))
+                .collect();
+            let mut needed = BTreeSet::new();
+            for (at, line) in lines.iter().enumerate() {
+                let files = line.names.iter().filter_map(|name| library.get(*name));
+                for file in files.copied().filter(|file| file != own) {
+                    let provides = |place: &usize| {
+                        named.contains(&(*place, file)) && at < end_of_block(&lines, *place)
+                    };
+                    let place = (0..at).rev().find(provides);
+                    needed.insert((place.unwrap_or_else(|| panic!("{own}: {}", line.text)), file));
+                }
+            }
+            assert_eq!(named, needed, "-- uses: in {own}.lua, by line of code");
         }
     }
 
@@ -191,7 +278,8 @@ mod tests {
     fn files_of_the_library_use_only_files_before_them() {
         for (place, (name, text)) in LIBRARY.iter().enumerate() {
             let before: BTreeSet<_> = LIBRARY[..place].iter().map(|(name, _)| *name).collect();
-            assert!(used_by(text).is_subset(&before), "{name}.lua uses a file behind it");
+            let used: BTreeSet<_> = text.lines().flat_map(files_named).collect();
+            assert!(used.is_subset(&before), "{name}.lua uses a file behind it");
         }
     }
 
@@ -212,25 +300,35 @@ mod tests {
     /// The library was more than half of most scripts.
     #[test]
     fn a_script_carries_only_what_it_uses() {
+        let library = library();
         for (name, text) in files() {
-            let script = compose(text);
-            let names: Vec<_> = definitions(&script)
-                .into_iter()
-                .flat_map(|part| part.names)
-                .map(str::to_owned)
-                .collect();
-            let count = |name: &str| {
-                definitions(&script)
-                    .iter()
-                    .filter(|part| names_in(&part.code).contains(name))
-                    .count()
-            };
-            for defined in LIBRARY.iter().flat_map(|(_, text)| defined_by(text)) {
-                if names.iter().any(|name| name == defined) {
-                    let outside = names_in(&code_of(&with_included(text))).contains(defined);
+            let code = compose(text);
+            let script = lines_of(&code);
+            for (at, line) in script.iter().enumerate() {
+                let defined = names_defined(line.text).unwrap_or_default();
+                let uses = |line: &Line<'_>| defined.iter().any(|name| line.names.contains(name));
+                if defined.iter().any(|name| library.contains_key(name)) {
+                    let rest = &script[at + 1..end_of_block(&script, at)];
+                    assert!(rest.iter().any(uses), "{name}.lua does not use {defined:?}");
+                }
+            }
+        }
+    }
+
+    /// Copies of a variable would differ after the first change.
+    #[test]
+    fn a_script_has_one_copy_of_each_variable() {
+        let library = library();
+        for (name, text) in files() {
+            let mut seen = BTreeSet::new();
+            let code = compose(text);
+            for line in code.lines() {
+                let is_function = line.trim_start().starts_with("local function");
+                let defined = names_defined(line.trim_start()).unwrap_or_default();
+                for variable in defined.into_iter().filter(|name| *name != name.to_uppercase()) {
                     assert!(
-                        outside || count(defined) > 1,
-                        "{name}.lua carries {defined} and does not use it"
+                        is_function || !library.contains_key(variable) || seen.insert(variable),
+                        "{name}.lua has two copies of {variable}"
                     );
                 }
             }
@@ -247,10 +345,52 @@ mod tests {
         assert_eq!(compose(script), expected);
     }
 
+    /// A settle of a task that its holder delivered built thirty functions that it did not call.
+    #[test]
+    fn a_definition_stands_at_the_last_line_that_all_its_uses_see() {
+        let script = "\
+-- uses: keys
+if ARGV[2] == '' then return BODIES end
+-- uses: keys
+if ARGV[3] == '' then
+  -- uses: lease
+  return deadline_of(ARGV[2])
+end
+return LEASED
+";
+        let expected = "\
+local BODIES = KEYS[1]
+if ARGV[2] == '' then return BODIES end
+local LEASED = KEYS[6]
+if ARGV[3] == '' then
+  local function deadline_of(id)
+    return tonumber(redis.call('ZSCORE', LEASED, id) or nil)
+  end
+  return deadline_of(ARGV[2])
+end
+return LEASED
+";
+        assert_eq!(compose(script), expected);
+    }
+
+    #[test]
+    fn branches_that_share_no_line_get_a_copy_each() {
+        let script = "\
+if ARGV[2] == '' then
+  -- uses: keys
+  return BODIES
+else
+  -- uses: keys
+  return BODIES
+end
+";
+        let copy = "  local BODIES = KEYS[1]\n";
+        assert_eq!(compose(script), script.replace("  -- uses: keys\n", copy));
+    }
+
     #[test]
     fn names_are_told_from_fields_and_texts() {
-        let names: Vec<_> =
-            names_in("a.b = c..d .. 'e \\' f' .. \"g\" .. h[1]").into_iter().collect();
-        assert_eq!(names, ["1", "a", "c", "d", "h"]);
+        let names = names_in("a.b = c..d .. 'e \\' f' .. \"g\" .. h[1]");
+        assert_eq!(names, ["a", "c", "d", "h", "1"]);
     }
 }

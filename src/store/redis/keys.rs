@@ -30,9 +30,6 @@ pub(super) struct Keys {
     prefix: String,
 }
 
-/// The number of keys of a lane script.
-pub(super) const LANE_KEYS: usize = 16;
-
 const BODIES: &str = "DELAY_REALL_TOPIC_TASK";
 const SCHEDULE: &str = "DELAY_SIMPLE_TOPIC_TASK";
 const ENTRIES: &str = "DELAY_ATTEMPTS_TOPIC_TASK";
@@ -48,6 +45,7 @@ const KEYS: &str = "DELAY_KEYS_TOPIC_TASK";
 const IDEMPOTENCY: &str = "DELAY_IDEMPOTENCY_TOPIC_TASK";
 const WINDOWS: &str = "DELAY_WINDOWS_TOPIC_TASK";
 const NOTES: &str = "DELAY_NOTES_TOPIC_TASK";
+const LOCK: &str = "DELAY_TOPIC_RELOAD_LOCK";
 
 /// The roles of a lane's keys that hold tasks or keys of tasks.
 const ROLES: [&str; 15] = [
@@ -57,6 +55,26 @@ const ROLES: [&str; 15] = [
     LEASED,
     DESTINATIONS,
     OFFSETS,
+    DELIVERED,
+    DEAD,
+    CANCELLED,
+    EXPIRED,
+    EXPIRIES,
+    KEYS,
+    IDEMPOTENCY,
+    WINDOWS,
+    NOTES,
+];
+
+/// The roles of the keys of a lane script.
+const OF_SCRIPT: [&str; 16] = [
+    BODIES,
+    OFFSETS,
+    DESTINATIONS,
+    SCHEDULE,
+    ENTRIES,
+    LEASED,
+    LOCK,
     DELIVERED,
     DEAD,
     CANCELLED,
@@ -185,34 +203,15 @@ impl Keys {
         slot::of_key(lane.to_string().as_bytes())
     }
 
-    /// The keys of `lua/add.lua`: the first of [`of_script`](Self::of_script).
-    pub(super) fn of_add(&self, lane: &Lane) -> [String; 4] {
-        [self.bodies(lane), self.offsets(lane), self.destinations(lane), self.schedules(lane)]
-    }
-
-    /// The keys of a lane script, in the order of `lua/lib/keys.lua`.
-    pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
-        // Built piece by piece, because every script call needs all of them.
+    /// The first keys of a lane script, in the order of `lua/lib/keys.lua`.
+    pub(super) fn of_script(&self, lane: &Lane, count: usize) -> Vec<String> {
+        // Built piece by piece, because every script call needs them.
         let tag = format!("-{{{lane}}}");
-        let of_lane = |role: &str| [self.prefix.as_str(), ":", role, &tag].concat();
-        [
-            of_lane(BODIES),
-            of_lane(OFFSETS),
-            of_lane(DESTINATIONS),
-            self.schedules(lane),
-            of_lane(ENTRIES),
-            of_lane(LEASED),
-            of_lane("DELAY_TOPIC_RELOAD_LOCK"),
-            of_lane(DELIVERED),
-            of_lane(DEAD),
-            of_lane(CANCELLED),
-            of_lane(EXPIRED),
-            of_lane(EXPIRIES),
-            of_lane(KEYS),
-            of_lane(IDEMPOTENCY),
-            of_lane(WINDOWS),
-            of_lane(NOTES),
-        ]
+        let key = |role: &&str| {
+            let end = if *role == SCHEDULE { ":" } else { "" };
+            [self.prefix.as_str(), ":", role, &tag, end].concat()
+        };
+        OF_SCRIPT[..count].iter().map(key).collect()
     }
 
     /// The prefix of the names of the lane's schedules.
@@ -273,12 +272,12 @@ mod tests {
     fn keys_are_named_as_documented_and_read_back() {
         let keys = Keys::new("delay");
         let lane: Lane = "order:0".parse().unwrap();
-        let of_script = keys.of_script(&lane);
+        let of_script = keys.of_script(&lane, 16);
         assert_eq!(of_script[0], "delay:DELAY_REALL_TOPIC_TASK-{order:0}");
         assert_eq!(of_script[6], "delay:DELAY_TOPIC_RELOAD_LOCK-{order:0}");
         assert_eq!(of_script[7], "delay:DELAY_DELIVERED_TOPIC_TASK-{order:0}");
         assert_eq!(of_script[3], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
-        assert_eq!(keys.of_add(&lane), of_script[..4]);
+        assert_eq!(keys.of_script(&lane, 4), of_script[..4]);
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
         for beside in keys.of_registry().into_iter().chain([keys.store(), keys.audit()]) {
@@ -295,7 +294,7 @@ mod tests {
     fn a_key_says_whose_it_is() {
         let keys = Keys::new("delay");
         let lane: Lane = "order:eu:3".parse().unwrap();
-        let of_script = keys.of_script(&lane);
+        let of_script = keys.of_script(&lane, 16);
         let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
         check(&of_script[0], Named::Bodies(lane.clone()));
         for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15] {

@@ -91,7 +91,7 @@ impl Session {
 
     /// The call of a script over one lane.
     pub(super) fn lane_call(&self, script: &Script, lane: &Lane) -> Cmd {
-        self.call(script, &self.keys.of_script(lane))
+        self.call(script, &self.keys.of_script(lane, script.lane_keys))
     }
 
     /// The route of settles and extensions.

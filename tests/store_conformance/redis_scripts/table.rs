@@ -81,7 +81,7 @@ const NAMES: [(&str, &str); 26] = [
 const LANE: usize = 16;
 
 impl Keys {
-    fn names(&self) -> Vec<&'static str> {
+    pub(super) fn names(&self) -> Vec<&'static str> {
         let names = match self {
             Self::Add => &NAMES[..4],
             Self::Lane => &NAMES[..LANE],
@@ -176,13 +176,15 @@ impl Stored {
     }
 }
 
+/// The text of a script, as Redis gets it.
+pub(super) fn text_of(name: &str) -> &'static str {
+    let mut sent = delayd::store::redis::script::sent().into_iter();
+    sent.find(|(other, _)| *other == name).unwrap().1
+}
+
 /// Runs the rows of a script and reports all that differ.
 pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
-    let script = delayd::store::redis::script::sent()
-        .into_iter()
-        .find(|(other, _)| *other == name)
-        .unwrap()
-        .1;
+    let script = text_of(name);
     let mut report = String::new();
     for row in rows {
         let connection =
@@ -222,7 +224,7 @@ fn is_as(text: &str, expected: &str) -> bool {
     }
 }
 
-fn show(value: &Value) -> String {
+pub(super) fn show(value: &Value) -> String {
     match value {
         Value::Nil => "nil".to_owned(),
         Value::Int(number) => number.to_string(),

@@ -49,11 +49,8 @@ impl Call {
         token: Option<&str>,
         task: impl Fn(Place) -> &'a NewTask,
     ) -> Cmd {
-        let mut command = if self.asks_more {
-            session.lane_call(&script::ADD_WITH_OPTIONS, &self.lane)
-        } else {
-            session.call(&script::ADD, &session.keys.of_add(&self.lane))
-        };
+        let script = if self.asks_more { &script::ADD_WITH_OPTIONS } else { &script::ADD };
+        let mut command = session.lane_call(script, &self.lane);
         command.arg(opening::argument(self.shards, token));
         if self.asks_more {
             self.places

@@ -195,8 +195,8 @@ fn call(
     repair: bool,
 ) -> Cmd {
     let lane = &ahead.lane;
-    let keys: Vec<String> =
-        session.keys.of_script(lane).into_iter().chain([session.keys.aside(lane)]).collect();
+    let mut keys = session.keys.of_script(lane, 16);
+    keys.push(session.keys.aside(lane));
     let [look, mend] = scripts_for(&page.structure);
     let script = if repair { mend } else { look };
     let names = if page.structure == "bodies" { all_names } else { &page.names };

@@ -2,10 +2,9 @@
 -- this is repeated.    (nothing) -> scheduled
 --
 -- This script runs more often than any other. Each function that it builds costs more than a task,
--- so it has few. For the same reason it writes records itself, avoids converting numbers to text,
--- and has one command for all tasks of a destination.
+-- so it builds none for new tasks. For the same reason it writes records itself, avoids converting
+-- numbers to text, and has one command for all tasks of a destination.
 --
--- KEYS    the first four of lib/keys.lua
 -- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each destination: its name,
 --         the number of its tasks, and for each of them the id, "<ms>" (a moment) or "+<ms>" (after
 --         now), and the tail of its record (see lib/record.lua)
@@ -14,14 +13,14 @@
 --
 -- A task is scheduled only if its record was new: a call that is repeated after a lost answer, when
 -- the task has been claimed, would otherwise leave it scheduled and leased.
--- uses: now, keys, record
+-- uses: now, keys
 -- include: open
 local answer = { now }
 local now_text = string.format('%d', now)
 local created = ' ' .. now_text .. ' '
-local place = 0
-
-local function store(destination, first, count)
+local place, at = 0, 3
+while at < #ARGV do
+  local destination, first, count = ARGV[at], at + 2, tonumber(ARGV[at + 1])
   local ids = {}
   for n = 1, count do ids[n] = ARGV[first + 3 * (n - 1)] end
   local there = redis.call('HMGET', BODIES, unpack(ids))
@@ -29,6 +28,7 @@ local function store(destination, first, count)
   for n, id in ipairs(ids) do
     local moment, tail = ARGV[first + 3 * n - 2], ARGV[first + 3 * n - 1]
     if there[n] then
+      -- uses: record
       answer[#answer + 1] = place
       answer[#answer + 1] = due_of_same(there[n], tail) or -1
     else
@@ -46,18 +46,13 @@ local function store(destination, first, count)
     end
     place = place + 1
   end
-  if size == 0 then return end
-  redis.call('HSET', BODIES, unpack(bodies))
-  redis.call('ZADD', SCHEDULES .. destination, unpack(scores))
-  if destination ~= '@pull' then
-    redis.call('ZADD', DESTINATIONS, 'LT', earliest, destination)
+  if size > 0 then
+    redis.call('HSET', BODIES, unpack(bodies))
+    redis.call('ZADD', SCHEDULES .. destination, unpack(scores))
+    if destination ~= '@pull' then
+      redis.call('ZADD', DESTINATIONS, 'LT', earliest, destination)
+    end
   end
-end
-
-local at = 3
-while at < #ARGV do
-  local count = tonumber(ARGV[at + 1])
-  store(ARGV[at], at + 2, count)
-  at = at + 2 + 3 * count
+  at = first + 3 * count
 end
 return answer

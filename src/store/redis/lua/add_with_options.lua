@@ -16,8 +16,8 @@
 -- An add that is repeated after a lost answer brings the same drawn id. It finds that id with the
 -- idempotency key, otherwise as a task's, otherwise with the key, and answers what it did. Only if
 -- another add with that key came in between, it is done again.
--- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, sweep
 -- include: open
+-- uses: now, keys, record, owner, idempotency, expiry
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
 -- The earliest moment that this call stored for each destination, and the destinations that it took
@@ -46,6 +46,7 @@ end
 
 -- The state of a task, as callers see it; '' if it is forgotten or cannot be read.
 local function state_of(id)
+  -- uses: entry, sweep
   if redis.call('HEXISTS', BODIES, id) == 0 then return '' end
   local state = standing(id)
   if state then return state end
@@ -59,32 +60,61 @@ local function pending()
   return count
 end
 
--- The task keeps the id that was drawn for the dead-letter call of its first version.
-local function with_first_call(options, drawn, before)
-  local call = drawn and call_of(before)
-  if not call then return options end
-  local field = '"task_id":'
-  local first, last = string.find(options, field .. drawn, 1, true)
-  if not first then return options end
-  local call_id = string.format('%.0f', call.task_id)
-  return string.sub(options, 1, first - 1) .. field .. call_id .. string.sub(options, last + 1)
+local asked_of, some_have_keys = {}, false
+for i = 3, #ARGV, 6 do
+  asked_of[i] = cjson.decode(ARGV[i + 5])
+  some_have_keys = some_have_keys or asked_of[i].key ~= nil
 end
 
--- Gives a waiting task another moment, content and options. Returns whether its record could be
--- read.
-local function replace(owner, record, due, destination, options, content, asked)
-  local _, created, before, old_options = read_record(record)
-  if not created then return false end
-  lift(owner, before)
-  left[before] = true
-  options = with_first_call(options, asked.on_dead, old_options)
-  options = with_origin(options, origin_of(old_options))
-  redis.call('HDEL', ENTRIES, owner)
-  record = write_record(due, created, destination, options, content)
-  redis.call('HSET', BODIES, owner, record)
-  schedule(owner, destination, due)
-  set_expiry(owner, due, asked.expires_after)
-  return true
+local add_by_key
+if some_have_keys then
+  -- uses: record, owner, schedule, sweep
+  -- The task keeps the id that was drawn for the dead-letter call of its first version.
+  local function with_first_call(options, drawn, before)
+    local call = drawn and call_of(before)
+    if not call then return options end
+    local field = '"task_id":'
+    local first, last = string.find(options, field .. drawn, 1, true)
+    if not first then return options end
+    local call_id = string.format('%.0f', call.task_id)
+    return string.sub(options, 1, first - 1) .. field .. call_id .. string.sub(options, last + 1)
+  end
+
+  -- Gives a waiting task another moment, content and options. Returns whether its record could be
+  -- read.
+  local function replace(owner, record, due, destination, options, content, asked)
+    local _, created, before, old_options = read_record(record)
+    if not created then return false end
+    lift(owner, before)
+    left[before] = true
+    options = with_first_call(options, asked.on_dead, old_options)
+    options = with_origin(options, origin_of(old_options))
+    redis.call('HDEL', ENTRIES, owner)
+    record = write_record(due, created, destination, options, content)
+    redis.call('HSET', BODIES, owner, record)
+    schedule(owner, destination, due)
+    set_expiry(owner, due, asked.expires_after)
+    return true
+  end
+
+  -- Returns the answer for a task with a key if it has been added before, or replaces another task.
+  -- Otherwise nil, and a leased owner of the key and its entry: the owner is to be cancelled.
+  add_by_key = function(id, own, due, destination, options, content, asked)
+    local key = asked.key
+    if own and key_of(own) == key then return due_of(own) end
+    local owner, by = read_owner(redis.call('HGET', OWNERS, key))
+    local record = not own and owner and redis.call('HGET', BODIES, owner)
+    if not record then return nil end
+    if by == id then return { 'replaced', owner, due_of(record), '' } end
+    local state, entry = standing(owner)
+    if state == 'scheduled' and replace(owner, record, due, destination, options, content, asked)
+    then
+      own_key(key, owner, id, now)
+      remember(asked.idempotency, owner, due, id)
+      return { 'replaced', owner, due, '' }
+    end
+    return nil, state == 'leased' and entry and owner, entry
+  end
 end
 
 -- Returns the answer for the task.
@@ -97,24 +127,16 @@ local function add(id, due, destination, options, content, asked)
     return first.id == id and first.due or { 'replaced', first.id, first.due, '' }
   end
   local own = redis.call('HGET', BODIES, id)
-  if own and key and key_of(own) == key then return due_of(own) end
-
-  local owner, by = read_owner(key and redis.call('HGET', OWNERS, key))
-  local record = not own and owner and redis.call('HGET', BODIES, owner)
-  if record and by == id then return { 'replaced', owner, due_of(record), '' } end
-  local state, entry
-  if record then state, entry = standing(owner) end
-  if state == 'scheduled' and replace(owner, record, due, destination, options, content, asked) then
-    own_key(key, owner, id, now)
-    remember(same, owner, due, id)
-    return { 'replaced', owner, due, '' }
+  local answer, leased, entry
+  if key then
+    answer, leased, entry = add_by_key(id, own, due, destination, options, content, asked)
+    if answer then return answer end
   end
-  if not own then
-    if asked.quota and pending() >= asked.quota then return OVER_QUOTA end
-    if state == 'leased' and entry then
-      entry.mark = '!'
-      keep(owner, entry)
-    end
+  if not own and asked.quota and pending() >= asked.quota then return OVER_QUOTA end
+  if leased then
+    -- uses: entries
+    entry.mark = '!'
+    keep(leased, entry)
   end
   local new, tail = write_record(due, now, destination, options, content)
   if redis.call('HSETNX', BODIES, id, new) == 0 then
@@ -133,12 +155,13 @@ for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = unpack(ARGV, i, i + 4)
   local ms = tonumber(moment)
   local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
-  answer[#answer + 1] = add(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
+  answer[#answer + 1] = add(id, due, destination, options, content, asked_of[i])
 end
 for destination, due in pairs(earliest) do
   if destination == '@pull' then
     -- Pulled tasks are not listed.
   elseif left[destination] then
+    -- uses: schedule
     correct(destination)
   else
     redis.call('ZADD', DESTINATIONS, 'LT', due, destination)

@@ -7,7 +7,53 @@
 --         be called, or pulled, from then on: this one, or the dead-letter call); 'done
 --         cancelled' (a cancel was pending); 'unknown' (or unreadable); or the state that makes it
 --         stale
--- uses: now, keys, entry, entries, expiry, schedule, lease, ending, sweep
+-- uses: now, keys, entry, expiry
+-- The common case, for all such settles of the call together: the holder delivered (or moved) the
+-- task, which has not ended. Each is done as settle_held would do it. Of several settles of one
+-- task only the first may be among them, and the others see its effect.
+local ids = {}
+for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
+local raw = redis.call('HMGET', ENTRIES, unpack(ids))
+local now_text = string.format('%d', now)
+local answer, seen = {}, {}
+local count, done, destinations, entries, ends = 0, {}, {}, {}, {}
+for n, id in ipairs(ids) do
+  local i = 5 * n - 3
+  local verb = ARGV[i + 2]
+  if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
+    local entry, mark, destination = deliver(raw[n], ARGV[i + 1], ARGV[i + 4])
+    if entry and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
+      count = count + 1
+      done[count], destinations[count] = id, destination
+      entries[2 * count - 1], entries[2 * count] = id, entry
+      ends[2 * count - 1], ends[2 * count] = now_text, id
+      answer[n] = 'done'
+    end
+  end
+  seen[id] = true
+end
+if count > 0 then
+  if redis.call('ZREM', LEASED, unpack(done)) < count then
+    -- uses: schedule
+    -- Some of the leases had expired and were swept: these tasks wait.
+    local by_destination = {}
+    for n, destination in ipairs(destinations) do
+      by_destination[destination] = by_destination[destination] or {}
+      table.insert(by_destination[destination], done[n])
+    end
+    for destination, theirs in pairs(by_destination) do
+      redis.call('ZREM', SCHEDULES .. destination, unpack(theirs))
+      correct(destination)
+    end
+  end
+  redis.call('ZADD', ENDED.delivered, unpack(ends))
+  if has_expiries() then redis.call('ZREM', EXPIRIES, unpack(done)) end
+  redis.call('HSET', ENTRIES, unpack(entries))
+end
+if count == #ids then return answer end
+
+-- All other settles, one after the other.
+-- uses: entry, entries, expiry, schedule, lease, ending, sweep
 local function settle_ended(id, entry, receipt, verb, outcome)
   if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
     redis.call('ZREM', ENDED.dead, id)
@@ -96,56 +142,9 @@ local function settle(id, receipt, verb, wait_ms, outcome)
   return is_repeat and 'done' or live_state(deadline_of(id))
 end
 
-local NOW = string.format('%d', now)
-
--- The common case, for all such settles of a call together: the holder delivered (or moved) the
--- task, which has not ended. Each is done as settle_held would do it; returns which they were. Of
--- several settles of one task only the first may be among them, and the others see its effect.
-local function settle_delivered(answer)
-  local ids = {}
-  for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
-  local raw = redis.call('HMGET', ENTRIES, unpack(ids))
-  local seen, done, entries, ends, destinations = {}, {}, {}, {}, {}
-  for n, id in ipairs(ids) do
-    local i = 5 * n - 3
-    local verb = ARGV[i + 2]
-    if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
-      local entry, mark, destination = deliver(raw[n], ARGV[i + 1], ARGV[i + 4])
-      if entry and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
-        done[#done + 1] = id
-        entries[#entries + 1] = id
-        entries[#entries + 1] = entry
-        ends[#ends + 1] = NOW
-        ends[#ends + 1] = id
-        destinations[#done] = destination
-        answer[n] = 'done'
-      end
-    end
-    seen[id] = true
-  end
-  if #done == 0 then return end
-  if redis.call('ZREM', LEASED, unpack(done)) < #done then
-    -- Some of the leases had expired and were swept: these tasks wait.
-    local by_destination = {}
-    for n, destination in ipairs(destinations) do
-      by_destination[destination] = by_destination[destination] or {}
-      table.insert(by_destination[destination], done[n])
-    end
-    for destination, theirs in pairs(by_destination) do
-      redis.call('ZREM', SCHEDULES .. destination, unpack(theirs))
-      correct(destination)
-    end
-  end
-  redis.call('ZADD', ENDED.delivered, unpack(ends))
-  if has_expiries() then redis.call('ZREM', EXPIRIES, unpack(done)) end
-  redis.call('HSET', ENTRIES, unpack(entries))
-end
-
-local answer = {}
-settle_delivered(answer)
-for i = 2, #ARGV, 5 do
-  local n = (i + 3) / 5
+for n, id in ipairs(ids) do
+  local i = 5 * n - 3
   local wait_ms = tonumber(ARGV[i + 3])
-  answer[n] = answer[n] or settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], wait_ms, ARGV[i + 4])
+  answer[n] = answer[n] or settle(id, ARGV[i + 1], ARGV[i + 2], wait_ms, ARGV[i + 4])
 end
 return answer

@@ -1,5 +1,5 @@
 -- The ends of tasks. The caller has taken the task off its lease or schedule before.
--- uses: now, keys, record, entries, expiry, schedule
+-- uses: now, keys, entries, expiry, schedule
 local UNREADABLE = 'record cannot be read'
 
 local function finish(id, entry, state)
@@ -14,6 +14,7 @@ end
 -- together with the task's own: the call is made once, however often the task dies. Returns whether
 -- it was made now.
 local function die(id, entry)
+  -- uses: record
   finish(id, entry, 'dead')
   local record = redis.call('HGET', BODIES, id) or ''
   local _, _, _, options, content_at = read_record(record)

@@ -1,5 +1,5 @@
--- The keys of a lane, all with one hash tag {topic:shard}. add.lua gets the first four, each other
--- lane script all of them; store/redis/keys.rs names them in this order.
+-- The keys of a lane, all with one hash tag {topic:shard}. A lane script gets those up to the last
+-- one that it names, and at least four; store/redis/keys.rs names them in this order.
 --
 -- KEYS
 --   1 bodies        hash id -> record, see record.lua
@@ -9,7 +9,7 @@
 --   4 schedules     prefix of the schedules: zset <prefix><destination>, id -> due ms
 --   5 entries       hash id -> entry, see entry.lua
 --   6 leased        zset id -> deadline ms
---   7 lock          string: the claimer's token
+--   7 lock          string: the claimer's token, between the claims of a burst
 --   8..11           zset id -> end ms, of delivered, dead, cancelled, expired
 --   12 expiries     zset id -> the first ms at which it is not worth delivering, negative while the
 --                   task is leased; only of waiting or leased tasks with expires_after

@@ -185,7 +185,7 @@ end
 if is_cut then next_moment = now end
 
 if token ~= '' and takes and ARGV[5] == '1' and cut and #due > 0 then
-  redis.call('SET', LOCK, token, 'PX', 2000)
+  redis.call('SET', LOCK, token, 'EX', 2, has_lock and 'XX' or 'NX')
 elseif has_lock then
   redis.call('DEL', LOCK)
 end

@@ -87,11 +87,6 @@ impl SyncPace {
         self.times().running.map(|began| began.elapsed())
     }
 
-    /// How long the last complete sync took.
-    pub(crate) fn last(&self) -> Duration {
-        self.times().last
-    }
-
     /// Whether the last sync took longer than [`SLOW`], or the running one takes longer.
     pub(crate) fn is_slow(&self) -> bool {
         let Times { running, last } = self.times();

@@ -29,8 +29,8 @@ const LAZY: Duration = Duration::from_millis(500);
 pub(crate) struct Awaiting {
     /// The newest commit that the answers depend on.
     pub(crate) commit: u64,
-    /// The batch that the jobs belong to; `None` if there are only hints.
-    pub(crate) batch: Option<u64>,
+    /// Whether some of the jobs are promised. Others hand out tasks that are not durable yet.
+    pub(crate) is_promise: bool,
     pub(crate) jobs: Vec<Box<dyn Job>>,
     pub(crate) hints: Earliest,
 }
@@ -58,6 +58,20 @@ struct State {
     is_closed: bool,
     /// Whether the sync thread has ended.
     is_over: bool,
+    sleep: Sleep,
+    /// Whether the writer waits for a sync.
+    writer_waits: bool,
+}
+
+/// What the sync thread waits for.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Sleep {
+    #[default]
+    Awake,
+    /// For a commit.
+    UntilCommit,
+    /// For answers that depend on a commit, or until a commit without any is old.
+    UntilAnswers,
 }
 
 /// See the module.
@@ -78,34 +92,33 @@ impl Confirmations {
         let _ = self.writer.set(std::thread::current());
     }
 
-    /// Called when batches were confirmed.
-    pub(crate) fn wake_writer(&self) {
-        self.writer.get().inspect(|writer| writer.unpark());
+    /// Whether no promised work is unconfirmed, so that more of it may begin. If not, the writer is
+    /// woken by the sync that confirms it.
+    pub(crate) fn may_begin(&self) -> bool {
+        let mut state = self.state();
+        state.writer_waits = state.awaiting.iter().any(|one| one.is_promise);
+        !state.writer_waits
     }
 
-    /// Notes a commit that wrote something. Returns its number.
+    /// Called when something was confirmed.
+    pub(crate) fn wake_writer(&self) {
+        if std::mem::take(&mut self.state().writer_waits) {
+            self.writer.get().inspect(|writer| writer.unpark());
+        }
+    }
+
+    /// Notes a commit that wrote something. Returns its number. The sync thread is not woken before
+    /// [`Confirmations::wake_sync`], so that it finds the answers that wait for the commit.
     pub(crate) fn committed(&self) -> u64 {
         let mut state = self.state();
         state.newest += 1;
-        if state.unsynced.is_none() {
-            state.unsynced = Some(Instant::now());
-            self.changed.notify_one();
-        }
+        state.unsynced.get_or_insert_with(Instant::now);
         state.newest
     }
 
     /// The newest commit that is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.state().durable
-    }
-
-    /// How many batches have jobs that are not confirmed yet.
-    pub(crate) fn batches(&self) -> usize {
-        let state = self.state();
-        let mut batches: Vec<u64> = state.awaiting.iter().filter_map(|one| one.batch).collect();
-        batches.sort_unstable();
-        batches.dedup();
-        batches.len()
     }
 
     /// Leaves answers to the sync thread. Returns them if their commit is durable already, or if
@@ -121,8 +134,23 @@ impl Confirmations {
             Some(same) => same.hints.join(awaiting.hints),
             None => state.awaiting.push(awaiting),
         }
-        self.changed.notify_one();
         None
+    }
+
+    /// Wakes the sync thread if what it waits for is there.
+    pub(crate) fn wake_sync(&self) {
+        let mut state = self.state();
+        let wakes = match state.sleep {
+            Sleep::Awake => false,
+            Sleep::UntilCommit => state.unsynced.is_some() || !state.awaiting.is_empty(),
+            Sleep::UntilAnswers => !state.awaiting.is_empty(),
+        };
+        if wakes {
+            state.sleep = Sleep::Awake;
+            // It needs the lock.
+            drop(state);
+            self.changed.notify_one();
+        }
     }
 
     /// Lets the sync thread end after a last sync.
@@ -144,6 +172,7 @@ impl Confirmations {
             if state.is_closed {
                 return None;
             }
+            state.sleep = if age.is_some() { Sleep::UntilAnswers } else { Sleep::UntilCommit };
             state = match age {
                 Some(age) => {
                     let waited = self.changed.wait_timeout(state, LAZY.saturating_sub(age));
@@ -151,6 +180,7 @@ impl Confirmations {
                 }
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
+            state.sleep = Sleep::Awake;
         }
     }
 
@@ -180,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    fn waiting_for(commit: u64, batch: u64) -> Awaiting {
-        Awaiting { commit, batch: Some(batch), ..Awaiting::default() }
+    fn waiting_for(commit: u64) -> Awaiting {
+        Awaiting { commit, is_promise: true, ..Awaiting::default() }
     }
 
     fn commits(awaiting: Vec<Awaiting>) -> Vec<u64> {
@@ -192,34 +222,26 @@ mod tests {
     fn a_sync_confirms_what_was_committed_before_it_began_and_nothing_later() {
         let confirmations = Confirmations::default();
         let first = confirmations.committed();
-        assert!(confirmations.leave(waiting_for(first, 1)).is_none());
+        assert!(confirmations.leave(waiting_for(first)).is_none());
         let mark = confirmations.next_sync().unwrap();
         let second = confirmations.committed();
-        assert!(confirmations.leave(waiting_for(second, 2)).is_none());
-        assert_eq!(confirmations.batches(), 2);
+        assert!(confirmations.leave(waiting_for(second)).is_none());
+        assert!(!confirmations.may_begin());
         assert_eq!(commits(confirmations.synced(mark)), [first]);
-        assert_eq!((confirmations.durable(), confirmations.batches()), (first, 1));
+        assert_eq!((confirmations.durable(), confirmations.may_begin()), (first, false));
         assert_eq!(confirmations.next_sync(), Some(second));
         assert_eq!(commits(confirmations.synced(second)), [second]);
+        assert!(confirmations.may_begin());
     }
 
     #[test]
     fn what_is_durable_already_waits_for_no_sync() {
         let confirmations = Confirmations::default();
-        assert!(confirmations.leave(waiting_for(0, 1)).is_some(), "nothing was written");
+        assert!(confirmations.leave(waiting_for(0)).is_some(), "nothing was written");
         let commit = confirmations.committed();
         let mark = confirmations.next_sync().unwrap();
         confirmations.synced(mark);
-        assert!(confirmations.leave(waiting_for(commit, 1)).is_some());
-    }
-
-    #[test]
-    fn the_parts_of_one_batch_count_once() {
-        let confirmations = Confirmations::default();
-        for _ in 0..3 {
-            confirmations.leave(waiting_for(confirmations.committed(), 7));
-        }
-        assert_eq!(confirmations.batches(), 1);
+        assert!(confirmations.leave(waiting_for(commit)).is_some());
     }
 
     /// Each claim added an entry during a sync of minutes, and the writer counted them each time.
@@ -227,7 +249,7 @@ mod tests {
     fn hints_that_wait_for_one_commit_are_kept_together() {
         let confirmations = Confirmations::default();
         let commit = confirmations.committed();
-        confirmations.leave(waiting_for(commit, 1));
+        confirmations.leave(waiting_for(commit));
         for _ in 0..3 {
             confirmations.leave(Awaiting { commit, ..Awaiting::default() });
         }
@@ -241,6 +263,7 @@ mod tests {
         let waits = Arc::clone(&confirmations);
         let sync = std::thread::spawn(move || waits.next_sync());
         assert_eq!(confirmations.committed(), 1);
+        confirmations.wake_sync();
         assert_eq!(sync.join().unwrap(), Some(1));
     }
 

@@ -5,10 +5,10 @@
 //! - Undoable work never waits for a sync. Under load it gathers for a moment, because several
 //!   claims, or several settles, touch the same pages, which are then written once. It waits until
 //!   a pause has passed since such work was last taken: [`PAUSE`], or [`DEFERRAL`] for deferrable
-//!   work (settles of workers). So nothing waits while there is little to do.
-//! - At most [`MOST_BATCHES`] batches of promised work are unconfirmed: one that is being synced,
-//!   and one that is committed for the next sync. Later work waits in its queue, which bounds the
-//!   memory of what is committed and keeps batches large.
+//!   work (settles of workers), unless it is enough for a transaction. So nothing waits while there
+//!   is little to do.
+//! - One batch of promised work is unconfirmed at a time. Later work waits in its queue, which
+//!   bounds the memory of what is committed and keeps batches large.
 //! - A large batch is written in several transactions, so that undoable work waits for a part of it
 //!   only.
 
@@ -22,10 +22,6 @@ use tokio::sync::mpsc;
 
 use super::confirmations::Confirmations;
 use super::write_queue::{Job, Jobs};
-use crate::store::embedded::disk::wal_sync::SyncPace;
-
-/// The most batches of promised work that are unconfirmed.
-const MOST_BATCHES: usize = 2;
 
 /// The most tasks that one batch, or the undoable work of one transaction, touches; the last job
 /// may exceed it.
@@ -39,23 +35,11 @@ const MAX_BYTES: u64 = 16 << 20;
 /// milliseconds, for which workers' claims wait.
 const MAX_PART: usize = 128;
 
-/// While a sync runs, the next batch gathers for half of the time that the last sync took: it is
-/// committed before the running sync ends, and is as large as possible. Shorter times are not worth
-/// a timer.
-const SHORTEST_GATHERING: Duration = Duration::from_micros(100);
-
 /// The pause between transactions with undoable work, unless promised work begins one.
-const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_micros(1_500);
 
 /// The pause between transactions with deferrable work.
 const DEFERRAL: Duration = Duration::from_millis(5);
-
-/// The jobs of one transaction, the undoable ones first.
-pub(crate) struct Part {
-    pub(crate) jobs: Vec<Box<dyn Job>>,
-    /// The batch that the promised ones belong to.
-    pub(crate) batch: u64,
-}
 
 /// Wakes the writer when a job is queued.
 struct Unpark(Thread);
@@ -66,24 +50,14 @@ impl Wake for Unpark {
     }
 }
 
-/// When the next batch may begin.
-enum Turn {
-    Now,
-    /// Unless a sync ends earlier.
-    In(Duration),
-    AfterSync,
-}
-
 /// The waiting jobs.
 pub(crate) struct Inbox {
     jobs: Jobs,
     confirmations: Arc<Confirmations>,
-    pace: Arc<SyncPace>,
     undoable: Gathering,
     deferrable: Gathering,
     /// The rest of the batch that has begun.
     begun: VecDeque<Box<dyn Job>>,
-    batch: u64,
     waker: Waker,
 }
 
@@ -101,7 +75,11 @@ impl Gathering {
 
     /// How much longer the work waits; `None` if there is none.
     fn left(&self) -> Option<Duration> {
-        let since = self.taken.map_or(Duration::MAX, |taken| taken.elapsed());
+        let weight: usize = self.jobs.iter().map(|job| job.weight()).sum();
+        let since = match weight < MAX_WEIGHT {
+            true => self.taken.map_or(Duration::MAX, |taken| taken.elapsed()),
+            false => Duration::MAX,
+        };
         (!self.jobs.is_empty()).then(|| self.pause.saturating_sub(since))
     }
 
@@ -115,28 +93,25 @@ impl Gathering {
 
 impl Inbox {
     /// Must be called on the writer's thread.
-    pub(crate) fn new(jobs: Jobs, confirmations: Arc<Confirmations>, pace: Arc<SyncPace>) -> Self {
+    pub(crate) fn new(jobs: Jobs, confirmations: Arc<Confirmations>) -> Self {
         confirmations.writer_begins();
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let (undoable, deferrable) = (Gathering::new(PAUSE), Gathering::new(DEFERRAL));
-        let begun = VecDeque::new();
-        Self { jobs, confirmations, pace, undoable, deferrable, begun, batch: 0, waker }
+        Self { jobs, confirmations, undoable, deferrable, begun: VecDeque::new(), waker }
     }
 
-    /// The jobs of the next transaction. Calls `rests` before it waits for some. `None` once the
+    /// The jobs of the next transaction, the undoable ones first. Calls `rests` before it waits for some. `None` once the
     /// queues are closed and empty.
-    pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Part> {
+    pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Vec<Box<dyn Job>>> {
         loop {
             let Self { jobs: queues, undoable, deferrable, .. } = self;
             let is_closed = take(&mut queues.undoable, &self.waker, |job| {
                 if job.is_deferrable() { &mut *deferrable } else { &mut *undoable }.jobs.push(job);
             });
-            let turn = if self.begun.is_empty() { self.turn() } else { Turn::AfterSync };
             let mut is_over = false;
-            if matches!(turn, Turn::Now) {
+            if self.begun.is_empty() && self.confirmations.may_begin() {
                 let Self { jobs, begun, waker, .. } = self;
                 is_over = take(&mut jobs.promised, waker, |job| begun.push_back(job));
-                self.batch += u64::from(!self.begun.is_empty());
             }
             let mut jobs = Vec::new();
             if !self.begun.is_empty() {
@@ -149,35 +124,15 @@ impl Inbox {
             }
             self.take_part(&mut jobs);
             if !jobs.is_empty() {
-                return Some(Part { jobs, batch: self.batch });
+                return Some(jobs);
             }
             if is_closed && is_over {
                 return None;
             }
             rests();
-            let turn = match turn {
-                Turn::In(time) => Some(time),
-                Turn::Now | Turn::AfterSync => None,
-            };
-            let waits = [self.undoable.left(), self.deferrable.left(), turn];
-            match waits.into_iter().flatten().min() {
+            match self.undoable.left().into_iter().chain(self.deferrable.left()).min() {
                 Some(time) => thread::park_timeout(time),
                 None => thread::park(),
-            }
-        }
-    }
-
-    fn turn(&self) -> Turn {
-        match self.confirmations.batches() {
-            0 => Turn::Now,
-            MOST_BATCHES.. => Turn::AfterSync,
-            _ => {
-                let gathers = self.pace.last() / 2;
-                let left = self.pace.running_for().map(|took| gathers.saturating_sub(took));
-                match left {
-                    Some(left) if left >= SHORTEST_GATHERING => Turn::In(left),
-                    _ => Turn::Now,
-                }
             }
         }
     }
@@ -228,7 +183,7 @@ mod tests {
     #[test]
     fn a_large_batch_is_taken_in_parts_each_behind_the_undoable_work() {
         let (queue, jobs, _) = WriteQueue::new(Arc::default());
-        let mut inbox = Inbox::new(jobs, Arc::default(), Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default());
         let adds: Vec<_> = (0..5).map(|_| Box::pin(queue.run(100, |_| Ok(())))).collect();
         for mut add in adds {
             assert!(add.as_mut().now_or_never().is_none());
@@ -237,10 +192,10 @@ mod tests {
         for _ in 0..3 {
             let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
             assert!(claim.as_mut().now_or_never().is_none());
-            let Part { jobs, batch } = inbox.next(|| {}).unwrap();
-            parts.push((jobs[0].may_be_undone(), jobs.len(), batch));
+            let jobs = inbox.next(|| {}).unwrap();
+            parts.push((jobs[0].may_be_undone(), jobs.len()));
         }
-        assert_eq!(parts, [(true, 3, 1), (true, 3, 1), (true, 2, 1)]);
+        assert_eq!(parts, [(true, 3), (true, 3), (true, 2)]);
         queue.close();
         assert!(inbox.next(|| {}).is_none());
     }
@@ -249,7 +204,7 @@ mod tests {
     #[test]
     fn undoable_work_waits_for_a_pause_and_goes_with_promised_work() {
         let (queue, jobs, _) = WriteQueue::new(Arc::default());
-        let mut inbox = Inbox::new(jobs, Arc::default(), Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default());
         let at_once = || panic!("there is nothing to wait for");
         for (pause, is_deferrable) in [(PAUSE, false), (DEFERRAL, true)] {
             let queued = || {
@@ -262,21 +217,25 @@ mod tests {
                 job
             };
             let (_first, began) = (queued(), Instant::now());
-            assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 1);
+            assert_eq!(inbox.next(at_once).unwrap().len(), 1);
             let _others = (queued(), queued());
-            assert_eq!(inbox.next(|| {}).unwrap().jobs.len(), 2);
+            assert_eq!(inbox.next(|| {}).unwrap().len(), 2);
             assert!(began.elapsed() >= pause);
         }
+
+        let mut large = pin!(queue.run_deferrable(MAX_WEIGHT, |_| Ok(())));
+        assert!(large.as_mut().now_or_never().is_none());
+        assert_eq!(inbox.next(at_once).unwrap().len(), 1);
 
         let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
         let mut add = pin!(queue.run(1, |_| Ok(())));
         assert!(claim.as_mut().now_or_never().is_none() && add.as_mut().now_or_never().is_none());
-        assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 2);
+        assert_eq!(inbox.next(at_once).unwrap().len(), 2);
 
         let mut last = pin!(queue.run_deferrable(1, |_| Ok(())));
         assert!(last.as_mut().now_or_never().is_none());
         queue.close();
-        assert_eq!(inbox.next(at_once).unwrap().jobs.len(), 1);
+        assert_eq!(inbox.next(at_once).unwrap().len(), 1);
         assert!(inbox.next(|| {}).is_none());
     }
 }

@@ -46,10 +46,11 @@ impl Syncer {
                 Ok(()) => confirmations.synced(newest),
                 Err(_) => confirmations.give_up(),
             };
+            // It writes the next batch while this one is answered.
+            confirmations.wake_writer();
             for awaiting in confirmed {
                 awaiting.answer(&synced, &self.hints);
             }
-            confirmations.wake_writer();
         }
         drop(self.checkpoints);
     }

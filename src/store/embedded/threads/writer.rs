@@ -26,7 +26,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::broadcast;
 
 use super::confirmations::{Awaiting, Confirmations};
-use super::inbox::{Inbox, Part};
+use super::inbox::Inbox;
 use super::write_queue::{Job, Jobs, Watchdog};
 use crate::model::clock::Clock;
 use crate::store::embedded::disk::checkpoint;
@@ -92,11 +92,11 @@ impl Writer {
         let _end = CloseGuard(&confirmations);
         let _guard = PanicGuard(&health);
         let watchdog = Arc::clone(&self.watchdog);
-        let mut inbox = Inbox::new(jobs, Arc::clone(&confirmations), Arc::clone(&self.pace));
-        while let Some(Part { jobs, batch }) = inbox.next(|| watchdog.rest()) {
+        let mut inbox = Inbox::new(jobs, Arc::clone(&confirmations));
+        while let Some(jobs) = inbox.next(|| watchdog.rest()) {
             self.watchdog.step();
             let jobs = self.turn_away(jobs);
-            self.carry_out(batch, jobs);
+            self.carry_out(jobs);
         }
     }
 
@@ -119,14 +119,14 @@ impl Writer {
 
     /// Commits the jobs, and answers those of them that wait for no sync. Jobs that fail alone are
     /// answered first.
-    fn carry_out(&mut self, batch: u64, mut jobs: Vec<Box<dyn Job>>) {
+    fn carry_out(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         while !jobs.is_empty() {
             match self.commit(&mut jobs) {
                 Ok(Committed { hints, waiting }) => {
                     if jobs.iter().any(|job| job.room().is_some() && job.is_done()) {
                         self.space.found_room();
                     }
-                    self.conclude(batch, jobs, &waiting, hints);
+                    self.conclude(jobs, &waiting, hints);
                     return self.tend_log();
                 }
                 Err(Failed { error: error @ Error::Full(_), .. }) => {
@@ -147,8 +147,8 @@ impl Writer {
                 }
                 Err(Failed { job: None, error: Error::Corrupt(_) }) if jobs.len() > 1 => {
                     let second = jobs.split_off(jobs.len() / 2);
-                    self.carry_out(batch, jobs);
-                    return self.carry_out(batch, second);
+                    self.carry_out(jobs);
+                    return self.carry_out(second);
                 }
                 Err(Failed { error, .. }) => {
                     tracing::warn!(
@@ -163,7 +163,7 @@ impl Writer {
 
     /// Answers the undoable jobs of a committed transaction, and leaves the promised ones, and the
     /// hints about their tasks, to the sync thread.
-    fn conclude(&mut self, batch: u64, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: Hints) {
+    fn conclude(&mut self, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: Hints) {
         let commit = self.newest;
         let (mut promised, mut answered, mut is_promise) = (Vec::new(), Vec::new(), false);
         for (number, job) in jobs.into_iter().enumerate() {
@@ -173,19 +173,19 @@ impl Writer {
                 false => answered.push(job),
             }
         }
-        let batch = is_promise.then_some(batch);
         let (earlier, passed_over) = hints.awaited.unwrap_or_default();
-        for (commit, batch, jobs, hints) in [
-            (commit, batch, promised, hints.once_durable),
-            (earlier, None, Vec::new(), passed_over),
+        for (commit, is_promise, jobs, hints) in [
+            (commit, is_promise, promised, hints.once_durable),
+            (earlier, false, Vec::new(), passed_over),
         ] {
             if !(jobs.is_empty() && hints.is_empty())
                 && let Some(durable) =
-                    self.confirmations.leave(Awaiting { commit, batch, jobs, hints })
+                    self.confirmations.leave(Awaiting { commit, is_promise, jobs, hints })
             {
                 durable.answer(&self.health.check(), &self.hints);
             }
         }
+        self.confirmations.wake_sync();
         hints.at_commit.send(&self.hints);
         answer_all(answered, &Ok(()));
     }

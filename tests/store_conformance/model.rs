@@ -490,12 +490,14 @@ impl Model {
             .key
             .clone()
             .filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
-        let is_free = !matches!(
-            self.namesake(&lane, key.as_deref()),
-            Some((_, State::Scheduled | State::Leased))
-        );
-        if (is_free || task.key_set.is_some()) && matches!(task.standing, Standing::Waiting { .. })
-        {
+        let is_taken = |model: &mut Self| {
+            let owner = model.namesake(&lane, key.as_deref());
+            matches!(owner, Some((_, State::Scheduled | State::Leased)))
+        };
+        // To look at the owner of a key ends a lease of it that has run out. A task that has ended
+        // takes no key, and one that competes for it has met the owner above.
+        let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+        if is_waiting && (task.key_set.is_some() || !is_taken(self)) {
             self.owners
                 .extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
         }

@@ -14,8 +14,8 @@ use delayd_wire::Span;
 
 /// The delay of each task. An add that is answered later than this makes its task overdue.
 pub(super) const LEAD_MS: i64 = 1_000;
-/// Connections of the open loop, more than normally needed: enough for a thousand adds a second that
-/// wait for syncs of 0.2 s.
+/// Connections of the open loop, more than normally needed: enough for a thousand adds a second
+/// that wait for syncs of 0.2 s.
 pub(super) const CONNECTIONS: usize = 256;
 
 /// Add tasks at a steady rate, each due one second after its add, and call them back (open loop:

@@ -100,8 +100,8 @@ impl Inbox {
         Self { jobs, confirmations, undoable, deferrable, begun: VecDeque::new(), waker }
     }
 
-    /// The jobs of the next transaction, the undoable ones first. Calls `rests` before it waits for some. `None` once the
-    /// queues are closed and empty.
+    /// The jobs of the next transaction, the undoable ones first. Calls `rests` before it waits for
+    /// some. `None` once the queues are closed and empty.
     pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Vec<Box<dyn Job>>> {
         loop {
             let Self { jobs: queues, undoable, deferrable, .. } = self;

@@ -171,9 +171,10 @@ async fn change(caller: Caller) {
 }
 
 /// A task that is called soon: with success, with failures and a dead-letter call, or by a receiver
-/// that acknowledges later.
+/// that acknowledges later, or also. Such an ack often writes nothing, and tells of the worker's
+/// settle, which a power cut may undo.
 async fn push(caller: Caller) {
-    let url = *["/ok", "/ok", "/fails", "/later"].choose(&mut rand::rng()).unwrap();
+    let url = *["/ok", "/both", "/fails", "/later"].choose(&mut rand::rng()).unwrap();
     let task = json!({
         "topic": "pushed", "delay": format!("{}ms", rand::random_range(0..150)),
         "max_attempts": 2, "backoff": {"kind": "fixed", "every": "50ms"},

@@ -21,6 +21,10 @@ pub async fn receiver(caller: &Caller) -> Receiver {
                 runtime.spawn(acknowledge(caller.clone(), seen.clone()));
                 Answer::With(202, vec![("delay-ack", "later"), ("delay-lease", "1h")], "")
             }
+            "/both" => {
+                runtime.spawn(acknowledge(caller.clone(), seen.clone()));
+                Answer::Status(200)
+            }
             _ => Answer::Status(200),
         }
     })

@@ -275,6 +275,7 @@ fn the_checkpoint_thread_ends_after_the_last_sync() {
         health: Arc::new(Health::new()),
         hints: broadcast::channel(1).0,
         disk: Default::default(),
+        writer: Arc::default(),
         checkpoints,
     };
     gate.let_end(0);

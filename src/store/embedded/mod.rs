@@ -245,15 +245,6 @@ impl Embedded {
         let (checkpoints, wakes) = sync_channel(1);
         let turn = disk::checkpoint::Turn::default();
         let confirmations = Arc::<threads::confirmations::Confirmations>::default();
-        let syncer = threads::syncer::Syncer {
-            log: open_log_sync(log),
-            confirmations: Arc::clone(&confirmations),
-            pace: Arc::clone(&pace),
-            health: Arc::clone(&health),
-            hints: hints.clone(),
-            disk,
-            checkpoints: checkpoints.clone(),
-        };
         let hold = disk::checkpoint::Hold::on(hold);
         let writer = threads::writer::Writer {
             db,
@@ -261,17 +252,30 @@ impl Embedded {
             clock: clock.clone(),
             health: Arc::clone(&health),
             watchdog,
-            confirmations,
-            pace,
+            confirmations: Arc::clone(&confirmations),
+            pace: Arc::clone(&pace),
             unsynced: write_tx::unsynced::UnsyncedTasks::default(),
             newest: 0,
             hints: hints.clone(),
-            keeper: disk::checkpoint::Keeper::new(checkpoints, turn.clone(), hold)
+            keeper: disk::checkpoint::Keeper::new(checkpoints.clone(), turn.clone(), hold)
                 .map_err(explain)?,
             space,
         };
+        let inbox = threads::inbox::Inbox::new(jobs, Arc::clone(&confirmations));
+        let writer = Arc::new(threads::shared_writer::SharedWriter::new(inbox, writer));
+        let syncer = threads::syncer::Syncer {
+            log: open_log_sync(log),
+            confirmations: Arc::clone(&confirmations),
+            pace,
+            health: Arc::clone(&health),
+            hints: hints.clone(),
+            disk,
+            writer: Arc::clone(&writer),
+            checkpoints,
+        };
+        let writer_health = Arc::clone(&health);
         let mut handles = vec![
-            spawn("store-writer", move || writer.run(jobs))?,
+            spawn("store-writer", move || writer.run(&confirmations, &writer_health))?,
             spawn("store-sync", move || syncer.run())?,
         ];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));

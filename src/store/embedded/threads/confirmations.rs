@@ -10,8 +10,7 @@
 //!   [`Confirmations::synced`] confirms no later commit.
 //! - What awaits a commit is returned once: by the sync that confirms it, or with an error.
 
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
@@ -59,8 +58,6 @@ struct State {
     /// Whether the sync thread has ended.
     is_over: bool,
     sleep: Sleep,
-    /// Whether the writer waits for a sync.
-    writer_waits: bool,
 }
 
 /// What the sync thread waits for.
@@ -79,7 +76,6 @@ enum Sleep {
 pub(crate) struct Confirmations {
     state: Mutex<State>,
     changed: Condvar,
-    writer: OnceLock<Thread>,
 }
 
 impl Confirmations {
@@ -87,24 +83,10 @@ impl Confirmations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called by the writer's thread before it works: [`Confirmations::wake_writer`] wakes it.
-    pub(crate) fn writer_begins(&self) {
-        let _ = self.writer.set(std::thread::current());
-    }
-
-    /// Whether no promised work is unconfirmed, so that more of it may begin. If not, the writer is
-    /// woken by the sync that confirms it.
+    /// Whether no promised work is unconfirmed, so that more of it may begin. If not, the sync
+    /// thread looks again when it has confirmed it.
     pub(crate) fn may_begin(&self) -> bool {
-        let mut state = self.state();
-        state.writer_waits = state.awaiting.iter().any(|one| one.is_promise);
-        !state.writer_waits
-    }
-
-    /// Called when something was confirmed.
-    pub(crate) fn wake_writer(&self) {
-        if std::mem::take(&mut self.state().writer_waits) {
-            self.writer.get().inspect(|writer| writer.unpark());
-        }
+        !self.state().awaiting.iter().any(|one| one.is_promise)
     }
 
     /// Notes a commit that wrote something. Returns its number. The sync thread is not woken before

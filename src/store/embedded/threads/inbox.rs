@@ -14,8 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -41,13 +40,14 @@ const PAUSE: Duration = Duration::from_micros(1_500);
 /// The pause between transactions with deferrable work.
 const DEFERRAL: Duration = Duration::from_millis(5);
 
-/// Wakes the writer when a job is queued.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
+/// What the writer thread does next.
+pub(crate) enum Next {
+    /// One transaction with these jobs.
+    Write(Vec<Box<dyn Job>>),
+    /// It waits until the waker is called, or at most so long.
+    Wait(Option<Duration>),
+    /// It ends: the queues are closed and empty.
+    End,
 }
 
 /// The waiting jobs.
@@ -58,7 +58,6 @@ pub(crate) struct Inbox {
     deferrable: Gathering,
     /// The rest of the batch that has begun.
     begun: VecDeque<Box<dyn Job>>,
-    waker: Waker,
 }
 
 /// Work that waits for a pause since such work was last taken.
@@ -92,52 +91,79 @@ impl Gathering {
 }
 
 impl Inbox {
-    /// Must be called on the writer's thread.
     pub(crate) fn new(jobs: Jobs, confirmations: Arc<Confirmations>) -> Self {
-        confirmations.writer_begins();
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let (undoable, deferrable) = (Gathering::new(PAUSE), Gathering::new(DEFERRAL));
-        Self { jobs, confirmations, undoable, deferrable, begun: VecDeque::new(), waker }
+        Self { jobs, confirmations, undoable, deferrable, begun: VecDeque::new() }
     }
 
-    /// The jobs of the next transaction, the undoable ones first. Calls `rests` before it waits for
-    /// some. `None` once the queues are closed and empty.
-    pub(crate) fn next(&mut self, rests: impl Fn()) -> Option<Vec<Box<dyn Job>>> {
-        loop {
-            let Self { jobs: queues, undoable, deferrable, .. } = self;
-            let is_closed = take(&mut queues.undoable, &self.waker, |job| {
-                if job.is_deferrable() { &mut *deferrable } else { &mut *undoable }.jobs.push(job);
-            });
-            let mut is_over = false;
-            if self.begun.is_empty() && self.confirmations.may_begin() {
-                let Self { jobs, begun, waker, .. } = self;
-                is_over = take(&mut jobs.promised, waker, |job| begun.push_back(job));
-            }
-            let mut jobs = Vec::new();
-            if !self.begun.is_empty() {
-                self.undoable.take_into(&mut jobs);
-            }
-            for gathering in [&mut self.undoable, &mut self.deferrable] {
-                if is_closed || gathering.left().is_some_and(|left| left.is_zero()) {
-                    gathering.take_into(&mut jobs);
-                }
-            }
-            self.take_part(&mut jobs);
-            if !jobs.is_empty() {
-                return Some(jobs);
-            }
-            if is_closed && is_over {
-                return None;
-            }
-            rests();
-            match self.undoable.left().into_iter().chain(self.deferrable.left()).min() {
-                Some(time) => thread::park_timeout(time),
-                None => thread::park(),
-            }
+    /// For the writer thread. The waker is called when there may be more to do: by the queues, or
+    /// by the sync thread.
+    pub(crate) fn next(&mut self, waker: &Waker) -> Next {
+        let Self { jobs: queues, undoable, deferrable, .. } = self;
+        let is_closed = take(&mut queues.undoable, waker, |job| {
+            if job.is_deferrable() { &mut *deferrable } else { &mut *undoable }.jobs.push(job);
+        });
+        let is_over = self.begin(waker);
+        let jobs = self.transaction(is_closed);
+        if !jobs.is_empty() {
+            Next::Write(jobs)
+        } else if is_closed && is_over {
+            Next::End
+        } else {
+            Next::Wait(self.undoable.left().into_iter().chain(self.deferrable.left()).min())
         }
     }
 
-    fn take_part(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+    /// For the sync thread: one transaction with promised work, and with undoable work whose pause
+    /// is over or which it ends. May be empty. The waker is called when the writer thread has more
+    /// to do.
+    pub(crate) fn next_promised(&mut self, waker: &Waker) -> Vec<Box<dyn Job>> {
+        if self.begin(waker) {
+            waker.wake_by_ref();
+        }
+        match self.begun.is_empty() {
+            true => Vec::new(),
+            false => self.transaction(false),
+        }
+    }
+
+    /// Whether promised work may be waiting although the last transaction is concluded and no sync
+    /// is needed.
+    pub(crate) fn may_have_more(&self) -> bool {
+        !self.begun.is_empty() || self.confirmations.may_begin()
+    }
+
+    /// Begins a batch if none has begun and the last one is confirmed. Returns whether the queue is
+    /// closed and empty.
+    fn begin(&mut self, waker: &Waker) -> bool {
+        if !self.begun.is_empty() || !self.confirmations.may_begin() {
+            return false;
+        }
+        let Self { jobs, begun, .. } = self;
+        let promised = &mut jobs.promised;
+        let mut fill = Fill::default();
+        // The waker is left only with an empty queue: what comes later waits for the sync anyway.
+        while fill.has_room()
+            && let Ok(job) = promised.try_recv()
+        {
+            fill.add(&*job);
+            begun.push_back(job);
+        }
+        begun.is_empty() && take(promised, waker, |job| begun.push_back(job))
+    }
+
+    /// The jobs of one transaction, the undoable ones first: a part of the batch with the work that
+    /// it begins, and the work whose pause is over.
+    fn transaction(&mut self, is_closed: bool) -> Vec<Box<dyn Job>> {
+        let mut jobs = Vec::new();
+        if !self.begun.is_empty() {
+            self.undoable.take_into(&mut jobs);
+        }
+        for gathering in [&mut self.undoable, &mut self.deferrable] {
+            if is_closed || gathering.left().is_some_and(|left| left.is_zero()) {
+                gathering.take_into(&mut jobs);
+            }
+        }
         let mut weight = 0;
         while weight < MAX_PART
             && let Some(job) = self.begun.pop_front()
@@ -145,6 +171,25 @@ impl Inbox {
             weight += job.weight();
             jobs.push(job);
         }
+        jobs
+    }
+}
+
+/// How full a batch is.
+#[derive(Default)]
+struct Fill {
+    weight: usize,
+    bytes: u64,
+}
+
+impl Fill {
+    fn has_room(&self) -> bool {
+        self.weight < MAX_WEIGHT && self.bytes < MAX_BYTES
+    }
+
+    fn add(&mut self, job: &dyn Job) {
+        self.weight += job.weight();
+        self.bytes += job.room().unwrap_or(0);
     }
 }
 
@@ -155,12 +200,11 @@ fn take(
     waker: &Waker,
     mut put: impl FnMut(Box<dyn Job>),
 ) -> bool {
-    let (mut weight, mut bytes) = (0, 0);
-    while weight < MAX_WEIGHT && bytes < MAX_BYTES {
+    let mut fill = Fill::default();
+    while fill.has_room() {
         match queue.poll_recv(&mut Context::from_waker(waker)) {
             Poll::Ready(Some(job)) => {
-                weight += job.weight();
-                bytes += job.room().unwrap_or(0);
+                fill.add(&*job);
                 put(job);
             }
             Poll::Ready(None) => return true,
@@ -173,11 +217,36 @@ fn take(
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::task::Wake;
 
     use futures_util::FutureExt;
 
     use super::*;
     use crate::store::embedded::threads::write_queue::WriteQueue;
+
+    /// The jobs of the next transaction, after the waits before it.
+    fn write(inbox: &mut Inbox) -> Vec<Box<dyn Job>> {
+        loop {
+            match inbox.next(Waker::noop()) {
+                Next::Write(jobs) => return jobs,
+                Next::Wait(limit) => std::thread::sleep(limit.expect("there is work")),
+                Next::End => panic!("there is work"),
+            }
+        }
+    }
+
+    fn write_at_once(inbox: &mut Inbox) -> usize {
+        match inbox.next(Waker::noop()) {
+            Next::Write(jobs) => jobs.len(),
+            _ => panic!("there is nothing to wait for"),
+        }
+    }
+
+    fn has_ended(inbox: &mut Inbox) -> bool {
+        matches!(inbox.next(Waker::noop()), Next::End)
+    }
 
     /// A claim would wait for a thousand adds.
     #[test]
@@ -192,12 +261,12 @@ mod tests {
         for _ in 0..3 {
             let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
             assert!(claim.as_mut().now_or_never().is_none());
-            let jobs = inbox.next(|| {}).unwrap();
+            let jobs = write(&mut inbox);
             parts.push((jobs[0].may_be_undone(), jobs.len()));
         }
         assert_eq!(parts, [(true, 3), (true, 3), (true, 2)]);
         queue.close();
-        assert!(inbox.next(|| {}).is_none());
+        assert!(has_ended(&mut inbox));
     }
 
     /// Under load, each claim and each settle had a transaction of its own.
@@ -205,7 +274,6 @@ mod tests {
     fn undoable_work_waits_for_a_pause_and_goes_with_promised_work() {
         let (queue, jobs, _) = WriteQueue::new(Arc::default());
         let mut inbox = Inbox::new(jobs, Arc::default());
-        let at_once = || panic!("there is nothing to wait for");
         for (pause, is_deferrable) in [(PAUSE, false), (DEFERRAL, true)] {
             let queued = || {
                 let job = match is_deferrable {
@@ -217,25 +285,73 @@ mod tests {
                 job
             };
             let (_first, began) = (queued(), Instant::now());
-            assert_eq!(inbox.next(at_once).unwrap().len(), 1);
+            assert_eq!(write_at_once(&mut inbox), 1);
             let _others = (queued(), queued());
-            assert_eq!(inbox.next(|| {}).unwrap().len(), 2);
+            assert_eq!(write(&mut inbox).len(), 2);
             assert!(began.elapsed() >= pause);
         }
 
         let mut large = pin!(queue.run_deferrable(MAX_WEIGHT, |_| Ok(())));
         assert!(large.as_mut().now_or_never().is_none());
-        assert_eq!(inbox.next(at_once).unwrap().len(), 1);
+        assert_eq!(write_at_once(&mut inbox), 1);
 
         let mut claim = pin!(queue.run_undoable(1, |_| Ok(())));
         let mut add = pin!(queue.run(1, |_| Ok(())));
         assert!(claim.as_mut().now_or_never().is_none() && add.as_mut().now_or_never().is_none());
-        assert_eq!(inbox.next(at_once).unwrap().len(), 2);
+        assert_eq!(write_at_once(&mut inbox), 2);
 
         let mut last = pin!(queue.run_deferrable(1, |_| Ok(())));
         assert!(last.as_mut().now_or_never().is_none());
         queue.close();
-        assert_eq!(inbox.next(at_once).unwrap().len(), 1);
-        assert!(inbox.next(|| {}).is_none());
+        assert_eq!(write_at_once(&mut inbox), 1);
+        assert!(has_ended(&mut inbox));
+    }
+
+    /// Counts its calls.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Each batch woke the writer thread, which could only wait for the sync.
+    #[test]
+    fn the_writer_thread_is_woken_by_work_after_an_empty_queue_and_by_its_end() {
+        let (queue, jobs, _) = WriteQueue::new(Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default());
+        let wakes = Arc::<Wakes>::default();
+        let (waker, count) = (Waker::from(Arc::clone(&wakes)), || wakes.0.load(Relaxed));
+        let queued = || {
+            let mut job = Box::pin(queue.run(1, |_| Ok(())));
+            assert!(job.as_mut().now_or_never().is_none());
+            job
+        };
+        let _first = (queued(), queued());
+        assert_eq!(inbox.next_promised(&waker).len(), 2);
+        let _second = queued();
+        assert_eq!((inbox.next_promised(&waker).len(), count()), (1, 0));
+        assert_eq!((inbox.next_promised(&waker).len(), count()), (0, 0));
+        let _third = queued();
+        assert_eq!((inbox.next_promised(&waker).len(), count()), (1, 1));
+        queue.close();
+        assert_eq!((inbox.next_promised(&waker).len(), count()), (0, 2));
+        assert!(has_ended(&mut inbox));
+    }
+
+    /// A batch whose jobs were all answered needs no sync, and nothing looked at the next one.
+    #[test]
+    fn work_behind_a_full_batch_that_waits_for_no_sync_is_looked_at() {
+        let (queue, jobs, _) = WriteQueue::new(Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default());
+        let mut jobs = [MAX_WEIGHT, 1].map(|weight| Box::pin(queue.run(weight, |_| Ok(()))));
+        for job in &mut jobs {
+            assert!(job.as_mut().now_or_never().is_none());
+        }
+        assert_eq!(inbox.next_promised(Waker::noop()).len(), 1);
+        assert!(inbox.may_have_more());
+        assert_eq!(write_at_once(&mut inbox), 1);
     }
 }

@@ -1,4 +1,5 @@
-//! The thread that makes the log durable, and then answers what is promised to be durable.
+//! The thread that makes the log durable, and then answers what is promised to be durable. Before
+//! the next fsync it carries out the promised work that has gathered during the last one.
 //!
 //! # Invariants
 //!
@@ -13,6 +14,7 @@ use std::sync::mpsc::SyncSender;
 use tokio::sync::broadcast;
 
 use super::confirmations::Confirmations;
+use super::shared_writer::SharedWriter;
 use crate::metrics::DiskMetrics;
 use crate::store::embedded::disk::fault::{Health, PanicGuard};
 use crate::store::embedded::disk::wal_sync::{LogSync, SyncPace};
@@ -26,17 +28,23 @@ pub(crate) struct Syncer {
     pub(crate) health: Arc<Health>,
     pub(crate) hints: broadcast::Sender<Hint>,
     pub(crate) disk: DiskMetrics,
+    pub(crate) writer: Arc<SharedWriter>,
     /// Held until the end: the checkpoint thread's last copy comes after the last sync.
     pub(crate) checkpoints: SyncSender<()>,
 }
 
 impl Syncer {
-    /// Works until the writer has ended.
+    /// Works until the writer thread has ended.
     pub(crate) fn run(mut self) {
         let health = Arc::clone(&self.health);
         let confirmations = Arc::clone(&self.confirmations);
-        let hints = self.hints.clone();
-        let _waiters = EndGuard { confirmations: &confirmations, health: &health, hints: &hints };
+        let (hints, writer) = (self.hints.clone(), Arc::clone(&self.writer));
+        let _waiters = EndGuard {
+            confirmations: &confirmations,
+            health: &health,
+            hints: &hints,
+            writer: &writer,
+        };
         let _guard = PanicGuard(&health);
         // The newest commit is read before the sync begins: what is committed meanwhile may be
         // missing from it.
@@ -46,11 +54,10 @@ impl Syncer {
                 Ok(()) => confirmations.synced(newest),
                 Err(_) => confirmations.give_up(),
             };
-            // It writes the next batch while this one is answered.
-            confirmations.wake_writer();
             for awaiting in confirmed {
                 awaiting.answer(&synced, &self.hints);
             }
+            writer.write_promised();
         }
         drop(self.checkpoints);
     }
@@ -73,6 +80,7 @@ struct EndGuard<'a> {
     confirmations: &'a Confirmations,
     health: &'a Health,
     hints: &'a broadcast::Sender<Hint>,
+    writer: &'a SharedWriter,
 }
 
 impl Drop for EndGuard<'_> {
@@ -80,6 +88,6 @@ impl Drop for EndGuard<'_> {
         for awaiting in self.confirmations.end() {
             awaiting.answer(&self.health.check(), self.hints);
         }
-        self.confirmations.wake_writer();
+        self.writer.wake();
     }
 }

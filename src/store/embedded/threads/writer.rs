@@ -1,8 +1,7 @@
-//! The only thread that writes: group commit.
+//! The only connection that writes: group commit.
 //!
-//! It gathers waiting jobs into transactions (`inbox`) and commits them to the write-ahead log
-//! without an fsync. Undoable work is answered then. Promised work is left to the sync thread
-//! (`syncer`), which answers it once the log is durable. Meanwhile the writer continues.
+//! It commits jobs to the write-ahead log without an fsync. Undoable work is answered then.
+//! Promised work is left to the sync thread (`syncer`), which answers it once the log is durable.
 //!
 //! # Invariants
 //!
@@ -26,11 +25,10 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::broadcast;
 
 use super::confirmations::{Awaiting, Confirmations};
-use super::inbox::Inbox;
-use super::write_queue::{Job, Jobs, Watchdog};
+use super::write_queue::{Job, Watchdog};
 use crate::model::clock::Clock;
 use crate::store::embedded::disk::checkpoint;
-use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::fault::Health;
 use crate::store::embedded::disk::space::Space;
 use crate::store::embedded::disk::wal_sync::SyncPace;
 use crate::store::embedded::write_tx::hints::Hints;
@@ -58,16 +56,7 @@ struct Committed {
     waiting: Vec<usize>,
 }
 
-/// Tells the sync thread that the writer has ended.
-struct CloseGuard<'a>(&'a Confirmations);
-
-impl Drop for CloseGuard<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// The state of the thread.
+/// The connection, and what is kept between its transactions.
 pub(crate) struct Writer {
     pub(crate) db: Connection,
     pub(crate) names: IdCache,
@@ -85,19 +74,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Works until the queues are closed and empty.
-    pub(crate) fn run(mut self, jobs: Jobs) {
-        let health = Arc::clone(&self.health);
-        let confirmations = Arc::clone(&self.confirmations);
-        let _end = CloseGuard(&confirmations);
-        let _guard = PanicGuard(&health);
-        let watchdog = Arc::clone(&self.watchdog);
-        let mut inbox = Inbox::new(jobs, Arc::clone(&confirmations));
-        while let Some(jobs) = inbox.next(|| watchdog.rest()) {
-            self.watchdog.step();
-            let jobs = self.turn_away(jobs);
-            self.carry_out(jobs);
-        }
+    /// Carries out jobs, and answers those that wait for no sync.
+    pub(crate) fn write(&mut self, jobs: Vec<Box<dyn Job>>) {
+        self.watchdog.step();
+        let jobs = self.turn_away(jobs);
+        self.carry_out(jobs);
+        self.watchdog.rest();
     }
 
     /// Refuses the adds that the disk has no room for.

@@ -39,7 +39,7 @@ use crate::store::Error;
 const WAKE: i64 = 4 << 20;
 
 /// The length of a log that is worth a restart. Half of its share of the disk, if that is less.
-const LONG: i64 = 64 << 20;
+const LONG: i64 = 16 << 20;
 
 /// The writer copies this little itself, in about a millisecond.
 const FEW: i64 = 1 << 20;

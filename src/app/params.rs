@@ -180,7 +180,12 @@ pub(super) fn sampler(settings: &Settings) -> sampler::Params {
 }
 
 pub(super) fn maintenance(settings: &Settings) -> maintenance::Params {
-    maintenance::Params { keep: settings.history.keep.0, keep_most: settings.history.max_per_topic }
+    let history = &settings.history;
+    maintenance::Params {
+        keep: history.keep.0,
+        keep_of_topic: history.max_per_topic,
+        keep_in_all: history.max,
+    }
 }
 
 pub(super) fn worker(settings: &Settings) -> worker::Params {

@@ -2,7 +2,9 @@
 //!
 //! Delivered, cancelled and expired tasks are kept for `history.keep`, at most
 //! `history.max_per_topic` per topic; then the oldest go first. The policy of a topic can set other
-//! values. Dead tasks stay until they are replayed or purged.
+//! values. All topics together keep at most `history.max`: the longest histories are cut to one
+//! length, so a busy topic does not remove the history of others. Dead tasks stay until they are
+//! replayed or purged.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -87,16 +89,19 @@ async fn keep_house(parts: &Parts<impl Topics + Maintenance>, said: &mut Said) -
     let lanes = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
     let mut histories = lanes.into_iter();
+    let mut found = Vec::with_capacity(topics.len());
     for known in topics {
+        let of_topic: Vec<_> = known.entry.lanes().zip(histories.by_ref()).collect();
+        let ended = of_topic.iter().flat_map(|(_, history)| history).map(|history| history.ended);
+        let most = known.policy.history.max.unwrap_or(params.keep_of_topic);
+        found.push((ended.sum::<u64>().min(most), most, known, of_topic));
+    }
+    let share = fair_share(found.iter().map(|(ended, ..)| *ended).collect(), params.keep_in_all);
+    for (_, of_topic, known, lanes) in found {
         let keep = known.policy.history.keep.map_or(params.keep, |keep| keep.0);
-        let most = known
-            .policy
-            .history
-            .max
-            .unwrap_or(params.keep_most)
-            .div_ceil(u64::from(known.entry.shards));
+        let most = of_topic.min(share).div_ceil(u64::from(known.entry.shards));
         let mut capped = 0;
-        for (lane, history) in known.entry.lanes().zip(histories.by_ref()) {
+        for (lane, history) in lanes {
             // A lane whose server is away keeps its history until the next round.
             let Some(History { ended, oldest, has_leftovers }) = history else { continue };
             let forgotten = async {
@@ -119,19 +124,42 @@ async fn keep_house(parts: &Parts<impl Topics + Maintenance>, said: &mut Said) -
             );
         }
         if capped > 0 {
-            say_capped(&known.entry.topic, capped, said);
+            say_capped(&known.entry.topic, capped, share < of_topic, said);
         }
     }
     Ok(())
 }
 
-fn say_capped(topic: &Topic, count: u64, said: &mut Said) {
-    if said.get(topic).is_none_or(|last| last.elapsed() >= SAID_EVERY) {
-        tracing::warn!(
+/// The most that each may keep, so that all together keep at most `most`.
+fn fair_share(mut counts: Vec<u64>, most: u64) -> u64 {
+    counts.sort_unstable();
+    let (mut left, mut sharers) = (most, counts.len() as u64);
+    for count in counts {
+        let share = left / sharers;
+        if count > share {
+            return share;
+        }
+        left -= count;
+        sharers -= 1;
+    }
+    u64::MAX
+}
+
+fn say_capped(topic: &Topic, count: u64, by_share: bool, said: &mut Said) {
+    if said.get(topic).is_some_and(|last| last.elapsed() < SAID_EVERY) {
+        return;
+    }
+    said.insert(topic.clone(), Instant::now());
+    match by_share {
+        false => tracing::warn!(
             %topic, count,
             "Topic {topic} ends more tasks than its history may hold: {count} were removed early"
-        );
-        said.insert(topic.clone(), Instant::now());
+        ),
+        true => tracing::warn!(
+            %topic, count,
+            "All topics together end more tasks than history.max: {count} of topic {topic} were \
+                removed early"
+        ),
     }
 }
 
@@ -218,4 +246,23 @@ async fn oldest(
         let next = heads.get(1).map_or(now, |(next, _)| *next);
         (*state, next.max(*first) + moment)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_histories_are_cut_to_one_length() {
+        for (counts, most, share) in [
+            (vec![], 10, u64::MAX),
+            (vec![3, 4], 7, u64::MAX),
+            (vec![3, 4], 6, 3),
+            (vec![100, 1, 50], 21, 10),
+            (vec![100, 2, 8], 21, 11),
+            (vec![5, 5, 5], 2, 0),
+        ] {
+            assert_eq!(fair_share(counts.clone(), most), share, "{counts:?}");
+        }
+    }
 }

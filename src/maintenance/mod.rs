@@ -23,7 +23,9 @@ pub struct Params {
     /// How long ended tasks are kept (`history.keep`).
     pub keep: Duration,
     /// How many ended tasks of a topic are kept (`history.max_per_topic`).
-    pub keep_most: u64,
+    pub keep_of_topic: u64,
+    /// How many ended tasks of all topics are kept (`history.max`).
+    pub keep_in_all: u64,
 }
 
 /// What the janitor needs.

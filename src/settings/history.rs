@@ -16,6 +16,8 @@ pub struct History {
     pub attempts: NotedAttempts,
     /// The maximum number of ended tasks per topic, 1 to 1,000,000,000.
     pub max_per_topic: u64,
+    /// The maximum number of ended tasks of all topics, 1 to 1,000,000,000.
+    pub max: u64,
 }
 
 choice! {
@@ -33,6 +35,7 @@ choice! {
 impl History {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         within_spans("history.keep", self.keep, "1s", "3650d")?;
-        within("history.max_per_topic", self.max_per_topic, 1..=1_000_000_000)
+        within("history.max_per_topic", self.max_per_topic, 1..=1_000_000_000)?;
+        within("history.max", self.max, 1..=1_000_000_000)
     }
 }

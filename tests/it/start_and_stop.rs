@@ -14,6 +14,7 @@ on_both_stores!(
     a_call_cut_off_by_the_grace_period_keeps_its_attempt,
     a_second_signal_ends_at_once,
     ended_tasks_are_purged_after_their_time_and_others_are_not,
+    the_longest_history_is_cut_if_all_topics_hold_too_much,
 );
 
 /// Runs `serve` with settings that cannot work, and checks its exit code and the line that says
@@ -294,4 +295,26 @@ async fn ended_tasks_are_purged_after_their_time_and_others_are_not(kept: Kept) 
     let is_gone = async || delayd.post("/delay/task/get", get.clone()).await.status == 404;
     assert!(poll::until(is_gone).await, "the ended task is still there:\n{}", delayd.log());
     assert_eq!(delayd.task("t", waits).await["state"], "scheduled");
+}
+
+/// A busy topic would remove the history of the others.
+async fn the_longest_history_is_cut_if_all_topics_hold_too_much(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    for topic in ["quiet", "busy", "busy", "busy", "busy"] {
+        let id = delayd.add(json!({"topic": topic, "delay": 0, "content": {}})).await.id();
+        delayd.post("/delay/task/pull", json!({"topic": topic}).to_string()).await.ok();
+        delayd.wait_for_state(topic, id, "delivered").await;
+    }
+    delayd.kill();
+    let delayd = kept.start(&["history.max=3".into()]).await;
+    let kept_of = async |topic: &str| {
+        let get = json!({"topic": topic}).to_string();
+        let got = delayd.post("/delay/topic/get", get).await.ok();
+        got.body["counts"]["delivered"].as_u64().unwrap()
+    };
+    let is_cut = async || kept_of("busy").await == 2;
+    assert!(poll::until(is_cut).await, "the history is too long:\n{}", delayd.log());
+    assert_eq!(kept_of("quiet").await, 1);
+    let line = "All topics together end more tasks than history.max: 2 of topic busy";
+    assert!(poll::until(async || delayd.log().contains(line)).await, "{}", delayd.log());
 }

@@ -244,8 +244,11 @@ fn set_clock_right(world: &World) {
 }
 
 /// Ended tasks are kept for longer than a schedule lasts.
-const KEPT: maintenance::Params =
-    maintenance::Params { keep: Duration::from_secs(30 * 24 * 3_600), keep_most: 1_000_000 };
+const KEPT: maintenance::Params = maintenance::Params {
+    keep: Duration::from_secs(30 * 24 * 3_600),
+    keep_of_topic: 1_000_000,
+    keep_in_all: 1_000_000,
+};
 
 /// All instances, and what they share.
 struct Deployment {

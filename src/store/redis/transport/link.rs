@@ -23,7 +23,7 @@ use super::dial::{self, Dialer};
 use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
 use super::refusal::Refusal;
 use super::server::{self, Server};
-use crate::model::breaker::{SharedBreaker, State, Verdict};
+use crate::model::breaker::{Pass, SharedBreaker, State, Verdict};
 use crate::store::redis::script;
 use crate::store::{Durability, Error, Result, warning_of};
 
@@ -347,13 +347,16 @@ impl Link {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops an unusable connection. Callers that still wait on it get its error.
-    fn discard(&self, dead: &Arc<Live>) {
+    /// Drops an unusable connection. Callers that still wait on it get its error. Returns whether
+    /// it was in use.
+    fn discard(&self, dead: &Arc<Live>) -> bool {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
+        let is_in_use = live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead));
+        if is_in_use {
             *live = None;
         }
         self.params.trouble.notify_one();
+        is_in_use
     }
 
     /// Sends commands in one pipeline, and answers each separately. Loads scripts that the server
@@ -464,8 +467,7 @@ impl Link {
             Ok(answers) => {
                 let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
                 if errors.clone().any(is_no_primary) {
-                    pass.end(Verdict::Failure);
-                    self.discard(live);
+                    self.fails_once(live, pass);
                 } else {
                     pass.end(Verdict::Success);
                     if errors.any(is_of_the_map) {
@@ -474,11 +476,23 @@ impl Link {
                 }
                 Ok(answers)
             }
-            Err(error) => {
+            Err(error) if error.is_timeout() => {
                 pass.end(Verdict::Failure);
                 self.discard(live);
-                Err(Lost { silent: error.is_timeout(), error: of_redis(&error) })
+                Err(Lost { silent: true, error: of_redis(&error) })
             }
+            Err(error) => {
+                self.fails_once(live, pass);
+                Err(Lost { silent: false, error: of_redis(&error) })
+            }
+        }
+    }
+
+    /// Drops an unusable connection. However many pipelines were on it, the breaker counts one
+    /// failure: they can all be repeated on the next connection.
+    fn fails_once(&self, live: &Arc<Live>, pass: Pass) {
+        if self.discard(live) {
+            pass.end(Verdict::Failure);
         }
     }
 }

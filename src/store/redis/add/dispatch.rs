@@ -1,9 +1,9 @@
 //! Sends the requests of one server's queue in batches, several of which may be under way.
 //!
 //! Two batches at a time are enough for a server that is near: one is gathered while the other is
-//! with Redis, and the batches are large. Further batches are sent after short intervals, so that a
-//! request for a server that is far away waits for an interval, and not for the answer to another
-//! batch. With `wait_replicas` there is one batch at a time, because the wait blocks the connection.
+//! with Redis, and the batches are large. To a server that is far away, two for each millisecond of
+//! the round trip are sent at once. Further batches are sent after short intervals, so that no
+//! request waits for the answer to another batch, as long as fewer than [`MOST_UNDER_WAY`] are. With `wait_replicas` there is one batch at a time, because the wait blocks the connection.
 //!
 //! Ids are drawn by batches in the order of the queue, so they grow in that order.
 
@@ -21,25 +21,31 @@ use crate::store::redis::session::Session;
 
 /// The most requests in one batch.
 const MOST_REQUESTS: usize = 512;
-/// How many batches are sent without an interval.
+/// How many batches are sent without an interval, for each whole millisecond of the round trip.
 const AT_ONCE: usize = 2;
 /// The most batches under way.
 const MOST_UNDER_WAY: usize = 16;
 /// The interval before each further batch.
 const INTERVAL: Duration = Duration::from_micros(500);
 
-/// Sends the requests until no more will come.
-pub(super) async fn run(session: Arc<Session>, mut requests: mpsc::Receiver<Request>) {
+/// Sends the requests for a server until no more will come.
+pub(super) async fn run(session: Arc<Session>, server: u64, mut requests: mpsc::Receiver<Request>) {
     let most = if session.wait_replicas > 0 { 1 } else { MOST_UNDER_WAY };
     let mut under_way = UnderWay::new(most);
     loop {
-        under_way.room().await;
+        under_way.room(at_once(session.servers.round_trip(server))).await;
         let Some(gathered) = gather(&mut requests, under_way.most_bytes()).await else { break };
         let batch = Batch::with_ids(&session, gathered).await;
         under_way.start(send(session.clone(), batch));
     }
     // Without this, the batches would be cut off.
     while under_way.batches.join_next().await.is_some() {}
+}
+
+/// How many batches are sent without an interval.
+fn at_once(round_trip: Duration) -> usize {
+    let milliseconds = round_trip.as_millis().clamp(1, MOST_UNDER_WAY as u128) as usize;
+    (AT_ONCE * milliseconds).min(MOST_UNDER_WAY)
 }
 
 /// The batches that are with Redis.
@@ -54,10 +60,11 @@ impl UnderWay {
         Self { batches: JoinSet::new(), most, last: Instant::now() }
     }
 
-    /// Returns once another batch may be sent.
-    async fn room(&mut self) {
+    /// Returns once another batch may be sent; without an interval if fewer than `at_once` are under
+    /// way.
+    async fn room(&mut self, at_once: usize) {
         while self.batches.try_join_next().is_some() {}
-        while self.batches.len() >= AT_ONCE.min(self.most) {
+        while self.batches.len() >= at_once.min(self.most) {
             tokio::select! {
                 biased;
                 _ = self.batches.join_next() => {}
@@ -150,6 +157,18 @@ mod tests {
         assert!(gather(&mut receiver, MOST_BYTES).await.is_none());
     }
 
+    #[test]
+    fn more_batches_are_sent_at_once_to_a_far_server() {
+        let check = |micros, expected| {
+            assert_eq!(at_once(Duration::from_micros(micros)), expected, "{micros} µs");
+        };
+        check(0, 2);
+        check(999, 2);
+        check(2_100, 4);
+        check(7_000, 14);
+        check(1_000_000, MOST_UNDER_WAY);
+    }
+
     /// There used to be two batches at most, so that a request waited for the answer to another
     /// batch, however far Redis was away.
     #[tokio::test(start_paused = true)]
@@ -158,20 +177,20 @@ mod tests {
         let began = Instant::now();
         let mut sizes = Vec::new();
         for _ in 0..AT_ONCE {
-            under_way.room().await;
+            under_way.room(AT_ONCE).await;
             sizes.push(under_way.most_bytes());
             under_way.start(pending());
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
         for _ in AT_ONCE..MOST_UNDER_WAY {
             let before = Instant::now();
-            under_way.room().await;
+            under_way.room(AT_ONCE).await;
             assert!(before.elapsed() >= INTERVAL);
             sizes.push(under_way.most_bytes());
             under_way.start(pending());
         }
         assert!(sizes.iter().sum::<usize>() <= (AT_ONCE + 1) * MOST_BYTES);
-        let later = tokio::time::timeout(Duration::from_secs(60), under_way.room()).await;
+        let later = tokio::time::timeout(Duration::from_secs(60), under_way.room(AT_ONCE)).await;
         assert!(later.is_err(), "there is no limit");
     }
 
@@ -180,10 +199,10 @@ mod tests {
         let mut under_way = UnderWay::new(1);
         let (end, ended) = oneshot::channel::<()>();
         under_way.start(async move { ended.await.unwrap() });
-        assert!(under_way.room().now_or_never().is_none());
+        assert!(under_way.room(AT_ONCE).now_or_never().is_none());
         end.send(()).unwrap();
         let before = Instant::now();
-        under_way.room().await;
+        under_way.room(AT_ONCE).await;
         assert_eq!(before.elapsed(), Duration::ZERO);
     }
 }

@@ -185,7 +185,7 @@ impl Adders {
         let map = self.session.servers.map();
         queues.retain(|server, _| map.nodes().iter().any(|node| node.number == *server));
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(dispatch::run(self.session.clone(), receiver));
+        tokio::spawn(dispatch::run(self.session.clone(), server, receiver));
         queues.insert(server, sender.clone());
         sender
     }

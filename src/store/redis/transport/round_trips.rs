@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How many requests count.
 const KEPT: usize = 8;
+/// How many requests show anything: each of the first ones may have been delayed.
+const LEAST: usize = 3;
 
 /// How long the last requests took. The shortest shows the network: the others also waited for
 /// work of the server or of this process.
@@ -20,10 +22,10 @@ impl RoundTrips {
         last.push_front(time);
     }
 
-    /// The shortest of the last requests; zero before the first.
+    /// The shortest of the last requests; zero before there are some.
     pub(crate) fn shortest(&self) -> Duration {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().min().copied().unwrap_or_default()
+        last.iter().min().copied().filter(|_| last.len() >= LEAST).unwrap_or_default()
     }
 }
 
@@ -38,7 +40,9 @@ mod tests {
             trips.took(Duration::from_millis(took));
             assert_eq!(trips.shortest(), Duration::from_millis(shortest), "after {took} ms");
         };
-        check(5, 5);
+        check(5, 0);
+        check(5, 0);
+        check(4, 4);
         check(1, 1);
         for _ in 0..KEPT - 1 {
             check(9, 1);

@@ -163,7 +163,7 @@ impl Link {
         self.params.gate.state()
     }
 
-    /// The round trip to the server, as the last checks show it; zero before the first.
+    /// The round trip to the server, as the last checks show it; zero before there are some.
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trips.shortest()
     }

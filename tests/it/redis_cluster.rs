@@ -78,8 +78,8 @@ async fn a_killed_primary_affects_no_other_slots() {
     );
 }
 
-/// Without the id counter, all adds to all nodes were refused. Now an instance uses ids that it drew
-/// before. The successor of the counter's node draws none of them again.
+/// Without the id counter, all adds to all nodes were refused. Now an instance uses ids that it
+/// drew before. The successor of the counter's node draws none of them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_id_counters_node_adds_to_other_nodes_go_on() {
     let mut cluster = Cluster::start();

@@ -2,8 +2,9 @@
 //!
 //! Two batches at a time are enough for a server that is near: one is gathered while the other is
 //! with Redis, and the batches are large. To a server that is far away, two for each millisecond of
-//! the round trip are sent at once. Further batches are sent after short intervals, so that no
-//! request waits for the answer to another batch, as long as fewer than [`MOST_UNDER_WAY`] are. With `wait_replicas` there is one batch at a time, because the wait blocks the connection.
+//! the round trip are sent at once. Further batches are sent after short intervals. So no request
+//! waits for the answer to another batch, unless [`MOST_UNDER_WAY`] are under way. With
+//! `wait_replicas` there is one batch at a time, because the wait blocks the connection.
 //!
 //! Ids are drawn by batches in the order of the queue, so they grow in that order.
 
@@ -60,8 +61,8 @@ impl UnderWay {
         Self { batches: JoinSet::new(), most, last: Instant::now() }
     }
 
-    /// Returns once another batch may be sent; without an interval if fewer than `at_once` are under
-    /// way.
+    /// Returns once another batch may be sent; without an interval if fewer than `at_once` are
+    /// under way.
     async fn room(&mut self, at_once: usize) {
         while self.batches.try_join_next().is_some() {}
         while self.batches.len() >= at_once.min(self.most) {

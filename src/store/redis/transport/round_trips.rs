@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many requests count.
-const KEPT: usize = 8;
+/// How many requests count: five minutes of checks, so that a busy server does not seem far away.
+const KEPT: usize = 300;
 /// How many requests show anything: each of the first ones may have been delayed.
 const LEAST: usize = 3;
 

@@ -8,7 +8,7 @@ use delayd::store::redis::{Params, Redis, Topology};
 use delayd::store::{Error, Intake, Moment, NewTask, Registered, TopicEntry, Topics};
 use serde_json::json;
 
-use crate::load::{Answered, Load, lost, times_seen};
+use crate::load::{Load, lost, times_seen};
 use crate::program::service;
 use crate::receiver::{Answer, Receiver};
 use crate::redis_many::{Cluster, until};
@@ -78,49 +78,12 @@ async fn a_killed_primary_affects_no_other_slots() {
     );
 }
 
-/// Without the id counter, all adds to all nodes were refused. Now an instance uses ids that it
-/// drew before. The successor of the counter's node draws none of them again.
+/// Without the id counter no task can be added, and adds fail at once. Existing tasks are still
+/// delivered.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_id_counters_node_adds_to_other_nodes_go_on() {
+async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on() {
     let mut cluster = Cluster::start();
     let receiver = Receiver::start().await;
-    let delayd = start(&cluster, &receiver).await;
-    let topic = cluster.topic_on(1);
-    let load = Load::start(&delayd, &topic, "0s", 2);
-    load.accepted_after(Instant::now(), 10).await;
-    cluster.nodes[0].kill();
-    let killed = Instant::now();
-    let elected = elect(&cluster, 0);
-    // For more than a second, so that the ids of the last second are used up or too old.
-    let resumed = load.accepted_after(elected + Duration::from_secs(2), 1).await;
-    load.accepted_after(resumed, 50).await;
-    assert!(delayd.get("/readyz").await.status == 200);
-    let (topic, mut answers) = load.stop().await;
-    let refused: Vec<_> = answers.iter().filter(|a| a.status != 200).collect();
-    assert!(refused.is_empty(), "killed {:?} ago: {refused:?}", killed.elapsed());
-    let meanwhile = answers.iter().filter(|a| a.at > killed && a.at < elected).count();
-    assert!(meanwhile > 0, "nothing was added without the counter");
-    let longest = answers.iter().map(|a| a.took).max().unwrap();
-    assert!(longest < Duration::from_secs(2), "an add took {longest:?}");
-    println!("cluster: {meanwhile} adds without the counter, the slowest in {longest:?}");
-    assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
-    // Of two adds, the one that began after the answer to the other has the greater id.
-    answers.sort_by_key(|answered| answered.at);
-    let ended_before = |one: &Answered, other: &Answered| one.at < other.at - other.took;
-    let step_back = answers.iter().find(|later| {
-        let before = answers.iter().take_while(|one| ended_before(one, later));
-        before.map(|one| one.id).max() > Some(later.id)
-    });
-    assert!(step_back.is_none(), "ids grow: {step_back:?}");
-}
-
-/// Without the id counter and without ids that were drawn before, no task can be added, and adds
-/// fail at once. Existing tasks are still delivered.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_id_counters_node_and_a_reserve_adds_are_refused_at_once_and_work_goes_on() {
-    let mut cluster = Cluster::start();
-    let receiver = Receiver::start().await;
-    let adder = start(&cluster, &receiver).await;
     let delayd = start(&cluster, &receiver).await;
     let topic = cluster.topic_on(1);
     let task = |delay: &str| {
@@ -128,9 +91,8 @@ async fn without_the_id_counters_node_and_a_reserve_adds_are_refused_at_once_and
             "topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"},
         })
     };
-    let ids = adder.add_all(&vec![task("2s"); 30]).await;
+    let ids = delayd.add_all(&vec![task("2s"); 30]).await;
     cluster.nodes[0].kill();
-    // This instance has drawn no ids.
     let load = Load::start(&delayd, &topic, "0s", 2);
     load.refused().await;
     let elected = elect(&cluster, 0);

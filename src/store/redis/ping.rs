@@ -5,7 +5,6 @@ use std::sync::Arc;
 use deadpool_redis::redis::cmd;
 use tokio::time::Instant;
 
-use super::ids;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
@@ -30,18 +29,11 @@ pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
     pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
 }
 
-/// Asks the server of the id counter: a store that answers reads but accepts no tasks is not
-/// healthy. While there is a reserve of ids, tasks are accepted without it.
+/// Asks the server of the id counter, through both kinds of connections: a store that answers reads
+/// but accepts no tasks is not healthy.
 async fn ping_alone(session: &Session) -> Result<UnixMillis> {
-    match ping_counter(session).await {
-        Err(error) if !ids::has_reserve(session).await => Err(error),
-        Ok(()) | Err(_) => session.now().await,
-    }
-}
-
-/// Asks through both kinds of connections.
-async fn ping_counter(session: &Session) -> Result<()> {
     let counter = || cmd("EXISTS").arg(session.keys.last_id()).take();
     session.adding.run_one(counter()).await?;
-    session.working.run_one(counter()).await.map(drop)
+    session.working.run_one(counter()).await?;
+    session.now().await
 }

@@ -7,21 +7,18 @@
 //! All requests wait while a block is drawn, so the next block is drawn ahead, by twice the time
 //! that the last draw took. If Redis is far away, no request waits; if it is near, there are few
 //! draws without need. In a cluster, each adder requests ids for the lanes of its own server, and
-//! all adders share the blocks. There, each draw also brings a `reserve` for an outage of the
-//! counter's server.
+//! all adders share the blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_redis::redis::FromRedisValue;
 use tokio::time::Instant;
 
-use self::blocks::{Blocks, Run, Size};
+use self::blocks::Run;
 use self::pool::{Drawn, IdRequest};
 use super::script;
 use super::session::Session;
-use super::transport::fault::silent;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::servers::one;
@@ -32,10 +29,6 @@ use crate::store::{Error, Result};
 pub(crate) mod blocks;
 pub(crate) mod counter;
 pub(crate) mod pool;
-mod reserve;
-
-/// How long the counter may take while there is a reserve.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// New ids as requested, and the server run that they belong to. The ids grow, unless they have to
 /// lead to certain lanes.
@@ -47,90 +40,36 @@ pub(super) async fn draw(
     requests: &[IdRequest],
 ) -> Result<(Vec<Drawn>, Run)> {
     let mut blocks = session.ids.lock().await;
-    let (run, is_away) = run_to_draw(session, &mut blocks).await?;
-    blocks.keep_fresh(&run);
+    let run = current_run(session).await?;
+    let is_same_run = blocks.is_of(&run);
+    blocks.pool.keep_fresh(is_same_run);
     let mut drawn = Vec::with_capacity(requests.len());
     loop {
         blocks.pool.take_for(requests, &mut drawn);
         let open = &requests[drawn.len()..];
         if open.is_empty() {
-            if blocks.pool.is_soon_over() && !is_away {
+            if blocks.pool.is_soon_over() {
                 blocks.pool.is_ahead = true;
-                let block = blocks.pool.size_for(&[]);
-                let size = size_of(session, &blocks, block);
+                let size = blocks.pool.size_for(&[]);
                 let ahead = draw_ahead(session.clone(), run.clone(), size, blocks.pool.emptied);
                 tokio::spawn(ahead);
             }
             return Ok((drawn, run));
         }
-        let block = blocks.pool.size_for(open);
-        match draw_now(session, &mut blocks, &run, block, is_away).await {
-            Ok(()) => blocks.run = Some(run.clone()),
-            Err(_) if blocks.put_from_reserve(block) => {}
-            Err(error) => return Err(error),
-        }
+        let began = Instant::now();
+        let ids = draw_block(session, &run, blocks.pool.size_for(open), blocks.skip(&run)).await?;
+        blocks.pool.put(ids, began, Instant::now());
+        blocks.run = Some(run.clone());
     }
 }
 
-/// The run whose ids are used, and whether its server is away, so that only its reserve is left.
-async fn run_to_draw(session: &Session, blocks: &mut Blocks) -> Result<(Run, bool)> {
-    let Some(reserved) = blocks.reserve_run() else {
-        return Ok((current_run(session).await?, false));
-    };
-    if blocks.counter_rests() {
-        return Ok((reserved, true));
-    }
-    match tokio::time::timeout(PATIENCE, current_run(session)).await {
-        Ok(Ok(run)) => Ok((run, false)),
-        Ok(Err(_)) | Err(_) => {
-            blocks.counter_failed();
-            Ok((reserved, true))
-        }
-    }
-}
-
-/// Draws a block, unless the counter is away. While there is a reserve, this takes little time.
-async fn draw_now(
-    session: &Session,
-    blocks: &mut Blocks,
-    run: &Run,
-    block: u64,
-    is_away: bool,
-) -> Result<()> {
-    let has_reserve = blocks.reserve_run().is_some();
-    if is_away || (has_reserve && blocks.counter_rests()) {
-        return Err(silent());
-    }
-    let (began, size) = (Instant::now(), size_of(session, blocks, block));
-    let drawing = draw_block(session, run, size, blocks.skip(run));
-    let ids = if has_reserve {
-        let in_time = tokio::time::timeout(PATIENCE, drawing).await;
-        in_time.unwrap_or_else(|_| Err(silent())).inspect_err(|_| blocks.counter_failed())?
-    } else {
-        drawing.await?
-    };
-    blocks.put(ids, size, began, Instant::now());
-    Ok(())
-}
-
-/// How many ids to draw for a block of this size. Without a cluster, no lane works without the
-/// server of the counter, so there is no reserve.
-fn size_of(session: &Session, blocks: &Blocks, block: u64) -> Size {
-    blocks.size_of(block, session.servers.is_cluster(), session.clock.now())
-}
-
-/// Drops all ids, because the counter was raised past other ids.
+/// Drops all blocks, because the counter was raised past other ids.
 pub(super) async fn drop_blocks(session: &Session) {
-    session.ids.lock().await.empty();
-}
-
-/// Whether tasks get ids without the counter.
-pub(super) async fn has_reserve(session: &Session) -> bool {
-    session.ids.lock().await.reserve_run().is_some()
+    session.ids.lock().await.pool.empty();
 }
 
 /// Draws a further block, unless its ids have become unusable meanwhile.
-async fn draw_ahead(session: Arc<Session>, run: Run, size: Size, emptied: u64) {
+async fn draw_ahead(session: Arc<Session>, run: Run, size: u64, emptied: u64) {
     let began = Instant::now();
     let ids = draw_block(&session, &run, size, 0).await;
     let drawn = Instant::now();
@@ -143,12 +82,11 @@ async fn draw_ahead(session: Arc<Session>, run: Run, size: Size, emptied: u64) {
     if let Ok(ids) = ids
         && blocks.is_of(&run)
     {
-        blocks.put(ids, size, began, drawn);
+        blocks.pool.put(ids, began, drawn);
     }
 }
 
-async fn draw_block(session: &Session, run: &Run, size: Size, skip: u64) -> Result<Range<u64>> {
-    let size = size.block + size.reserve;
+async fn draw_block(session: &Session, run: &Run, size: u64, skip: u64) -> Result<Range<u64>> {
     let draw = session.call(&script::IDS, &[session.keys.last_id()]).arg(size).arg(skip).take();
     let repeat = Repeat::While(&|| run.lasts());
     let last = one(session.servers.run(Purpose::Working, &[draw], repeat).await)?;

@@ -20,8 +20,8 @@ use crate::store::{
 
 /// How many recent destinations a claim asks for.
 const RECENT: usize = 4;
-/// How much larger the claims of a far server are at most: see [`claim_batch`].
-const LARGEST: u32 = 4;
+/// The most tasks of a claim from a far server, unless the setting is larger: see [`claim_batch`].
+const LARGEST: usize = 256;
 
 /// Claims the tasks of one lane.
 #[derive(Debug)]
@@ -260,9 +260,9 @@ impl Claimer {
 /// A lane claims once in a round trip, so the size limits the rate of the lane. To a near server,
 /// small claims are better (`docs/adr/0013-claims-of-64.md`).
 fn claim_batch(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> usize {
-    let milliseconds = shared.parts.store.round_trip(lane).as_millis();
-    let times = milliseconds.clamp(1, LARGEST.into()) as usize;
-    shared.params.claim_batch * times
+    let milliseconds = shared.parts.store.round_trip(lane).as_millis() as usize;
+    let near = shared.params.claim_batch;
+    near.saturating_mul(milliseconds).clamp(near, near.max(LARGEST))
 }
 
 /// Each name once, beginning after `last`. They are ordered by name, since by due moment those of a

@@ -81,7 +81,7 @@ async fn each_step_of_a_task_takes_one_round_trip() {
     }
     assert_eq!(wire.trips(LANE), ADDS, "adds, one after the other");
     wire.forget();
-    add(&far, 500).await;
+    add(&far, 50).await;
     assert_eq!(wire.trips(LANE), 1, "tasks of one request");
     wire.forget();
     let grant = claim(&far, 64).await;

@@ -6,6 +6,8 @@ from statistics import median
 import plot
 
 STORES = ["embedded", "redis"]
+# The round trips to a Redis that is far away, in milliseconds.
+ROUND_TRIPS = [2, 10]
 
 
 class Told:
@@ -87,6 +89,7 @@ def rows(told):
     yield _written(told)
     yield _processor(told)
     yield _over_topics(told)
+    yield from _far(told)
     yield from _pending(told)
     yield from _flood(told)
     yield from _idle(told)
@@ -232,6 +235,40 @@ def _over_topics(told):
             row.cell(store, f"{number(rate)}/s", ratio >= 0.85)
             row.ratios.append(f"{percent(ratio)} of adds to one topic ({store})")
     return row
+
+
+def _far(told):
+    """Redis at a distance; no rows before it was measured."""
+    for trip in ROUND_TRIPS:
+        keys = {name: f"far {trip} {name}" for name in ("add", "burst", "lateness")}
+        if all(told.figure(key, "server_cpus") is None for key in keys.values()):
+            continue
+        away = f"Redis {trip} ms away"
+        rate, p50 = (told.figure(keys["add"], name) for name in ("adds_per_s", "answer_p50_ms"))
+        least = {2: 18_000, 10: 4_000}[trip]
+        row = Row(f"{away}: add, 64 connections", f"≥ {least:,}/s, p50 ≤ 1.5 round trips + 1 ms",
+                  told.command(keys["add"]))
+        if rate is not None:
+            is_met = rate >= least and p50 <= 1.5 * trip + 1
+            row.cell("redis", f"{number(rate)}/s, p50 {number(p50, 1)} ms", is_met)
+        yield row
+        ratio = told.ratio(keys["burst"], "settled_per_s", "far 0 burst", "settled_per_s")
+        rate = told.figure(keys["burst"], "settled_per_s")
+        target = {2: "≥ 70 % of Redis without the distance", 10: "≥ 10,000/s"}[trip]
+        row = Row(f"{away}: 20,000 tasks due in one second", target, told.command(keys["burst"]))
+        if rate is not None and ratio is not None:
+            is_met = ratio >= 0.7 if trip == 2 else rate >= 10_000
+            row.cell("redis", f"{number(rate)}/s", is_met)
+            row.ratios.append(f"{percent(ratio)} of Redis without the distance")
+        yield row
+        p50, p99 = (told.figure(keys["lateness"], f"lateness_{of}_ms") for of in ("p50", "p99"))
+        most = {2: (3.5, 6), 10: (12, None)}[trip]
+        target = f"p50 ≤ {most[0]} ms" + (f", p99 ≤ {most[1]} ms" if most[1] else "")
+        row = Row(f"{away}: lateness at 1,000/s", target, told.command(keys["lateness"]))
+        if p50 is not None:
+            is_met = p50 <= most[0] and (most[1] is None or p99 <= most[1])
+            row.cell("redis", f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms", is_met)
+        yield row
 
 
 def _pending(told):

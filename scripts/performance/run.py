@@ -212,6 +212,17 @@ def topics(run):
         run.both(f"topics {count}", f"topics --topics {count} --tasks {tasks}")
 
 
+def far(run):
+    """The same load with Redis near and far away, in rounds."""
+    span, span_of_adds = run.size("10s", "1s"), run.size("5s", "500ms")
+    for _ in range(run.size(3, 1)):
+        for trip in [0, *page.ROUND_TRIPS]:
+            way = f"--redis-round-trip {trip}ms"
+            run.bench(f"far {trip} add", f"add --for {span_of_adds} {way}", "redis")
+            run.bench(f"far {trip} burst", f"burst --tasks {run.size(20000, 2000)} {way}", "redis")
+            run.bench(f"far {trip} lateness", f"lateness --rate 1000 --for {span} {way}", "redis")
+
+
 def disk(run):
     """The same load on a disk, in memory, and on a disk whose syncs are slow, in rounds. Then what
     is written."""
@@ -248,7 +259,7 @@ def peers_(run):
 
 GROUPS = {
     "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
-    "in-flight": in_flight, "disk": disk,
+    "in-flight": in_flight, "disk": disk, "far": far,
     "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use delayd_bench::{self as bench, Figures, Progress, Running, Scenario, Store, Target};
+use delayd_wire::Span;
 use reqwest::Url;
 use serde_json::json;
 
@@ -36,6 +37,7 @@ Examples:
   delayd bench add --connections 1                one after the other
   delayd bench burst --tasks 20000 --store redis  with the Redis on 127.0.0.1:6379, own keys
   delayd bench lateness --rate 3500 --for 10s --json
+  delayd bench burst --store redis --redis-round-trip 2ms     as if Redis were 2 ms away
   delayd bench idle --topics 1000 --instances 3 --store redis --redis redis://127.0.0.1:6380/0
   delayd --set worker.claim_batch=1024 bench burst
   delayd bench add --server http://127.0.0.1:7799 --service message.call \\
@@ -67,6 +69,9 @@ pub(super) struct Args {
         value_parser = redis_url
     )]
     redis: String,
+    /// With --store redis: the round trip to that Redis, for which a proxy delays each direction
+    #[arg(long, value_name = "DURATION", global = true, default_value = "0s")]
+    redis_round_trip: Span,
     /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
@@ -146,7 +151,12 @@ impl Args {
             service: self.service.clone().unwrap_or_default(),
             receiver: self.receiver,
         });
-        Target { running, store: self.store(), configuration: configuration.words() }
+        Target {
+            running,
+            store: self.store(),
+            round_trip: self.redis_round_trip.0,
+            configuration: configuration.words(),
+        }
     }
 }
 

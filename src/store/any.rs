@@ -79,6 +79,13 @@ impl Delivery for AnyStore {
         }
     }
 
+    fn round_trip(&self, lane: &Lane) -> Duration {
+        match self {
+            Self::Embedded(store) => store.round_trip(lane),
+            Self::Redis(store) => store.round_trip(lane),
+        }
+    }
+
     async fn extend(
         &self,
         asker: Asker,

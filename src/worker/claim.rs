@@ -20,6 +20,8 @@ use crate::store::{
 
 /// How many recent destinations a claim asks for.
 const RECENT: usize = 4;
+/// The most tasks of a claim from a far server, unless the setting is larger: see [`claim_batch`].
+const LARGEST: usize = 256;
 
 /// Claims the tasks of one lane.
 #[derive(Debug)]
@@ -138,7 +140,8 @@ impl Claimer {
         } else {
             let due = in_turn(self.outlook.due.iter(), self.last.as_ref());
             let (topic, delays) = (&self.lane.topic, &mut self.delays);
-            self.waiters.reserve(shared, topic, &due, &self.recent, delays)
+            let most = claim_batch(shared, &self.lane);
+            self.waiters.reserve(shared, topic, &due, &self.recent, most, delays)
         };
         let wants: Vec<Want> = in_turn(permits.destinations(), self.last.as_ref())
             .into_iter()
@@ -251,6 +254,15 @@ impl Claimer {
     pub(super) fn keeps_lock(&self) -> bool {
         self.keeps_lock
     }
+}
+
+/// The most tasks of one claim: `worker.claim_batch` for each whole millisecond of the round trip.
+/// A lane claims once in a round trip, so the size limits the rate of the lane. To a near server,
+/// small claims are better (`docs/adr/0013-claims-of-64.md`).
+fn claim_batch(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> usize {
+    let milliseconds = shared.parts.store.round_trip(lane).as_millis() as usize;
+    let near = shared.params.claim_batch;
+    near.saturating_mul(milliseconds).clamp(near, near.max(LARGEST))
 }
 
 /// Each name once, beginning after `last`. They are ordered by name, since by due moment those of a

@@ -63,7 +63,7 @@ pub(super) struct Waiters {
 
 impl Waiters {
     /// Reserves permits for the due destinations, in their order, and then for the recent ones: at
-    /// most a batch in total, shared so that each due destination can get some. Also returns
+    /// most `batch` in total, shared so that each due destination can get some. Also returns
     /// whether due destinations have more permits than that.
     ///
     /// The lane goes to the end of the queue of each destination that it got permits of. Elsewhere
@@ -74,9 +74,10 @@ impl Waiters {
         topic: &Topic,
         due: &[&Destination],
         recent: &[Destination],
+        batch: usize,
         delays: &mut Delays,
     ) -> (Reserved, bool) {
-        let (reserved, more) = self.take(shared, topic, due, recent, delays);
+        let (reserved, more) = self.take(shared, topic, due, recent, batch, delays);
         self.by_destination.retain(|name, _| !reserved.by_destination.contains_key(name));
         self.suspend();
         (reserved, more)
@@ -88,12 +89,12 @@ impl Waiters {
         topic: &Topic,
         due: &[&Destination],
         recent: &[Destination],
+        batch: usize,
         delays: &mut Delays,
     ) -> (Reserved, bool) {
-        let mut reserved =
-            Reserved { of_topic: self.take_of_topic(shared, topic), ..Reserved::default() };
-        let mut left =
-            reserved.of_topic.as_ref().map_or(shared.params.claim_batch, TopicPermits::len);
+        let of_topic = self.take_of_topic(shared, topic, batch);
+        let mut reserved = Reserved { of_topic, ..Reserved::default() };
+        let mut left = reserved.of_topic.as_ref().map_or(batch, TopicPermits::len);
         if left == 0 {
             self.topic_is_full(shared, topic, delays);
             return (reserved, false);
@@ -142,12 +143,12 @@ impl Waiters {
         &self,
         shared: &Shared<impl Delivery, impl Caller>,
         topic: &Topic,
+        batch: usize,
     ) -> Option<TopicPermits> {
-        let (allowance, most) =
-            (topic_allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
+        let allowance = topic_allowance(&shared.policy_of(topic))?;
         Some(match &self.of_topic {
-            Some(waiter) => waiter.reserve(allowance, most),
-            None => shared.topic_limits.of(topic).reserve(allowance, most),
+            Some(waiter) => waiter.reserve(allowance, batch),
+            None => shared.topic_limits.of(topic).reserve(allowance, batch),
         })
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Watched {
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
+    /// How far away it says to be.
+    pub(super) round_trip: Mutex<Duration>,
     /// Notified when a poll was done. Its answer waits for a permit of `holds_gate`.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
@@ -50,6 +52,7 @@ impl Watched {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
             claimed: Notify::new(),
+            round_trip: Mutex::default(),
             holds_read: Notify::new(),
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             polled: Notify::new(),
@@ -87,6 +90,10 @@ impl Delivery for Watched {
 
     async fn id(&self) -> Result<StoreId> {
         self.store.id().await
+    }
+
+    fn round_trip(&self, _lane: &Lane) -> Duration {
+        *self.round_trip.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {

@@ -35,7 +35,7 @@ async fn connect_within(port: u16, prefix: &str, timeout: Duration) -> Redis {
     Redis::connect(params).await.unwrap()
 }
 
-fn topic() -> TopicEntry {
+pub fn topic() -> TopicEntry {
     TopicEntry { topic: "t".parse().unwrap(), shards: 1 }
 }
 

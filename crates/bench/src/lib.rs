@@ -14,6 +14,7 @@
 mod account;
 mod bare;
 mod clock;
+mod distance;
 mod error;
 mod figures;
 mod load;

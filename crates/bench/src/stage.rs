@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::account::Arrival;
 use crate::clock;
+use crate::distance;
 use crate::error::Error;
 use crate::load::{self, Load, Pace};
 use crate::progress::Progress;
@@ -59,6 +60,7 @@ pub(crate) struct Stage {
     instances: Vec<Instance>,
     folder: Option<TempDir>,
     redis: Option<Redis>,
+    /// The URL at which the service reaches Redis.
     redis_url: Option<String>,
     peer: Peer,
     receiver: Receiver,
@@ -91,7 +93,9 @@ impl Stage {
             None => Peer::at(""),
         };
         let redis_url = match &target.store {
-            Store::Redis(url) if target.running.is_none() => Some(url.clone()),
+            Store::Redis(url) if target.running.is_none() => {
+                Some(distance::url(url, target.round_trip)?)
+            }
             _ => None,
         };
         let (topics, is_guest) = (Mutex::default(), target.running.is_some());
@@ -143,7 +147,7 @@ impl Stage {
             Store::Redis(url) => {
                 self.redis = Some(Redis::connect(url, &self.run).await?);
                 set("store.kind", r#""redis""#.into());
-                set("store.redis.urls", format!("[{url:?}]"));
+                set("store.redis.urls", format!("[{:?}]", self.redis_url.as_ref().unwrap_or(url)));
                 set("store.redis.key_prefix", format!("{:?}", self.run));
             }
         }

@@ -1,6 +1,7 @@
 //! Which service is measured.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The service to measure.
 #[derive(Clone, Debug)]
@@ -9,6 +10,8 @@ pub struct Target {
     pub running: Option<Running>,
     /// The store of a started service.
     pub store: Store,
+    /// The round trip from a started service to its Redis. Zero: as it is.
+    pub round_trip: Duration,
     /// Further arguments of its command line, such as `--set` and a setting.
     pub configuration: Vec<String>,
 }

@@ -45,6 +45,12 @@ pub trait Delivery: Send + Sync + 'static {
         0
     }
 
+    /// The round trip to the lane's server, as recent requests show it. Zero if it is unknown, or
+    /// if the store is in this process.
+    fn round_trip(&self, _lane: &Lane) -> Duration {
+        Duration::ZERO
+    }
+
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, the
     /// earliest first. A claim without a holder is on behalf of a caller: it is answered in time,
     /// and what it takes too late is given back without counting an attempt.

@@ -102,6 +102,13 @@ impl Session {
         }
     }
 
+    /// The round trip to the lane's server; zero if it is unknown.
+    pub(super) fn round_trip(&self, lane: &Lane) -> Duration {
+        let map = self.servers.map();
+        let node = map.owner(Some(Keys::slot_of(lane)));
+        node.map_or(Duration::ZERO, |node| node.link(Purpose::Working).round_trip())
+    }
+
     /// The store's now.
     pub(super) async fn now(&self) -> Result<UnixMillis> {
         self.read_time(self.working.run_one(cmd("TIME")).await?)

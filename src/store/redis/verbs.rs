@@ -38,6 +38,10 @@ impl Delivery for Redis {
         self.session.servers.number_of(lane)
     }
 
+    fn round_trip(&self, lane: &Lane) -> Duration {
+        self.session.round_trip(lane)
+    }
+
     async fn extend(
         &self,
         asker: Asker,

@@ -29,6 +29,8 @@ pub(crate) struct Batch {
     kept: Vec<Vec<Result<Kept>>>,
     /// Calls that stored nothing because their lanes are not open to them.
     pub(crate) refused: Vec<(Call, Refusal)>,
+    /// The ids of the tasks, in order, until they are sent.
+    drawn: Vec<Drawn>,
     /// The server run that the ids belong to.
     run: Option<Run>,
 }
@@ -40,7 +42,7 @@ impl Batch {
         let kept =
             requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         let requests = requests.into_iter().map(Some).collect();
-        Self { requests, kept, refused: Vec::new(), run: None }
+        Self { requests, kept, refused: Vec::new(), drawn: Vec::new(), run: None }
     }
 
     /// What each task asks of its ids, in order.
@@ -136,23 +138,24 @@ impl Batch {
     }
 }
 
-/// Sends the requests. [`Batch::answer`] returns the results to the callers.
-pub(crate) async fn add(session: &Arc<Session>, requests: Vec<Request>) -> Batch {
-    let mut batch = Batch::of(requests);
-    let (drawn, run) = match ids::draw(session, &batch.id_requests()).await {
-        Ok(drawn) => drawn,
-        Err(error) => {
-            batch.note_all(&error);
-            return batch;
-        }
-    };
-    let calls = batch.calls(drawn);
-    batch.run = Some(run);
-    batch.send(session, calls.into_iter().map(|call| (call, None)).collect()).await;
-    batch
-}
-
 impl Batch {
+    /// A batch of requests, whose tasks have ids.
+    pub(crate) async fn with_ids(session: &Arc<Session>, requests: Vec<Request>) -> Self {
+        let mut batch = Self::of(requests);
+        match ids::draw(session, &batch.id_requests()).await {
+            Ok((drawn, run)) => (batch.drawn, batch.run) = (drawn, Some(run)),
+            Err(error) => batch.note_all(&error),
+        }
+        batch
+    }
+
+    /// Sends all tasks. [`Batch::answer`] returns the results to the callers.
+    pub(crate) async fn send_all(&mut self, session: &Session) {
+        let drawn = std::mem::take(&mut self.drawn);
+        let calls = self.calls(drawn).into_iter().map(|call| (call, None)).collect();
+        self.send(session, calls).await;
+    }
+
     /// Sends calls, each with the token that opens its lane, if it has one, and notes the results
     /// of their tasks.
     async fn send(&mut self, session: &Session, calls: Vec<(Call, Option<String>)>) {

@@ -2,9 +2,8 @@
 //! batch, without extra delay.
 //!
 //! Each server has its own queue, so a silent server delays only its own tasks. A call whose tasks
-//! lie on several servers gets each answer from its server. Two adders per queue take turns: one
-//! gathers a batch while the other's batch is with Redis. With `wait_replicas` there is one adder,
-//! because the wait blocks the connection; the next batch grows meanwhile.
+//! lie on several servers gets each answer from its server. `dispatch` sends the batches of one
+//! queue.
 //!
 //! While a server's breaker is not closed, its queue accepts no requests.
 
@@ -13,11 +12,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::request::{Kept, Request};
-use super::arguments::MOST_BYTES;
 use super::session::Session;
 use super::transport::fault::silent;
 use crate::model::task::Lane;
@@ -25,16 +23,17 @@ use crate::store::{Added, Error, NewTask, Result};
 
 mod batch;
 mod call;
+mod dispatch;
 mod request;
+#[cfg(test)]
+mod testing;
 
 /// How many requests may wait for a batch. Further requests wait to enter the queue.
 const QUEUE: usize = 4_096;
-/// The most requests in one batch.
-const MOST_REQUESTS: usize = 512;
 /// How often a new id is drawn for a task whose id turned out to be taken.
 const REDRAWS: usize = 3;
 
-/// The adders of all servers.
+/// The queues of all servers.
 #[derive(Debug)]
 pub(crate) struct Adders {
     session: Arc<Session>,
@@ -94,7 +93,7 @@ impl Tried {
 }
 
 impl Adders {
-    /// Starts no adder yet: the first task for a server does. The adders end when this is dropped.
+    /// Starts no dispatcher yet: the first task for a server does. It ends when this is dropped.
     pub(crate) fn new(session: Arc<Session>) -> Self {
         Self { session, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
@@ -146,7 +145,7 @@ impl Adders {
         shares
     }
 
-    /// Sends each share to the adders of its server, and waits for the results.
+    /// Sends each share to the queue of its server, and waits for the results.
     async fn send_all(&self, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
@@ -159,7 +158,7 @@ impl Adders {
 
     async fn send(&self, share: Share, deadline: Instant) -> Tried {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
-        // A request in the queue would wait for adders that may still wait for the silent server.
+        // A request in the queue would wait for batches that may still wait for the silent server.
         if let Some(refusal) = self.session.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
         }
@@ -186,95 +185,21 @@ impl Adders {
         let map = self.session.servers.map();
         queues.retain(|server, _| map.nodes().iter().any(|node| node.number == *server));
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let adders = if self.session.wait_replicas > 0 { 1 } else { 2 };
-        for _ in 0..adders {
-            tokio::spawn(run(self.session.clone(), receiver.clone()));
-        }
+        tokio::spawn(dispatch::run(self.session.clone(), server, receiver));
         queues.insert(server, sender.clone());
         sender
     }
-}
-
-async fn run(session: Arc<Session>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
-    loop {
-        // The lock is released before the batch is sent, so that the other adder can gather
-        // meanwhile.
-        let gathered = {
-            let mut requests = receiver.lock().await;
-            gather(&mut requests).await
-        };
-        let Some(requests) = gathered else { return };
-        let mut batch = batch::add(&session, requests).await;
-        if batch.refused.is_empty() {
-            batch.answer();
-        } else {
-            // The registry may be on another server, which may be unreachable. The next batch and
-            // the rest of this one must not wait for it.
-            batch.answer_others();
-            let session = session.clone();
-            tokio::spawn(async move { batch.open_lanes(&session).await });
-        }
-    }
-}
-
-/// Waits for a request, and takes those behind it up to the size of one pipeline. Leaves out
-/// requests whose callers were refused meanwhile: their tasks must not be stored. Returns `None`
-/// when no more requests will come.
-async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    // If all requests are abandoned there is no batch: it would draw ids without use, while other
-    // requests wait for theirs.
-    while batch.is_empty() {
-        let mut next = Some(requests.recv().await?);
-        // Lets callers that are about to add enter the queue. If there are none, this takes no
-        // time.
-        tokio::task::yield_now().await;
-        while let Some(request) = next {
-            if !request.is_abandoned() {
-                bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
-                batch.push(request);
-            }
-            next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES {
-                requests.try_recv().ok()
-            } else {
-                None
-            };
-        }
-    }
-    Some(batch)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use tokio::sync::oneshot;
-
-    use super::request::Answer;
+    use super::testing::task;
     use super::*;
     use crate::store::redis::Params;
     use crate::store::redis::hints::Hints;
     use crate::store::redis::transport::node::Purpose;
-    use crate::store::{Moment, TopicEntry};
-
-    fn task() -> NewTask {
-        NewTask {
-            topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
-            destination: "sn".parse().unwrap(),
-            moment: Moment::After(Duration::ZERO),
-            options: Default::default(),
-            content: "{}".into(),
-            idempotency: None,
-            quota: None,
-        }
-    }
-
-    /// A request, and the receiver of its answer.
-    fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
-        Request::of(vec![task(); tasks], Vec::new())
-    }
 
     /// The server accepts connections and never answers. The first batch waits for it, and all
     /// other requests wait for that batch.
@@ -299,27 +224,5 @@ mod tests {
         let refused = refused.expect("it waits for those before it").unwrap();
         assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
         assert!(!waits.is_finished());
-    }
-
-    #[tokio::test]
-    async fn there_is_no_batch_of_those_who_have_gone() {
-        let (sender, mut receiver) = mpsc::channel(QUEUE);
-        for _ in 0..3 {
-            sender.try_send(request(1).0).unwrap();
-        }
-        let (stays, _answered) = request(2);
-        let (gathered, ()) = tokio::join!(gather(&mut receiver), async {
-            // The three have been read by now.
-            tokio::task::yield_now().await;
-            tokio::task::yield_now().await;
-            sender.try_send(stays).unwrap();
-        });
-        assert_eq!(
-            gathered.unwrap().iter().map(|request| request.tasks.len()).collect::<Vec<_>>(),
-            [2]
-        );
-        sender.try_send(request(1).0).unwrap();
-        drop(sender);
-        assert!(gather(&mut receiver).await.is_none());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use deadpool_redis::redis::io::tcp::TcpSettings;
 use deadpool_redis::redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::fault::{cause, of_redis};
@@ -63,6 +64,9 @@ impl Login {
     pub(crate) fn client(&self, at: &Address) -> Result<Client> {
         let info =
             (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;
+        // Otherwise the kernel holds a pipeline back until the server has acknowledged the previous
+        // one, which takes a round trip (Nagle's algorithm).
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         Client::open(info.set_redis_settings(self.0.clone())).map_err(|error| of_redis(&error))
     }
 }
@@ -99,6 +103,13 @@ mod tests {
         check(":7001", "10.0.0.1:7001");
         check("::1:7001", "[::1]:7001");
         assert_eq!(Address::read("nowhere", &asked), None);
+    }
+
+    /// Each pipeline waited for the acknowledgement of the one before it.
+    #[test]
+    fn the_kernel_sends_each_pipeline_at_once() {
+        let (address, login) = read_url("redis://host:7").unwrap();
+        assert!(login.client(&address).unwrap().get_connection_info().tcp_settings().nodelay());
     }
 
     #[test]

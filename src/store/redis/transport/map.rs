@@ -57,6 +57,11 @@ impl Map {
         }
     }
 
+    /// The node with a number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<&Arc<Node>> {
+        self.nodes.iter().find(|node| node.number == number)
+    }
+
     /// The node at an address.
     pub(crate) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
         self.nodes.iter().find(|node| node.address.as_ref() == Some(address))

@@ -11,6 +11,7 @@ pub(crate) mod link;
 pub(crate) mod map;
 pub(crate) mod node;
 pub(crate) mod refusal;
+pub(crate) mod round_trips;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod servers;

@@ -159,9 +159,13 @@ impl Servers {
 
     /// Why a server refuses all adds now, if it does.
     pub(crate) fn refuses_adds(&self, number: u64) -> Option<Error> {
+        self.map().numbered(number)?.link(Purpose::Adding).refusal()
+    }
+
+    /// The round trip of adds to a server; zero if it is unknown.
+    pub(crate) fn round_trip(&self, number: u64) -> Duration {
         let map = self.map();
-        let node = map.nodes().iter().find(|node| node.number == number)?;
-        node.link(Purpose::Adding).refusal()
+        map.numbered(number).map_or(Duration::ZERO, |node| node.link(Purpose::Adding).round_trip())
     }
 
     /// The lowest durability of the servers.

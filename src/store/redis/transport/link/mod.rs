@@ -22,17 +22,13 @@ use super::address::Address;
 use super::dial::{self, Dialer};
 use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
 use super::refusal::Refusal;
-use super::server::{self, Server};
-use crate::model::breaker::{SharedBreaker, State, Verdict};
+use super::round_trips::RoundTrips;
+use super::server::Server;
+use crate::model::breaker::{Pass, SharedBreaker, State, Verdict};
 use crate::store::redis::script;
 use crate::store::{Durability, Error, Result, warning_of};
 
-/// The delay between two attempts to connect, and between two polls of an open breaker.
-const REST: Duration = Duration::from_millis(100);
-/// The interval between two checks of a healthy connection.
-const ROUND: Duration = Duration::from_secs(1);
-/// Every tenth check includes the server's settings.
-const ROUNDS_A_LOOK: u32 = 10;
+mod upkeep;
 
 /// The settings of a link.
 #[derive(Clone, Debug)]
@@ -63,6 +59,8 @@ pub(crate) struct Link {
     failing: std::sync::Mutex<Option<Error>>,
     /// The last known durability; 255 before the first.
     durability: AtomicU8,
+    /// How long the last checks took.
+    round_trips: RoundTrips,
 }
 
 /// A connection in use, and its server.
@@ -131,6 +129,7 @@ impl Link {
             failures: AtomicU64::default(),
             failing: std::sync::Mutex::default(),
             durability: AtomicU8::new(u8::MAX),
+            round_trips: RoundTrips::default(),
         }
     }
 
@@ -162,6 +161,11 @@ impl Link {
     /// The state of the breaker of this server.
     pub(crate) fn breaker(&self) -> State {
         self.params.gate.state()
+    }
+
+    /// The round trip to the server, as the last checks show it; zero before there are some.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trips.shortest()
     }
 
     /// Why callers are refused now; `None` while the breaker is closed.
@@ -252,75 +256,6 @@ impl Link {
         }
     }
 
-    /// Keeps the link healthy for as long as it is polled. It reconnects while the server is
-    /// unreachable and sends the probes of a half-open breaker. It notices an unused connection
-    /// that died or leads to another server, and changes of the server's durability.
-    pub(crate) async fn look_after(&self) {
-        for round in 0_u32.. {
-            let rest = match (self.params.gate.state(), self.current()) {
-                (State::Open, _) => REST,
-                (_, None) => {
-                    // The attempt itself remembers and logs a failure.
-                    let _ = self.reconnect(self.connecting.lock().await).await;
-                    REST
-                }
-                (state, Some(live)) => {
-                    self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
-                    if state == State::Closed { ROUND } else { REST }
-                }
-            };
-            tokio::time::sleep(rest).await;
-        }
-    }
-
-    async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
-        let dialer = self.params.pool.manager();
-        let dialed = live.dialed();
-        // The link has noticed a failure.
-        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
-        else {
-            return;
-        };
-        let info = answers
-            .into_iter()
-            .next()
-            .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
-        if !info.as_deref().is_some_and(server::is_primary) {
-            tracing::warn!(server = %dialed.at, "This Redis is no longer a primary; reconnecting");
-            self.discard(live);
-        } else if self.leads_elsewhere(dialer, &dialed.at).await {
-            tracing::warn!(server = %dialed.at, "The sentinels name another primary; reconnecting");
-            self.discard(live);
-        } else if thoroughly {
-            match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
-                Ok(server) => self.keeps(server.durability),
-                Err(error) => {
-                    tracing::warn!(
-                        server = %dialed.at,
-                        %error,
-                        "Redis is no longer fit for use; reconnecting"
-                    );
-                    self.discard(live);
-                }
-            }
-        }
-    }
-
-    /// Whether the connection leads to the wrong server. Takes at most the timeout, and stops if
-    /// the breaker opens: silent sentinels must not keep this link from being checked.
-    async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
-        let opens = async {
-            while self.breaker() == State::Closed {
-                tokio::time::sleep(REST).await;
-            }
-        };
-        tokio::select! {
-            elsewhere = dialer.leads_elsewhere(at) => elsewhere,
-            () = opens => false,
-            () = tokio::time::sleep(self.params.timeout) => false,
-        }
-    }
-
     /// Whether it was ever connected.
     pub(crate) fn has_been_up(&self) -> bool {
         self.durability.load(Ordering::Relaxed) != u8::MAX
@@ -347,13 +282,16 @@ impl Link {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops an unusable connection. Callers that still wait on it get its error.
-    fn discard(&self, dead: &Arc<Live>) {
+    /// Drops an unusable connection. Callers that still wait on it get its error. Returns whether
+    /// it was in use.
+    fn discard(&self, dead: &Arc<Live>) -> bool {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
+        let is_in_use = live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead));
+        if is_in_use {
             *live = None;
         }
         self.params.trouble.notify_one();
+        is_in_use
     }
 
     /// Sends commands in one pipeline, and answers each separately. Loads scripts that the server
@@ -464,8 +402,7 @@ impl Link {
             Ok(answers) => {
                 let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
                 if errors.clone().any(is_no_primary) {
-                    pass.end(Verdict::Failure);
-                    self.discard(live);
+                    self.fails_once(live, pass);
                 } else {
                     pass.end(Verdict::Success);
                     if errors.any(is_of_the_map) {
@@ -474,11 +411,23 @@ impl Link {
                 }
                 Ok(answers)
             }
-            Err(error) => {
+            Err(error) if error.is_timeout() => {
                 pass.end(Verdict::Failure);
                 self.discard(live);
-                Err(Lost { silent: error.is_timeout(), error: of_redis(&error) })
+                Err(Lost { silent: true, error: of_redis(&error) })
             }
+            Err(error) => {
+                self.fails_once(live, pass);
+                Err(Lost { silent: false, error: of_redis(&error) })
+            }
+        }
+    }
+
+    /// Drops an unusable connection. However many pipelines were on it, the breaker counts one
+    /// failure: they can all be repeated on the next connection.
+    fn fails_once(&self, live: &Arc<Live>, pass: Pass) {
+        if self.discard(live) {
+            pass.end(Verdict::Failure);
         }
     }
 }

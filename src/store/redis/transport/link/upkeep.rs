@@ -1,0 +1,93 @@
+//! Keeps a link healthy, and measures its round trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::{self, FromRedisValue};
+use tokio::time::Instant;
+
+use super::{Link, Live};
+use crate::model::breaker::State;
+use crate::store::redis::transport::address::Address;
+use crate::store::redis::transport::dial::Dialer;
+use crate::store::redis::transport::server;
+
+/// The delay between two attempts to connect, and between two polls of an open breaker.
+const REST: Duration = Duration::from_millis(100);
+/// The interval between two checks of a healthy connection.
+const ROUND: Duration = Duration::from_secs(1);
+/// Every tenth check includes the server's settings.
+const ROUNDS_A_LOOK: u32 = 10;
+
+impl Link {
+    /// Keeps the link healthy for as long as it is polled. It reconnects while the server is
+    /// unreachable and sends the probes of a half-open breaker. It notices an unused connection
+    /// that died or leads to another server, and changes of the server's durability.
+    pub(crate) async fn look_after(&self) {
+        for round in 0_u32.. {
+            let rest = match (self.params.gate.state(), self.current()) {
+                (State::Open, _) => REST,
+                (_, None) => {
+                    // The attempt itself remembers and logs a failure.
+                    let _ = self.reconnect(self.connecting.lock().await).await;
+                    REST
+                }
+                (state, Some(live)) => {
+                    self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
+                    if state == State::Closed { ROUND } else { REST }
+                }
+            };
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
+        let dialer = self.params.pool.manager();
+        let dialed = live.dialed();
+        let asked = Instant::now();
+        // The link has noticed a failure.
+        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
+        else {
+            return;
+        };
+        self.round_trips.took(asked.elapsed());
+        let info = answers
+            .into_iter()
+            .next()
+            .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
+        if !info.as_deref().is_some_and(server::is_primary) {
+            tracing::warn!(server = %dialed.at, "This Redis is no longer a primary; reconnecting");
+            self.discard(live);
+        } else if self.leads_elsewhere(dialer, &dialed.at).await {
+            tracing::warn!(server = %dialed.at, "The sentinels name another primary; reconnecting");
+            self.discard(live);
+        } else if thoroughly {
+            match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
+                Ok(server) => self.keeps(server.durability),
+                Err(error) => {
+                    tracing::warn!(
+                        server = %dialed.at,
+                        %error,
+                        "Redis is no longer fit for use; reconnecting"
+                    );
+                    self.discard(live);
+                }
+            }
+        }
+    }
+
+    /// Whether the connection leads to the wrong server. Takes at most the timeout, and stops if
+    /// the breaker opens: silent sentinels must not keep this link from being checked.
+    async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
+        let opens = async {
+            while self.breaker() == State::Closed {
+                tokio::time::sleep(REST).await;
+            }
+        };
+        tokio::select! {
+            elsewhere = dialer.leads_elsewhere(at) => elsewhere,
+            () = opens => false,
+            () = tokio::time::sleep(self.params.timeout) => false,
+        }
+    }
+}

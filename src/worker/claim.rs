@@ -260,9 +260,11 @@ impl Claimer {
 /// A lane claims once in a round trip, so the size limits the rate of the lane. To a near server,
 /// small claims are better (`docs/adr/0013-claims-of-64.md`).
 fn claim_batch(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> usize {
-    let milliseconds = shared.parts.store.round_trip(lane).as_millis() as usize;
-    let near = shared.params.claim_batch;
-    near.saturating_mul(milliseconds).clamp(near, near.max(LARGEST))
+    batch_at(shared.params.claim_batch, shared.parts.store.round_trip(lane))
+}
+
+fn batch_at(near: usize, round_trip: Duration) -> usize {
+    near.saturating_mul(round_trip.as_millis() as usize).clamp(near, near.max(LARGEST))
 }
 
 /// Each name once, beginning after `last`. They are ordered by name, since by due moment those of a
@@ -276,4 +278,16 @@ fn in_turn<'a>(
     let first = names.partition_point(|name| Some(*name) <= last);
     names.rotate_left(first);
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_grows_with_the_round_trip_up_to_a_limit() {
+        for (near, ms, batch) in [(64, 0, 64), (64, 3, 192), (64, 90, 256), (512, 90, 512)] {
+            assert_eq!(batch_at(near, Duration::from_millis(ms)), batch, "{near}, {ms} ms");
+        }
+    }
 }

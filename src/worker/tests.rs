@@ -48,8 +48,8 @@ async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behin
 /// A lane claims once in a round trip, so the size of a claim limited the rate of the lane.
 #[tokio::test]
 async fn a_claim_from_a_far_server_is_larger() {
-    for (round_trip, slots) in [(0, 4), (900, 4), (1_000, 4), (3_500, 12), (90_000, 256)] {
-        let bench = Bench::start(&[("a", 300)], |params| params.claim_batch = 4);
+    for (round_trip, slots) in [(0, 4), (900, 4), (1_000, 4), (3_500, 12)] {
+        let bench = Bench::start(&[("a", 100)], |params| params.claim_batch = 4);
         *bench.store.round_trip.lock().unwrap() = Duration::from_micros(round_trip);
         bench.add(["a"; 30]).await;
         let wanted =

@@ -2,8 +2,8 @@
 //!
 //! The writer thread waits for jobs and carries them out. While the sync thread confirms a batch of
 //! promised work, the next one gathers in its queue. The sync thread carries it out itself, between
-//! two fsyncs. So a busy store needs no switch between threads for a batch: on busy processors, a
-//! switch takes longer than a commit. The writer thread carries out undoable work meanwhile.
+//! two fsyncs. So a busy store needs no switch between threads for a batch. The writer thread
+//! carries out undoable work meanwhile.
 //!
 //! # Invariants
 //!

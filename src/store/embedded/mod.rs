@@ -6,12 +6,12 @@
 //!                                      └─ wakes ───▶ checkpoint
 //! ```
 //!
-//! One connection writes (`threads/writer`, fed by `write_queue`). It carries out waiting jobs in one
-//! transaction, and commits it without an fsync. Workers' claims and settles are answered then. The
-//! sync thread (`threads/syncer`) makes the log durable, and answers all others. It uses that
-//! connection in turn with the writer thread (`threads/shared_writer`). Two threads read
-//! committed states; a third does so for `waiting`, `forecast` and `check`, which may take long
-//! (`reader`). One thread copies the log into the file meanwhile (`disk/checkpoint`).
+//! One connection writes (`threads/writer`, fed by `write_queue`). It carries out waiting jobs in
+//! one transaction, and commits it without an fsync. Workers' claims and settles are answered then.
+//! The sync thread (`threads/syncer`) makes the log durable, and answers all others. It uses that
+//! connection in turn with the writer thread (`threads/shared_writer`). Two threads read committed
+//! states; a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`).
+//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
 //! | role | file |
 //! |---|---|

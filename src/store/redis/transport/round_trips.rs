@@ -1,6 +1,7 @@
 //! The round trip to a server, as the last requests show it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,20 +13,26 @@ const LEAST: usize = 3;
 /// How long the last requests took. The shortest shows the network: the others also waited for
 /// work of the server or of this process.
 #[derive(Debug, Default)]
-pub(crate) struct RoundTrips(Mutex<VecDeque<Duration>>);
+pub(crate) struct RoundTrips {
+    last: Mutex<VecDeque<Duration>>,
+    /// The shortest of them in microseconds: each claim and each batch of adds asks for it.
+    shortest: AtomicU64,
+}
 
 impl RoundTrips {
     /// A request took this long.
     pub(crate) fn took(&self, time: Duration) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.truncate(KEPT - 1);
         last.push_front(time);
+        let shortest = last.iter().min().filter(|_| last.len() >= LEAST);
+        let micros = shortest.map_or(0, |shortest| shortest.as_micros() as u64);
+        self.shortest.store(micros, Ordering::Relaxed);
     }
 
     /// The shortest of the last requests; zero before there are some.
     pub(crate) fn shortest(&self) -> Duration {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().min().copied().filter(|_| last.len() >= LEAST).unwrap_or_default()
+        Duration::from_micros(self.shortest.load(Ordering::Relaxed))
     }
 }
 

@@ -40,6 +40,7 @@ mod read;
 mod record;
 mod redis_alone;
 mod redis_identity;
+mod redis_lanes;
 mod redis_repeats;
 mod redis_scripts;
 mod reference;

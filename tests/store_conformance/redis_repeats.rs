@@ -89,6 +89,7 @@ impl Broken {
                 .arg(&keys)
                 .arg(now)
                 .arg(1)
+                .arg(5)
                 .arg("message.call")
                 .arg(1)
                 .arg(sent.id.0);
@@ -104,8 +105,8 @@ impl Broken {
             call.arg("+50").arg("message.call").arg(options).arg(sent.content).arg(sent.asked);
         }
         match &call.query::<Vec<Value>>(&mut connection).unwrap()[..] {
-            [Value::Int(now)] => Value::Int(now + 50),
-            [_, Value::Int(0), due] => due.clone(),
+            [Value::Int(now), Value::Int(0)] if sent.asked.is_empty() => Value::Int(now + 50),
+            [_, Value::Array(known)] if sent.asked.is_empty() => known[1].clone(),
             [_, answer] => answer.clone(),
             other => panic!("{other:?}"),
         }

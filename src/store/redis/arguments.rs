@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Cmd, RedisWrite};
 use crate::store::Moment;
 
 /// The most tasks of one script call: half a millisecond if Redis has a processor to itself.
-const MOST_TASKS: usize = 128;
+pub(super) const MOST_TASKS: usize = 128;
 /// The most bytes of content in one script call. A batch ends with the request that reaches them.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 

@@ -17,8 +17,7 @@
 //!
 //! A library file is a list of definitions: functions, constants and variables. Each begins with
 //! `local` at the start of a line. The first `-- uses:` line of the file holds for all definitions;
-//! one in a function holds for that function only. A line `-- include: open` is replaced by that
-//! whole file: statements that run at this place.
+//! one in a function holds for that function only.
 //!
 //! A library file uses only files before it in [`LIBRARY`], and only definitions above its own, so
 //! one walk backwards finds all of them. No script defines a name that the library defines. Tests
@@ -97,7 +96,6 @@ struct Definition<'a> {
 
 /// Composes the script of a file, without its flags.
 pub(super) fn compose(file: &str) -> String {
-    let file = with_included(file);
     let mut script: Vec<Line<'_>> = file.lines().filter_map(Line::read).collect();
     for (name, definitions) in DEFINITIONS.iter().rev() {
         if !script.iter().any(|line| line.provides.contains(name)) {
@@ -145,19 +143,6 @@ fn end_of_block(script: &[Line<'_>], at: usize) -> usize {
     rest.map_or(script.len(), |length| at + length)
 }
 
-fn text_of(name: &str) -> &'static str {
-    let file = LIBRARY.iter().find(|(other, _)| *other == name);
-    file.expect("a test composes every script").1
-}
-
-fn with_included(file: &str) -> String {
-    let text = |line: &str| match line.strip_prefix("-- include: ") {
-        Some(name) => text_of(name.trim_end()).to_owned(),
-        None => line.to_owned(),
-    };
-    file.split_inclusive('\n').map(text).collect()
-}
-
 /// The files that a `-- uses:` line names.
 fn files_named(line: &str) -> Vec<&str> {
     let names = line.trim_start().strip_prefix("-- uses: ");
@@ -166,7 +151,8 @@ fn files_named(line: &str) -> Vec<&str> {
 
 /// Adds a library file and those that all its definitions may use.
 fn provide(file: &str, provided: &mut BTreeSet<&'static str>) {
-    let (name, text) = LIBRARY.iter().find(|(other, _)| *other == file).expect("as in text_of");
+    let (name, text) =
+        LIBRARY.iter().find(|(other, _)| *other == file).expect("a test composes every script");
     if provided.insert(*name) {
         let head = text.lines().filter(|line| line.starts_with("-- "));
         head.flat_map(files_named).for_each(|used| provide(used, provided));

@@ -94,6 +94,16 @@ impl Session {
         self.call(script, &self.keys.of_script(lane, script.lane_keys))
     }
 
+    /// The call of a script over several lanes of one server. It gets the first keys of each lane.
+    pub(super) fn lanes_call<'a>(
+        &self,
+        script: &Script,
+        lanes: impl Iterator<Item = &'a Lane>,
+    ) -> Cmd {
+        let keys = |lane| self.keys.of_script(lane, script.lane_keys);
+        self.call(script, &lanes.flat_map(keys).collect::<Vec<_>>())
+    }
+
     /// The route of settles and extensions.
     pub(super) fn route_of(&self, asker: Asker) -> &Route {
         match asker {

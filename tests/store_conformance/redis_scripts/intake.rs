@@ -34,15 +34,15 @@ pub(super) const ADD: &[Row] = &[
     Row {
         case: "a closed lane returns a token",
         before: &[],
-        args: &["1", "shop", "1", "1", "+500", "shop -|hello"],
-        answer: "[closed, …]",
+        args: &["1", "5", "shop", "1", "1", "+500", "shop -|hello"],
+        answer: "[1000, [closed, …]]",
         after: &["+ offsets #opening = …"],
     },
     Row {
         case: "the token opens the lane",
         before: &[&["offsets #opening = t"]],
-        args: &["1 t", "shop", "1", "1", "+500", "shop -|hello"],
-        answer: "[1000]",
+        args: &["1 t", "5", "shop", "1", "1", "+500", "shop -|hello"],
+        answer: "[1000, 0]",
         after: &[
             "- offsets #opening = t",
             "+ bodies 1 = 1 1500 1000 shop -|hello",
@@ -54,15 +54,15 @@ pub(super) const ADD: &[Row] = &[
     Row {
         case: "a lane of another number of lanes",
         before: &[&["offsets #shards = 2"], SHOP_1],
-        args: &["1", "shop", "1", "2", "+500", "shop -|hello"],
-        answer: "[stale, 2]",
+        args: &["1", "5", "shop", "1", "2", "+500", "shop -|hello"],
+        answer: "[1000, [stale, 2]]",
         after: &[],
     },
     Row {
         case: "two tasks, one of them for the past",
         before: &[OPEN],
-        args: &["1", "shop", "2", "1", "+500", "shop -|hello", "2", "7", "shop -|late"],
-        answer: "[1000]",
+        args: &["1", "8", "shop", "2", "1", "+500", "shop -|hello", "2", "7", "shop -|late"],
+        answer: "[1000, 0]",
         after: &[
             "+ bodies 1 = 1 1500 1000 shop -|hello",
             "+ bodies 2 = 1 1000 1000 shop -|late",
@@ -74,22 +74,22 @@ pub(super) const ADD: &[Row] = &[
     Row {
         case: "a pulled task has no entry among the destinations",
         before: &[OPEN],
-        args: &["1", "@pull", "1", "1", "2000", "@pull -|hello"],
-        answer: "[1000]",
+        args: &["1", "5", "@pull", "1", "1", "2000", "@pull -|hello"],
+        answer: "[1000, 0]",
         after: &["+ bodies 1 = 1 2000 1000 @pull -|hello", "+ schedule:@pull 1 @ 2000"],
     },
     Row {
         case: "sent again after a claim, a task is not scheduled again",
         before: &[OPEN, &["bodies 1 = 1 1500 900 shop -|hello", "leased 1 @ 3000"]],
-        args: &["1", "shop", "1", "1", "+500", "shop -|hello"],
-        answer: "[1000, 0, 1500]",
+        args: &["1", "5", "shop", "1", "1", "+500", "shop -|hello"],
+        answer: "[1000, [0, 1500]]",
         after: &[],
     },
     Row {
         case: "the id of another task",
         before: &[OPEN, SHOP_1],
-        args: &["1", "shop", "1", "1", "+500", "shop -|other"],
-        answer: "[1000, 0, -1]",
+        args: &["1", "5", "shop", "1", "1", "+500", "shop -|other"],
+        answer: "[1000, [0, -1]]",
         after: &[],
     },
 ];

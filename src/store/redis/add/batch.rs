@@ -1,4 +1,4 @@
-//! A batch of adds: for each of its lanes a call of `lua/add.lua`, and one of
+//! A batch of adds: calls of `lua/add.lua` over its lanes, and for each lane one of
 //! `lua/add_with_options.lua` for tasks that ask for more than their delivery.
 
 use std::collections::{HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Cmd;
 
-use super::call::{Call, Place, asks_more};
+use super::call::{Call, LaneTasks, Place, asks_more};
 use super::request::{Kept, Request};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
@@ -27,8 +27,8 @@ pub(crate) struct Batch {
     /// `None` once it is answered.
     requests: Vec<Option<Request>>,
     kept: Vec<Vec<Result<Kept>>>,
-    /// Calls that stored nothing because their lanes are not open to them.
-    pub(crate) refused: Vec<(Call, Refusal)>,
+    /// Tasks that are not stored because their lanes are not open to them.
+    pub(crate) refused: Vec<(LaneTasks, Refusal)>,
     /// The ids of the tasks, in order, until they are sent.
     drawn: Vec<Drawn>,
     /// The server run that the ids belong to.
@@ -88,7 +88,7 @@ impl Batch {
         let refused: HashSet<usize> = self
             .refused
             .iter()
-            .flat_map(|(call, _)| &call.places)
+            .flat_map(|(lane, _)| &lane.places)
             .map(|place| place.request)
             .collect();
         let waiting = self
@@ -102,10 +102,10 @@ impl Batch {
         });
     }
 
-    /// The calls to send: for each lane one with plain tasks, sorted by destination, and one with
-    /// the others; more if there are many. A quota counts the tasks before, so in a lane with one,
-    /// all tasks are sent in their order.
-    fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
+    /// The tasks to send: first the plain ones of each lane, sorted by destination, then the others
+    /// of each lane; in several parts if there are many. A quota counts the tasks before, so in a
+    /// lane with one, all tasks are sent in their order.
+    fn by_lane(&self, drawn: Vec<Drawn>) -> Vec<LaneTasks> {
         let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
         // Callers that were refused while ids were allocated are left out, with all of their tasks.
         // If a caller leaves later, all of its tasks are stored.
@@ -118,23 +118,24 @@ impl Batch {
             let topic = &self.task(place).topic;
             lanes.entry((topic.lane_of(place.drawn.own), topic.shards)).or_default().push(place);
         }
-        let mut calls = Vec::with_capacity(lanes.len());
+        let mut all_plain = Vec::with_capacity(lanes.len());
+        let mut all_special = Vec::new();
         for ((lane, shards), places) in lanes {
             let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
             let (special, mut plain): (Vec<_>, Vec<_>) =
                 places.into_iter().partition(|&place| is_limited || asks_more(self.task(place)));
             plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
-            for (asks_more, places) in [(false, plain), (true, special)] {
+            let parts = [(&mut all_plain, false, plain), (&mut all_special, true, special)];
+            for (all, asks_more, places) in parts {
                 let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
-                calls.extend(chunks.map(|places| Call {
-                    lane: lane.clone(),
-                    shards,
-                    asks_more,
-                    places,
+                all.extend(chunks.map(|places| {
+                    let lane = lane.clone();
+                    LaneTasks { lane, shards, token: None, asks_more, places }
                 }));
             }
         }
-        calls
+        all_plain.append(&mut all_special);
+        all_plain
     }
 }
 
@@ -152,64 +153,65 @@ impl Batch {
     /// Sends all tasks. [`Batch::answer`] returns the results to the callers.
     pub(crate) async fn send_all(&mut self, session: &Session) {
         let drawn = std::mem::take(&mut self.drawn);
-        let calls = self.calls(drawn).into_iter().map(|call| (call, None)).collect();
-        self.send(session, calls).await;
+        let lanes = self.by_lane(drawn);
+        self.send(session, lanes).await;
     }
 
-    /// Sends calls, each with the token that opens its lane, if it has one, and notes the results
-    /// of their tasks.
-    async fn send(&mut self, session: &Session, calls: Vec<(Call, Option<String>)>) {
+    /// Sends tasks, and notes the results.
+    async fn send(&mut self, session: &Session, lanes: Vec<LaneTasks>) {
         let Some(run) = self.run.clone() else { return };
-        let commands: Vec<Cmd> = calls
-            .iter()
-            .map(|(call, token)| call.command(session, token.as_deref(), |place| self.task(place)))
-            .collect();
+        let over_lanes = !session.servers.is_cluster();
+        let calls = Call::group(lanes, over_lanes, |place| self.task(place).content.len());
+        let commands: Vec<Cmd> =
+            calls.iter().map(|call| call.command(session, |place| self.task(place))).collect();
         let replies =
             session.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
-        for ((call, _), reply) in calls.into_iter().zip(replies) {
-            match call.read(reply, |place| self.task(place)) {
-                Ok(Ok(kept)) => {
-                    hint(session, &call, &kept, self);
-                    call.places.iter().zip(kept).for_each(|(&place, kept)| self.note(place, kept));
-                }
-                Ok(Err(refusal)) => self.refused.push((call, refusal)),
-                Err(error) => {
-                    call.places.iter().for_each(|&place| self.note(place, Err(error.clone())))
+        for (call, reply) in calls.into_iter().zip(replies) {
+            let stored = call.read(reply, |place| self.task(place));
+            for (lane, stored) in call.lanes.into_iter().zip(stored) {
+                match stored {
+                    Ok(Ok(kept)) => {
+                        hint(session, &lane, &kept, self);
+                        let places = lane.places.iter().zip(kept);
+                        places.for_each(|(&place, kept)| self.note(place, kept));
+                    }
+                    Ok(Err(refusal)) => self.refused.push((lane, refusal)),
+                    Err(error) => self.note_lane(&lane, &error),
                 }
             }
         }
     }
 
-    /// Opens the lanes that refused calls, as far as the registry agrees, and sends these calls
-    /// again. Then answers all callers.
+    /// Opens the lanes that refused tasks, as far as the registry agrees, and sends the tasks again.
+    /// Then answers all callers.
     pub(crate) async fn open_lanes(mut self, session: &Session) {
         for _ in 0..opening::ATTEMPTS {
             let refused = std::mem::take(&mut self.refused);
             if refused.is_empty() {
                 break;
             }
-            let entries: Vec<TopicEntry> = refused.iter().map(|(call, _)| call.entry()).collect();
+            let entries: Vec<TopicEntry> = refused.iter().map(|(lane, _)| lane.entry()).collect();
             let asked = entries.iter().zip(refused.iter().map(|(_, refusal)| refusal));
             let confirmed = reconcile::confirm(session, asked).await;
             let mut again = Vec::new();
-            for ((mut call, refusal), entry) in refused.into_iter().zip(&entries) {
+            for ((mut lane, refusal), entry) in refused.into_iter().zip(&entries) {
                 match (&confirmed[entry], refusal) {
                     (Ok(()), Refusal::Closed(token)) => {
                         // Tasks of callers that were refused meanwhile must not be stored. A call
                         // without tasks still opens the lane. Otherwise the lane would stay closed
                         // if Redis is so far away that callers are refused before it is open.
-                        call.places.retain(|place| self.is_awaited(*place));
-                        again.push((call, Some(token)));
+                        lane.places.retain(|place| self.is_awaited(*place));
+                        again.push(LaneTasks { token: Some(token), ..lane });
                     }
-                    (Ok(()), Refusal::Stale) => self.note_call(&call, &Error::StaleEntry),
-                    (Err(error), _) => self.note_call(&call, error),
+                    (Ok(()), Refusal::Stale) => self.note_lane(&lane, &Error::StaleEntry),
+                    (Err(error), _) => self.note_lane(&lane, error),
                 }
             }
             self.send(session, again).await;
         }
         // The topic is deleted again and again.
-        for (call, _) in std::mem::take(&mut self.refused) {
-            self.note_call(&call, &Error::StaleEntry);
+        for (lane, _) in std::mem::take(&mut self.refused) {
+            self.note_lane(&lane, &Error::StaleEntry);
         }
         self.answer();
     }
@@ -218,15 +220,16 @@ impl Batch {
         self.requests[place.request].as_ref().is_some_and(|asked| !asked.is_abandoned())
     }
 
-    fn note_call(&mut self, call: &Call, error: &Error) {
-        call.places.iter().for_each(|&place| self.note(place, Err(error.clone())));
+    /// Sets the same error for all tasks of a lane.
+    fn note_lane(&mut self, lane: &LaneTasks, error: &Error) {
+        lane.places.iter().for_each(|&place| self.note(place, Err(error.clone())));
     }
 }
 
 /// Sends hints about new tasks of the lane.
-fn hint(session: &Session, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
+fn hint(session: &Session, lane: &LaneTasks, kept: &[Result<Kept>], batch: &Batch) {
     let mut earliest: [Option<UnixMillis>; 2] = [None; 2];
-    for (&place, kept) in call.places.iter().zip(kept) {
+    for (&place, kept) in lane.places.iter().zip(kept) {
         if let Ok(Kept::Added(added)) = kept
             && !matches!(added.novelty, Novelty::Duplicate { .. })
         {
@@ -236,7 +239,7 @@ fn hint(session: &Session, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
     }
     for (is_pull, due) in [false, true].into_iter().zip(earliest) {
         if let Some(due) = due {
-            session.hints.tell(Hint { lane: call.lane.clone(), due, is_pull });
+            session.hints.tell(Hint { lane: lane.lane.clone(), due, is_pull });
         }
     }
 }
@@ -270,10 +273,10 @@ mod tests {
         let (old, _waits) = request(1);
         let (new, _waits_too) = request(4);
         let drawn = [4, 8].map(|id| Drawn { own: TaskId(id), call: None });
-        let mut calls: Vec<_> = Batch::of(vec![old, new]).calls(drawn.to_vec());
-        calls.sort_by_key(|call| call.shards);
+        let mut lanes: Vec<_> = Batch::of(vec![old, new]).by_lane(drawn.to_vec());
+        lanes.sort_by_key(|lane| lane.shards);
         let seen: Vec<_> =
-            calls.iter().map(|call| (call.lane.shard, call.shards, call.places.len())).collect();
+            lanes.iter().map(|lane| (lane.lane.shard, lane.shards, lane.places.len())).collect();
         assert_eq!(seen, [(0, 1, 1), (0, 4, 1)]);
     }
 }

@@ -9,13 +9,17 @@ use serde::Serialize;
 use super::request::Kept;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
-use crate::store::redis::arguments::write_moment;
+use crate::store::redis::answer::text;
+use crate::store::redis::arguments::{MOST_BYTES, MOST_TASKS, write_moment};
 use crate::store::redis::ids::pool::Drawn;
 use crate::store::redis::record::write_options;
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Added, Error, Idempotency, NewTask, Novelty, Result, TopicEntry};
+
+/// What a further lane costs in a call, in tasks of a lane that has some already.
+const LANE_IN_TASKS: usize = 2;
 
 /// The position of a task in a batch (its request, and its index there), and its ids.
 #[derive(Clone, Copy, Debug)]
@@ -25,90 +29,193 @@ pub(crate) struct Place {
     pub(crate) drawn: Drawn,
 }
 
-/// One call of a script.
+/// Tasks of one lane that one script stores.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct LaneTasks {
     pub(crate) lane: Lane,
     /// The number of lanes by which its tasks were placed.
     pub(crate) shards: u16,
+    /// The token that opens the lane, if it was closed.
+    pub(crate) token: Option<String>,
     /// Whether the tasks ask for more than their delivery.
     pub(crate) asks_more: bool,
     pub(crate) places: Vec<Place>,
 }
 
-impl Call {
+impl LaneTasks {
     /// The entry that the registry has to confirm.
     pub(crate) fn entry(&self) -> TopicEntry {
         TopicEntry { topic: self.lane.topic.clone(), shards: self.shards }
     }
 
-    /// The call as a command, with the token that opens the lane, if any. `task` finds a task.
+    fn opening(&self) -> String {
+        opening::argument(self.shards, self.token.as_deref())
+    }
+}
+
+/// The results of a lane's tasks, or why the lane refused them.
+pub(crate) type Stored = Result<std::result::Result<Vec<Result<Kept>>, Refusal>>;
+
+/// One call of a script.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Several only if their tasks ask for nothing but their delivery.
+    pub(crate) lanes: Vec<LaneTasks>,
+}
+
+impl Call {
+    /// Distributes lanes over calls of bounded length. A call `over_lanes` may take several lanes;
+    /// in a cluster it may not, because each lane has a slot of its own. `length` returns the
+    /// length of a task's content.
+    pub(crate) fn group(
+        lanes: Vec<LaneTasks>,
+        over_lanes: bool,
+        length: impl Fn(Place) -> usize,
+    ) -> Vec<Self> {
+        let mut calls: Vec<Self> = Vec::new();
+        let (mut tasks, mut bytes) = (0, 0);
+        for lane in lanes {
+            let its_tasks = lane.places.len() + LANE_IN_TASKS;
+            let its_bytes: usize = lane.places.iter().map(|&place| length(place)).sum();
+            match calls.last_mut() {
+                Some(Self { lanes })
+                    if over_lanes
+                        && !lane.asks_more
+                        && !lanes[0].asks_more
+                        && tasks + its_tasks <= MOST_TASKS
+                        && bytes + its_bytes <= MOST_BYTES =>
+                {
+                    lanes.push(lane);
+                    (tasks, bytes) = (tasks + its_tasks, bytes + its_bytes);
+                }
+                _ => {
+                    calls.push(Self { lanes: vec![lane] });
+                    (tasks, bytes) = (its_tasks, its_bytes);
+                }
+            }
+        }
+        calls
+    }
+
+    /// The call as a command. `task` finds a task.
     pub(crate) fn command<'a>(
         &self,
         session: &Session,
-        token: Option<&str>,
         task: impl Fn(Place) -> &'a NewTask,
     ) -> Cmd {
-        let script = if self.asks_more { &script::ADD_WITH_OPTIONS } else { &script::ADD };
-        let mut command = session.lane_call(script, &self.lane);
-        command.arg(opening::argument(self.shards, token));
-        if self.asks_more {
-            self.places
-                .iter()
-                .for_each(|&place| write_with_options(&mut command, task(place), place.drawn));
-        } else {
-            for same in self.places.chunk_by(|&a, &b| task(a).destination == task(b).destination) {
-                command.arg(task(same[0]).destination.as_str()).arg(same.len());
-                same.iter().for_each(|&place| write_plain(&mut command, task(place), place.drawn));
+        match &self.lanes[..] {
+            [lane] if lane.asks_more => {
+                let mut command = session.lane_call(&script::ADD_WITH_OPTIONS, &lane.lane);
+                command.arg(lane.opening());
+                for &place in &lane.places {
+                    write_with_options(&mut command, task(place), place.drawn);
+                }
+                command
+            }
+            lanes => {
+                let mut command =
+                    session.lanes_call(&script::ADD, lanes.iter().map(|lane| &lane.lane));
+                lanes.iter().for_each(|lane| write_lane(&mut command, lane, &task));
+                command
             }
         }
-        command
     }
 
-    /// The results of the tasks, or why the lane refused them.
+    /// The results of each lane.
     pub(crate) fn read<'a>(
         &self,
         reply: Result<Value>,
         task: impl Fn(Place) -> &'a NewTask,
-    ) -> Result<std::result::Result<Vec<Result<Kept>>, Refusal>> {
-        let mut fields = match opening::read(reply?)? {
-            Ok(fields) => fields,
+    ) -> Vec<Stored> {
+        let stored = match (&self.lanes[..], reply) {
+            (_, Err(error)) => Err(error),
+            ([lane], Ok(reply)) if lane.asks_more => Ok(vec![lane.read_with_options(reply)]),
+            (lanes, Ok(reply)) => read_lanes(lanes, reply, task),
+        };
+        stored.unwrap_or_else(|error| vec![Err(error); self.lanes.len()])
+    }
+}
+
+impl LaneTasks {
+    /// Reads the answer of `lua/add_with_options.lua`.
+    fn read_with_options(&self, reply: Value) -> Stored {
+        let fields = match opening::read(reply)? {
+            Ok(fields) => fields.skip(1),
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let now = UnixMillis(
-            i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?,
-        );
-        let places = self.places.iter();
+        if fields.len() != self.places.len() {
+            return Err(corrupt("too little"));
+        }
+        let places = self.places.iter().zip(fields);
+        Ok(Ok(places.map(|(place, answer)| read_one(place.drawn.own, answer)).collect()))
+    }
+
+    /// Reads what `lua/add.lua` answers for the lane.
+    fn read<'a>(
+        &self,
+        answer: Value,
+        now: UnixMillis,
+        task: impl Fn(Place) -> &'a NewTask,
+    ) -> Stored {
         let stored = |&place: &Place| {
             let due = task(place).moment.due(now);
-            Added { id: place.drawn.own, due, novelty: Novelty::New }
+            Ok(Kept::Added(Added { id: place.drawn.own, due, novelty: Novelty::New }))
         };
-        let kept = match self.asks_more {
-            true if fields.len() != self.places.len() => return Err(corrupt("too little")),
-            true => places
-                .zip(fields)
-                .map(|(place, answer)| read_with_options(place.drawn.own, answer))
-                .collect(),
-            false => {
-                let mut kept: Vec<Result<Kept>> =
-                    places.map(|place| Ok(Kept::Added(stored(place)))).collect();
-                while let Some(place) = fields.next() {
-                    let place = usize::from_redis_value(place).map_err(corrupt)?;
-                    let due = i64::from_redis_value(fields.next().unwrap_or(Value::Nil))
-                        .map_err(corrupt)?;
-                    let known =
-                        kept.get_mut(place).ok_or_else(|| corrupt("a place that is none"))?;
-                    *known = Ok(match known {
-                        Ok(Kept::Added(added)) if due >= 0 => {
-                            Kept::Added(Added { due: UnixMillis(due), ..*added })
-                        }
-                        _ => Kept::Taken,
-                    });
+        let mut kept: Vec<Result<Kept>> = self.places.iter().map(stored).collect();
+        let known = match answer {
+            Value::Int(0) => return Ok(Ok(kept)),
+            Value::Array(known) => known,
+            _ => return Err(corrupt("no list")),
+        };
+        if !matches!(known[..], [Value::Int(_), ..]) {
+            return match &known[..] {
+                [Value::BulkString(word), error] if word == b"failed" => {
+                    Err(corrupt(text(error.clone())?))
                 }
-                kept
-            }
-        };
+                _ => opening::read_refusal(known).map(Err),
+            };
+        }
+        for known in known.chunks(2) {
+            let number =
+                |at: usize| i64::from_redis_value_ref(known.get(at).unwrap_or(&Value::Nil));
+            let (place, due) = (number(0).map_err(corrupt)?, number(1).map_err(corrupt)?);
+            let place = usize::try_from(place).ok().and_then(|place| kept.get_mut(place));
+            let place = place.ok_or_else(|| corrupt("a place that is none"))?;
+            *place = Ok(match place {
+                Ok(Kept::Added(added)) if due >= 0 => {
+                    Kept::Added(Added { due: UnixMillis(due), ..*added })
+                }
+                _ => Kept::Taken,
+            });
+        }
         Ok(Ok(kept))
+    }
+}
+
+/// Reads the answer of `lua/add.lua`.
+fn read_lanes<'a>(
+    lanes: &[LaneTasks],
+    reply: Value,
+    task: impl Fn(Place) -> &'a NewTask,
+) -> Result<Vec<Stored>> {
+    let mut answers = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
+    let now = i64::from_redis_value(answers.next().unwrap_or(Value::Nil)).map_err(corrupt)?;
+    if answers.len() != lanes.len() {
+        return Err(corrupt("too few lanes"));
+    }
+    let lanes = lanes.iter().zip(answers);
+    Ok(lanes.map(|(lane, answer)| lane.read(answer, UnixMillis(now), &task)).collect())
+}
+
+/// Writes the arguments of a lane for `lua/add.lua`.
+fn write_lane<'a>(command: &mut Cmd, lane: &LaneTasks, task: impl Fn(Place) -> &'a NewTask) {
+    let by_destination =
+        || lane.places.chunk_by(|&a, &b| task(a).destination == task(b).destination);
+    let arguments = 2 * by_destination().count() + 3 * lane.places.len();
+    command.arg(lane.opening()).arg(arguments);
+    for same in by_destination() {
+        command.arg(task(same[0]).destination.as_str()).arg(same.len());
+        same.iter().for_each(|&place| write_plain(command, task(place), place.drawn));
     }
 }
 
@@ -203,7 +310,7 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
 }
 
 /// Reads what add_with_options.lua answers for one task.
-fn read_with_options(drawn: TaskId, answer: Value) -> Result<Kept> {
+fn read_one(drawn: TaskId, answer: Value) -> Result<Kept> {
     let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {
         Value::Int(-1) => Ok(Kept::Taken),
@@ -244,6 +351,77 @@ mod tests {
             idempotency: None,
             quota: None,
         }
+    }
+
+    /// Plain tasks of a lane.
+    fn of_lane(shard: u16, tasks: usize) -> LaneTasks {
+        let lane = Lane { topic: "t".parse().unwrap(), shard };
+        let drawn = Drawn { own: TaskId(7), call: None };
+        let places = (0..tasks).map(|member| Place { request: 0, member, drawn }).collect();
+        LaneTasks { lane, shards: 1, token: None, asks_more: false, places }
+    }
+
+    /// The shards of each call, for lanes with so many tasks.
+    fn grouped(tasks: &[usize], over_lanes: bool, bytes: usize) -> Vec<Vec<u16>> {
+        let lanes = tasks.iter().zip(0..).map(|(&tasks, shard)| of_lane(shard, tasks)).collect();
+        let calls = Call::group(lanes, over_lanes, |_| bytes);
+        let shards = |call: Call| call.lanes.into_iter().map(|lane| lane.lane.shard).collect();
+        calls.into_iter().map(shards).collect()
+    }
+
+    #[test]
+    fn lanes_share_calls_of_bounded_length() {
+        let lanes = |calls: Vec<Vec<u16>>| calls.iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lanes(grouped(&[1; 64], true, 200)), [42, 22], "each lane has its own cost");
+        assert_eq!(lanes(grouped(&[100, 20, 20, 128], true, 200)), [2, 1, 1], "tasks");
+        assert_eq!(lanes(grouped(&[1, 1, 1], true, MOST_BYTES / 2)), [2, 1], "bytes");
+        assert_eq!(lanes(grouped(&[1, 1], false, 200)), [1, 1], "a cluster");
+        assert!(grouped(&[], true, 200).is_empty());
+    }
+
+    #[test]
+    fn a_task_with_options_has_no_call_with_other_lanes() {
+        let special = |shard| LaneTasks { asks_more: true, ..of_lane(shard, 1) };
+        let lanes = vec![of_lane(0, 1), of_lane(1, 1), special(2), special(3), of_lane(4, 1)];
+        let calls = Call::group(lanes, true, |_| 200);
+        let lanes: Vec<usize> = calls.iter().map(|call| call.lanes.len()).collect();
+        assert_eq!(lanes, [2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn each_lane_of_a_call_has_an_answer_of_its_own() {
+        let call = Call { lanes: (0..5).map(|shard| of_lane(shard, 2)).collect() };
+        let word = |text: &str| Value::BulkString(text.into());
+        let list = |values: &[Value]| Value::Array(values.to_vec());
+        let reply = list(&[
+            Value::Int(1_000),
+            Value::Int(0),
+            list(&[Value::Int(0), Value::Int(700), Value::Int(1), Value::Int(-1)]),
+            list(&[word("closed"), word("t")]),
+            list(&[word("stale"), Value::Int(2)]),
+            list(&[word("failed"), word("WRONGTYPE")]),
+        ]);
+        let task = plain();
+        let due = |kept: Result<Kept>| match kept.unwrap() {
+            Kept::Added(added) => Some(added.due.0),
+            Kept::Taken => None,
+        };
+        let shown: Vec<String> = call
+            .read(Ok(reply), |_| &task)
+            .into_iter()
+            .map(|stored| match stored {
+                Ok(Ok(kept)) => format!("{:?}", kept.into_iter().map(due).collect::<Vec<_>>()),
+                Ok(Err(refusal)) => format!("{refusal:?}"),
+                Err(error) => error.to_string(),
+            })
+            .collect();
+        assert_eq!(shown[0], "[Some(1000), Some(1000)]");
+        assert_eq!(shown[1], "[Some(700), None]");
+        assert_eq!(shown[2..4], ["Closed(\"t\")", "Stale"]);
+        assert!(shown[4].contains("WRONGTYPE"), "{}", shown[4]);
+
+        let short = call.read(Ok(list(&[Value::Int(1_000), Value::Int(0)])), |_| &task);
+        assert!(short.len() == 5 && short.iter().all(Result::is_err), "{short:?}");
     }
 
     #[test]

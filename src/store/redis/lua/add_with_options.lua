@@ -3,7 +3,7 @@
 --
 -- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each task: id, "<ms>" (a
 --         moment) or "+<ms>" (after now), destination, options, content, and its other requests
--- returns the answer of lib/open.lua, or {now, then for each task the due ms stored; or -1 if the
+-- returns the refusal of lib/open.lua, or {now, then for each task the due ms stored; or -1 if the
 --         id belongs to another task, -2 if over the quota, -3 if the idempotency key was used for
 --         another task; or {'duplicate' | 'replaced', id, due ms, state} of the earlier task; the
 --         state is that of a duplicate, or '' if it is forgotten}
@@ -16,7 +16,13 @@
 -- An add that is repeated after a lost answer brings the same drawn id. It finds that id with the
 -- idempotency key, otherwise as a task's, otherwise with the key, and answers what it did. Only if
 -- another add with that key came in between, it is done again.
--- include: open
+-- uses: keys
+if redis.call('HGET', OFFSETS, '#shards') ~= ARGV[2] then
+  -- uses: open
+  local refusal = refusal_of(BODIES, OFFSETS, ARGV[2])
+  if refusal then return refusal end
+end
+
 -- uses: now, keys, record, owner, idempotency, expiry
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 

@@ -7,12 +7,18 @@
 --         add last set it by that key, '' or the ms after its due moment at which it expires, '1'
 --         if a task of another topic has the id, else '', and '1' if the other store lends it, and
 --         so continues with a refused task, else ''
--- returns the answer of lib/open.lua, or {now, then for each task 'new', 'known' (adopted before),
+-- returns the refusal of lib/open.lua, or {now, then for each task 'new', 'known' (adopted before),
 --         'own' (this store lends it), 'taken' (another task has the id), 'superseded' (a task with
 --         its key was set later), 'ended' (it waited, and has ended as it did elsewhere) or
 --         'cancelling' (it is leased, and has ended elsewhere)}
+-- uses: keys
+if redis.call('HGET', OFFSETS, '#shards') ~= ARGV[2] then
+  -- uses: open
+  local refusal = refusal_of(BODIES, OFFSETS, ARGV[2])
+  if refusal then return refusal end
+end
+
 -- uses: now, keys, entry, record, owner, entries, expiry, schedule, lease, ending, sweep
--- include: open
 
 -- The task has ended at the other store: if it waits here, it ends here too.
 local function take_end(id, state, outcome)

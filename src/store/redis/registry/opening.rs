@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::entry;
-use crate::store::redis::answer::corrupt;
+use crate::store::redis::answer::{corrupt, text};
 use crate::store::redis::session::Session;
 use crate::store::{Error, Result, TopicEntry};
 
@@ -38,21 +38,20 @@ pub(crate) enum Refusal {
 pub(crate) fn read(
     reply: Value,
 ) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
-    let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
-    match fields.as_slice().first() {
-        Some(Value::Int(_)) => Ok(Ok(fields)),
-        _ => {
-            match (
-                crate::store::redis::answer::text(fields.next().unwrap_or_default())?.as_str(),
-                fields.next(),
-            ) {
-                ("closed", Some(token)) => {
-                    Ok(Err(Refusal::Closed(crate::store::redis::answer::text(token)?)))
-                }
-                ("stale", Some(_)) => Ok(Err(Refusal::Stale)),
-                (other, _) => Err(corrupt(other)),
-            }
-        }
+    let fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?;
+    match fields.first() {
+        Some(Value::Int(_)) => Ok(Ok(fields.into_iter())),
+        _ => read_refusal(fields).map(Err),
+    }
+}
+
+/// Reads what `lua/lib/open.lua` answers for a lane that is not open.
+pub(crate) fn read_refusal(fields: Vec<Value>) -> Result<Refusal> {
+    let [word, detail] = <[Value; 2]>::try_from(fields).map_err(|_| corrupt("no refusal"))?;
+    match text(word)?.as_str() {
+        "closed" => Ok(Refusal::Closed(text(detail)?)),
+        "stale" => Ok(Refusal::Stale),
+        other => Err(corrupt(other)),
     }
 }
 

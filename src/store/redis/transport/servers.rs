@@ -214,7 +214,8 @@ impl Servers {
         if let Some(refusal) = self.refused.get() {
             return vec![Err(refusal.clone()); commands.len()];
         }
-        let slots: Vec<Option<u16>> = commands.iter().map(slot::of_command).collect();
+        let slot = |command| self.is_cluster().then(|| slot::of_command(command)).flatten();
+        let slots: Vec<Option<u16>> = commands.iter().map(slot).collect();
         let mut answers: Vec<Option<Result<Value>>> = vec![None; commands.len()];
         let mut open: Vec<(usize, Stop)> = (0..commands.len()).map(|i| (i, Stop::Owner)).collect();
         let deadline = Instant::now() + self.params.timeout;
@@ -422,6 +423,9 @@ impl Group {
         commands: &[Cmd],
         repeat: Repeat<'_>,
     ) -> Result<Answers> {
+        if self.members.len() == commands.len() && !self.asking {
+            return self.node.run(purpose, commands, repeat).await;
+        }
         if !self.asking {
             let commands: Vec<Cmd> = self.members.iter().map(|&i| commands[i].clone()).collect();
             return self.node.run(purpose, &commands, repeat).await;

@@ -283,12 +283,22 @@ impl Caller {
         }
     }
 
+    /// The parameters of the token; `None` if no token is configured.
+    pub(crate) fn token(&self) -> Option<&TokenParams> {
+        self.0.as_deref().map(|token| &token.params)
+    }
+
+    /// Whether the caller may use all topics.
+    pub(crate) fn covers_all(&self) -> bool {
+        self.0.as_ref().is_none_or(|token| token.covers_all())
+    }
+
     fn may_use_all(&self) -> Result<(), Error> {
-        match &self.0 {
-            Some(token) if !token.covers_all() => Err(Error::Forbidden(
+        match self.covers_all() {
+            true => Ok(()),
+            false => Err(Error::Forbidden(
                 "this request is about all topics, and the token covers only some".into(),
             )),
-            _ => Ok(()),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
-use crate::api::handlers::{audit, dead, destination, health, instance, metrics};
+use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
@@ -39,6 +39,7 @@ fn routes() -> Vec<Route> {
     routes.extend(dead_letters());
     routes.extend(topics());
     routes.extend(destinations());
+    routes.extend(deployment());
     routes.extend(instances());
     routes.extend(audits());
     routes.extend(pages());
@@ -239,6 +240,27 @@ fn destinations() -> Vec<Route> {
     ]
 }
 
+/// The figures are of all topics. Every token may ask what it may do.
+fn deployment() -> Vec<Route> {
+    vec![
+        Route::call("/delay/whoami", "Show what the caller's token may do", overview::whoami)
+            .only_reads()
+            .access(&Scope::ALL, EachOfThem)
+            .reads::<wire::WhoAmIRequest>()
+            .answers::<wire::WhoAmI>(),
+        Route::call("/delay/overview", "Show the state of the deployment", overview::overview)
+            .only_reads()
+            .access(READ, All)
+            .reads::<wire::OverviewRequest>()
+            .answers::<wire::Overview>(),
+        Route::call("/delay/live", "Send the overview of each second", live::serve)
+            .only_reads()
+            .access(READ, All)
+            .reads::<wire::LiveRequest>()
+            .streams::<wire::Overview>(),
+    ]
+}
+
 /// These calls need access to all topics: the figures are of all of them.
 fn instances() -> Vec<Route> {
     vec![
@@ -347,17 +369,23 @@ mod tests {
         let is_call = |route: &&Route| route.path.starts_with("/delay/");
         for route in ROUTES.all().iter().filter(is_call) {
             let about = match route.path {
-                "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => {
-                    About::EachOfThem
-                }
-                "/delay/audit/list" | "/delay/instance/list" | "/delay/series" => About::All,
+                "/delay/task/add_batch"
+                | "/delay/task/adopt"
+                | "/delay/topic/list"
+                | "/delay/whoami" => About::EachOfThem,
+                "/delay/audit/list"
+                | "/delay/instance/list"
+                | "/delay/series"
+                | "/delay/overview"
+                | "/delay/live" => About::All,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };
             let scopes: &[_] = match route.path.strip_prefix("/delay/task/") {
                 Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
                 Some("pull" | "ack" | "nack" | "extend") => &[Consume],
-                Some("get") => &[Produce, Consume, View, Admin],
+                Some("get") => &Scope::ALL,
+                None if route.path == "/delay/whoami" => &Scope::ALL,
                 _ if route.only_reads => READ,
                 _ => &[Admin],
             };

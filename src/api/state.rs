@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
+use crate::api::handlers::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};
@@ -73,6 +74,7 @@ pub struct Api {
     pub(crate) pending: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) live: Live,
 }
 
 impl Api {
@@ -116,6 +118,7 @@ impl Api {
             pending,
             metrics,
             audit,
+            live: Live::default(),
         }
     }
 

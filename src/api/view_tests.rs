@@ -46,6 +46,9 @@ fn decision(path: &str) -> Decision {
         | "/delay/audit/list"
         | "/delay/instance/list"
         | "/delay/series"
+        | "/delay/whoami"
+        | "/delay/overview"
+        | "/delay/live"
         | "/metrics"
         | "/metrics/topics" => Decision::Reads,
         "/delay/task/add"
@@ -107,7 +110,10 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         | "/delay/destination/list"
         | "/delay/instance/list"
         | "/delay/audit/list"
-        | "/delay/series" => vec![json!({})],
+        | "/delay/series"
+        | "/delay/whoami"
+        | "/delay/overview"
+        | "/delay/live" => vec![json!({})],
         path if path.starts_with("/delay/destination/") => vec![json!({"sn": SERVICE})],
         path if path.starts_with("/delay/") => vec![json!({"topic": "t"})],
         _ => vec![Value::Null],

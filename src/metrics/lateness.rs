@@ -122,6 +122,16 @@ impl LatenessMetrics {
         Duration::from_secs_f64(self.objective.get())
     }
 
+    /// The share of tasks that should meet the objective.
+    pub fn target(&self) -> f64 {
+        self.target.get()
+    }
+
+    /// The numbers of tasks so far that met the objective, and that missed it.
+    pub fn judged(&self) -> (u64, u64) {
+        (self.good.get(), self.bad.get())
+    }
+
     /// Observes the lateness of a task at its first hand-out. `own` is its topic's own objective.
     pub fn observe(&self, way: Way, lateness: &Lateness, own: Option<Span>) {
         let handles = match way {
@@ -145,7 +155,7 @@ impl LatenessMetrics {
         std::array::from_fn(|at| Duration::from_secs_f64(seconds(at).max(0.0)))
     }
 
-    /// The numbers of tasks that met the objective, and that missed it.
+    /// Counts tasks that met the objective, or that missed it.
     pub fn judge(&self, is_good: bool, tasks: u64) {
         let counter = if is_good { &self.good } else { &self.bad };
         counter.inc_by(tasks);

@@ -82,6 +82,11 @@ impl History {
         self.0.iter_mut().for_each(|ring| ring.note(now, values));
     }
 
+    /// The last point of the finest ring, and its step.
+    pub fn last(&self) -> (Duration, Option<&Point>) {
+        (self.0[0].step, self.0[0].points.back())
+    }
+
     /// The step of the finest ring that reaches back for `span`, and its points, the oldest first.
     pub fn since(&self, span: Duration) -> (Duration, impl Iterator<Item = &Point>) {
         let reaches = |ring: &&Ring| ring.step * ring.most as u32 >= span;

@@ -29,6 +29,14 @@ pub enum AnyStore {
 }
 
 impl AnyStore {
+    /// Its name in the configuration.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Embedded(_) => "embedded",
+            Self::Redis(_) => "redis",
+        }
+    }
+
     /// What this store counts.
     pub fn metrics(&self) -> &Arc<StoreMetrics> {
         match self {

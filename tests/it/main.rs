@@ -25,6 +25,7 @@ mod held_wire;
 mod image;
 mod lateness;
 mod later;
+mod live;
 mod load;
 mod long_poll;
 mod metrics;

@@ -19,6 +19,7 @@ mod destination;
 mod failure;
 mod instance;
 mod one_of;
+mod overview;
 mod rate;
 mod record;
 mod request;
@@ -40,6 +41,10 @@ pub use destination::{DestinationShown, Destinations, Held};
 pub use failure::Failure;
 pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
 pub use one_of::OneOf;
+pub use overview::{
+    DestinationFigures, LiveRequest, Objective, OverdueShown, Overview, OverviewRequest,
+    TaskCounts, WhoAmI, WhoAmIRequest,
+};
 pub use rate::{InvalidRate, Rate};
 pub use record::{
     AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,

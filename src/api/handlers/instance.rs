@@ -11,7 +11,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
 use crate::api::wire::json;
-use crate::sampler::FIGURES;
+use crate::sampler::{FIGURES, Point};
 
 pub(crate) type SeriesRequest = delayd_wire::SeriesRequest<Span>;
 
@@ -52,12 +52,16 @@ pub(crate) async fn series(
     let span = request.span.map_or(Ok(SPAN), |span| within(span, "span", SPANS))?;
     let history = api.sampled.history();
     let (step, points) = history.since(span);
-    let point = |point: &crate::sampler::Point| {
-        std::iter::once(point.at.0.unsigned_abs()).chain(point.values).collect()
-    };
-    Ok(Success::of(Series {
+    Ok(Success::of(shown(step, points)))
+}
+
+/// Steps of the history as an answer shows them.
+pub(super) fn shown<'a>(step: Duration, points: impl Iterator<Item = &'a Point>) -> Series {
+    let point =
+        |point: &Point| std::iter::once(point.at.0.unsigned_abs()).chain(point.values).collect();
+    Series {
         step_ms: step.as_millis() as u64,
         figures: FIGURES.map(str::to_owned).to_vec(),
         points: points.map(point).collect(),
-    }))
+    }
 }

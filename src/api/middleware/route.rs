@@ -96,6 +96,8 @@ pub(crate) enum Answer {
     Json(Vec<fn() -> Described>),
     /// JSON with one of these HTTP statuses.
     Health(fn() -> Described, &'static [u16]),
+    /// Server-sent events with JSON of this type.
+    Events(fn() -> Described),
     /// Text of this content type.
     Text(&'static str),
 }
@@ -203,6 +205,11 @@ impl Route {
                 answers.push(described::<delayd_wire::Answer<A>>);
             }
         })
+    }
+
+    /// Sets the type of the server-sent events that are the answer.
+    pub(crate) fn streams<E: ToSchema>(self) -> Self {
+        self.documented(|operation| operation.answer = Answer::Events(described::<E>))
     }
 
     /// Sets the error codes in addition to those of every call.

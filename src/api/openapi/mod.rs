@@ -107,6 +107,13 @@ fn described_operation(
             }
             take_in(answer, schemas);
         }
+        Answer::Events(event) => {
+            let event = event();
+            let data = "Server-sent events. The schema is that of the data of each.";
+            let content = json!({"text/event-stream": {"schema": event.place}});
+            responses.insert("200".into(), json!({"description": data, "content": content}));
+            take_in(event, schemas);
+        }
         Answer::Text(kind) => {
             responses.insert("200".into(), ok(json!({ *kind: {} })));
         }

@@ -1,0 +1,131 @@
+//! The calls about the whole deployment: who calls, and how it is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BreakerState, Series, UnixMillis};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WhoAmIRequest {}
+
+/// The caller, as its token describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct WhoAmI {
+    /// The name of the token; null if none are configured, so that everyone may do everything.
+    pub token: Option<String>,
+    pub scopes: Vec<String>,
+    /// The patterns of the topics that the token covers.
+    pub topics: Vec<String>,
+    /// Whether it covers all topics.
+    pub all_topics: bool,
+    /// The version of the program that answers.
+    pub version: String,
+    /// `embedded` or `redis`.
+    pub store: String,
+    /// The id of the instance that answers.
+    pub instance: String,
+    /// The time of the instance that answers.
+    pub now_ms: UnixMillis,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OverviewRequest {}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LiveRequest {}
+
+/// The store and the instance that answers, as the last sample of each second found them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Overview {
+    /// The store's time of the last sample; 0 before the first.
+    pub at_ms: UnixMillis,
+    /// When the oldest figure was read. If there are many lanes, some are sampled each second.
+    pub oldest_ms: UnixMillis,
+    /// Whether each lane has been read at least once.
+    pub complete: bool,
+    /// The tasks of the whole store.
+    pub tasks: TaskCounts,
+    /// The tasks of the whole store that are due and wait, by what delays them.
+    pub overdue: Vec<OverdueShown>,
+    pub objective: Objective,
+    /// The destinations with most overdue tasks first, then those with most waiting ones; at most
+    /// 20.
+    pub destinations: Vec<DestinationFigures>,
+    /// How many more destinations there are.
+    pub more_destinations: u64,
+    /// The number of topics.
+    pub topics: u64,
+    /// How many of them are paused.
+    pub paused_topics: u64,
+    /// How many instances are alive.
+    pub instances: u64,
+    /// How many of them make callbacks.
+    pub workers: u64,
+    /// The last step of `/delay/series`: figures of the instance that answers.
+    pub last: Series,
+}
+
+/// Tasks by state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TaskCounts {
+    pub scheduled: u64,
+    pub leased: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    pub cancelled: u64,
+    pub expired: u64,
+    /// The earliest due time of those that wait.
+    pub earliest_ms: Option<UnixMillis>,
+}
+
+/// Overdue tasks that the same culprit delays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OverdueShown {
+    /// `delayd`, `receiver`, `operator` or `store`.
+    pub culprit: String,
+    pub count: u64,
+    /// Whether the store stopped counting, so that there may be more.
+    pub cut: bool,
+    /// The due time of the first of them.
+    pub oldest_ms: Option<UnixMillis>,
+}
+
+/// The objective of lateness, and how the tasks of the instance that answers met it since its
+/// start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Objective {
+    /// How late a task may be because of delayd or the store.
+    pub lateness_ms: u64,
+    /// The share of tasks that should meet it.
+    pub target: f64,
+    pub good: u64,
+    pub bad: u64,
+    /// Tasks of the whole store that wait, and miss it already.
+    pub late: u64,
+}
+
+/// A destination. `breaker`, `in_flight` and `concurrency` are those of the instance that answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DestinationFigures {
+    pub sn: String,
+    pub waiting: u64,
+    pub overdue: u64,
+    pub held: bool,
+    /// False if the configuration neither names nor allows it.
+    pub configured: bool,
+    pub breaker: BreakerState,
+    pub in_flight: u64,
+    /// The current limit of concurrent calls.
+    pub concurrency: u64,
+}

@@ -1,0 +1,127 @@
+//! `POST /delay/whoami` and `/delay/overview`: who calls, and how the deployment is. Both are read
+//! from memory.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use delayd_wire::{
+    DestinationFigures, Objective, OverdueShown, Overview, OverviewRequest, TaskCounts, WhoAmI,
+    WhoAmIRequest,
+};
+
+use super::instance;
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::json;
+use crate::model::culprit::Culprit;
+use crate::model::task::Destination;
+use crate::model::token::Scope;
+use crate::sampler::{self, Snapshot};
+use crate::store::Counts;
+
+/// The most destinations of an overview.
+const MOST_DESTINATIONS: usize = 20;
+
+/// `POST /delay/whoami`
+pub(crate) async fn whoami(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<WhoAmI>, Error> {
+    let WhoAmIRequest {} = json::read(request.body())?;
+    let token = caller.token();
+    let scopes = token.map_or(&Scope::ALL[..], |token| &token.scopes);
+    let every_topic = || vec!["*".to_owned()];
+    Ok(Success::of(WhoAmI {
+        token: token.map(|token| token.name.clone()),
+        scopes: scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+        topics: token.map_or_else(every_topic, |token| {
+            token.topics.iter().map(ToString::to_string).collect()
+        }),
+        all_topics: caller.covers_all(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: api.store.kind().to_owned(),
+        instance: api.instances.id().to_owned(),
+        now_ms: api.clock.now().into(),
+    }))
+}
+
+/// `POST /delay/overview`
+pub(crate) async fn overview(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Overview>, Error> {
+    let OverviewRequest {} = json::read(request.body())?;
+    let snapshot = api.sampled.snapshots().borrow().clone();
+    Ok(Success::of(shown(&api, &snapshot)))
+}
+
+/// The overview that a snapshot gives.
+pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
+    let topics = api.topics.known();
+    let (lateness, living) = (&api.metrics.lateness, api.instances.living());
+    let (good, bad) = lateness.judged();
+    let (step, last) = {
+        let history = api.sampled.history();
+        let (step, last) = history.last();
+        (step, last.copied())
+    };
+    let overdue = Culprit::OF_WAITING.into_iter().zip(snapshot.overdue);
+    Overview {
+        at_ms: snapshot.at.into(),
+        oldest_ms: snapshot.oldest.into(),
+        complete: snapshot.is_complete,
+        tasks: counted(&snapshot.tasks),
+        overdue: overdue
+            .map(|(culprit, overdue)| OverdueShown {
+                culprit: culprit.as_str().to_owned(),
+                count: overdue.count,
+                cut: overdue.is_cut,
+                oldest_ms: overdue.oldest.map(Into::into),
+            })
+            .collect(),
+        objective: Objective {
+            lateness_ms: lateness.objective().as_millis() as u64,
+            target: lateness.target(),
+            good,
+            bad,
+            late: snapshot.late,
+        },
+        destinations: destinations(api, snapshot),
+        more_destinations: snapshot.destinations.len().saturating_sub(MOST_DESTINATIONS) as u64,
+        topics: topics.len() as u64,
+        paused_topics: topics.iter().filter(|topic| topic.paused.is_some()).count() as u64,
+        instances: living.len() as u64,
+        workers: snapshot.workers as u64,
+        last: instance::shown(step, last.iter()),
+    }
+}
+
+fn counted(counts: &Counts) -> TaskCounts {
+    let Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest } = *counts;
+    let earliest_ms = earliest.map(Into::into);
+    TaskCounts { scheduled, leased, delivered, dead, cancelled, expired, earliest_ms }
+}
+
+/// The destinations with most overdue tasks, then those with most waiting ones.
+fn destinations(api: &Api, snapshot: &Snapshot) -> Vec<DestinationFigures> {
+    let mut all: Vec<(&Destination, &sampler::DestinationFigures)> =
+        snapshot.destinations.iter().collect();
+    all.sort_by_key(|(_, figures)| Reverse((figures.overdue, figures.waiting)));
+    let shown = |(sn, figures): (&Destination, &sampler::DestinationFigures)| {
+        let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
+        let standing = api.limits.standing(sn, allowance.unwrap_or_default());
+        DestinationFigures {
+            sn: sn.to_string(),
+            waiting: figures.waiting,
+            overdue: figures.overdue,
+            held: figures.is_held,
+            configured: figures.is_configured,
+            breaker: standing.breaker,
+            in_flight: standing.in_flight as u64,
+            concurrency: standing.window as u64,
+        }
+    };
+    all.into_iter().take(MOST_DESTINATIONS).map(shown).collect()
+}

@@ -1,0 +1,167 @@
+//! The live stream of the real program, and the calls that show the same once.
+
+use std::time::Duration;
+
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+
+use crate::program::{Program, service};
+use crate::receiver::Receiver;
+use crate::{Kept, on_both_stores, poll};
+
+on_both_stores!(an_overview_shows_tasks_and_destinations);
+
+/// The most streams of an instance.
+const STREAMS: usize = 64;
+
+/// A reader of server-sent events.
+struct Stream {
+    response: Response,
+    read: String,
+}
+
+async fn ask(delayd: &Program, token: Option<&str>) -> Response {
+    let request = Client::new().post(delayd.url("/delay/live")).body("{}");
+    match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    }
+    .send()
+    .await
+    .unwrap()
+}
+
+impl Stream {
+    async fn open(delayd: &Program) -> Self {
+        let response = ask(delayd, None).await;
+        assert_eq!(response.status(), 200);
+        Self { response, read: String::new() }
+    }
+
+    /// The data of the next event; `None` if the stream has ended.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let data = event.strip_prefix("event: overview\ndata: ");
+                let data = data.map(|data| serde_json::from_str(data).unwrap());
+                self.read = rest.to_owned();
+                match data {
+                    Some(data) => return Some(data),
+                    None => continue,
+                }
+            }
+            let chunk = self.response.chunk().await.unwrap()?;
+            self.read.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+}
+
+async fn an_overview_shows_tasks_and_destinations(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let task = json!({
+        "topic": "orders", "delay": "1h",
+        "content": {"sn": "message.call", "url": "/", "text": "secret"},
+    });
+    delayd.add(task).await.ok();
+    let mut stream = Stream::open(&delayd).await;
+    let is_there = |shown: &Value| shown["tasks"]["scheduled"] == 1 && shown["complete"] == true;
+    let mut shown = stream.next().await.unwrap();
+    while !is_there(&shown) {
+        shown = stream.next().await.unwrap();
+    }
+    assert_eq!(shown["topics"], 1);
+    assert_eq!(shown["objective"]["lateness_ms"], 1_000);
+    let culprits: Vec<&str> = shown["overdue"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|overdue| overdue["culprit"].as_str().unwrap())
+        .collect();
+    assert_eq!(culprits, ["delayd", "receiver", "operator", "store"]);
+    let destination = &shown["destinations"][0];
+    assert_eq!(destination["sn"], "message.call");
+    assert_eq!((&destination["waiting"], &destination["breaker"]), (&json!(1), &json!("closed")));
+    assert!(!shown.to_string().contains("secret"), "{shown}");
+
+    let once = delayd.post("/delay/overview", "{}").await.ok().body;
+    assert!(is_there(&once), "{once}");
+    assert_eq!(once["destinations"][0], shown["destinations"][0]);
+
+    let who = delayd.post("/delay/whoami", "{}").await.ok().body;
+    assert_eq!((&who["token"], &who["topics"]), (&Value::Null, &json!(["*"])));
+    assert_eq!(who["scopes"], json!(["produce", "consume", "view", "admin"]));
+}
+
+#[tokio::test]
+async fn each_second_has_an_event_for_every_viewer() {
+    let delayd = Kept::embedded().start(&[]).await;
+    let (mut one, mut other) = (Stream::open(&delayd).await, Stream::open(&delayd).await);
+    let mut moments = Vec::new();
+    for _ in 0..3 {
+        moments.push(one.next().await.unwrap()["at_ms"].as_i64().unwrap());
+    }
+    assert!(moments.windows(2).all(|pair| pair[1] > pair[0]), "{moments:?}");
+    let mut seen = other.next().await.unwrap();
+    while seen["at_ms"].as_i64().unwrap() < moments[2] {
+        seen = other.next().await.unwrap();
+    }
+    let headers = one.response.headers();
+    assert_eq!(headers["content-type"], "text/event-stream");
+    assert_eq!(headers["x-accel-buffering"], "no");
+}
+
+#[tokio::test]
+async fn the_number_of_streams_is_limited() {
+    let delayd = Kept::embedded().start(&[]).await;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = Stream::open(&delayd).await;
+        stream.next().await.unwrap();
+        streams.push(stream);
+    }
+    let refused = ask(&delayd, None).await;
+    assert_eq!(refused.status(), 503);
+    let why = refused.text().await.unwrap();
+    assert!(why.contains("64 live streams are open already"), "{why}");
+    delayd.add(json!({"topic": "orders", "delay": "1h", "content": {}})).await.ok();
+
+    streams.pop();
+    let is_free = poll::until(async || ask(&delayd, None).await.status() == 200).await;
+    assert!(is_free, "a closed stream keeps its place");
+}
+
+#[tokio::test]
+async fn a_drain_ends_the_streams() {
+    let mut delayd = Kept::embedded().start(&[]).await;
+    let mut stream = Stream::open(&delayd).await;
+    stream.next().await.unwrap();
+    delayd.signal("TERM");
+    let ends = async { while stream.next().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(30), ends).await.expect("the stream ends");
+    assert!(delayd.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_stream_needs_a_token_that_may_read_all_topics() {
+    let token = |name: &str, scope: &str, topics: &str| {
+        let hash = delayd::model::token::TokenHash::of(name).to_hex();
+        format!("{{name='{name}', token_sha256='{hash}', scopes=['{scope}'], topics=['{topics}']}}")
+    };
+    let tokens = [
+        token("view", "view", "*"),
+        token("add", "produce", "*"),
+        token("part", "admin", "orders.*"),
+    ];
+    let sets = [format!("http.auth.tokens=[{}]", tokens.join(", "))];
+    let delayd = Kept::embedded().start(&sets).await;
+    for (token, status) in
+        [(None, 401), (Some("view"), 200), (Some("add"), 403), (Some("part"), 403)]
+    {
+        assert_eq!(ask(&delayd, token).await.status(), status, "{token:?}");
+    }
+    let who = Client::new().post(delayd.url("/delay/whoami")).bearer_auth("part").body("{}");
+    let who: Value = who.send().await.unwrap().json().await.unwrap();
+    assert_eq!((&who["token"], &who["scopes"]), (&json!("part"), &json!(["admin"])));
+    assert_eq!((&who["topics"], &who["all_topics"]), (&json!(["orders.*"]), &json!(false)));
+}

@@ -54,6 +54,7 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
         breaker: redis.breaker.params(),
         clock: clock.clone(),
         publish_hints: !settings.worker.enabled,
+        id_outage: redis::ID_OUTAGE,
     }
 }
 

@@ -41,6 +41,7 @@ mod pull;
 mod receiver;
 mod receiver_samples;
 mod redis_cluster;
+mod redis_cluster_ids;
 mod redis_faults;
 mod redis_sentinel;
 mod reload;

@@ -209,7 +209,7 @@ impl Servers {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat<'_>,
+        repeat: Repeat,
     ) -> Vec<Result<Value>> {
         if let Some(refusal) = self.refused.get() {
             return vec![Err(refusal.clone()); commands.len()];
@@ -416,12 +416,7 @@ impl Group {
         })
     }
 
-    async fn send(
-        &self,
-        purpose: Purpose,
-        commands: &[Cmd],
-        repeat: Repeat<'_>,
-    ) -> Result<Answers> {
+    async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat) -> Result<Answers> {
         if !self.asking {
             let commands: Vec<Cmd> = self.members.iter().map(|&i| commands[i].clone()).collect();
             return self.node.run(purpose, &commands, repeat).await;

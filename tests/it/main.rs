@@ -22,6 +22,7 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod held_wire;
+mod history_contents;
 mod image;
 mod lateness;
 mod later;

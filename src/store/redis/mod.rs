@@ -37,6 +37,7 @@ mod arguments;
 mod audit;
 mod claim;
 mod compose;
+mod contents;
 mod destination;
 mod forget;
 mod fsck;

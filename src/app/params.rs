@@ -54,6 +54,7 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
         breaker: redis.breaker.params(),
         clock: clock.clone(),
         publish_hints: !settings.worker.enabled,
+        id_outage: redis::ID_OUTAGE,
     }
 }
 
@@ -185,7 +186,14 @@ pub(super) fn maintenance(settings: &Settings) -> maintenance::Params {
         keep: history.keep.0,
         keep_of_topic: history.max_per_topic,
         keep_in_all: history.max,
+        remove_contents: (!history.contents).then(|| contents_after(settings)),
     }
+}
+
+/// How long after its end a task loses its content: longer than the Redis store may send its add
+/// again.
+fn contents_after(settings: &Settings) -> Duration {
+    Duration::from_secs(60) + 4 * settings.store.redis.timeout.0
 }
 
 pub(super) fn worker(settings: &Settings) -> worker::Params {

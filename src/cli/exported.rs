@@ -37,7 +37,7 @@ pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
-    Task(Exported),
+    Task(Box<Exported>),
     Topic(TopicSettings),
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let exported = exported.standing(TaskState::Scheduled).unwrap();
         let line = serde_json::to_string(&exported).unwrap();
         let Line::Task(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
-        assert_eq!(read, exported);
+        assert_eq!(*read, exported);
         let mut expected = record;
         expected["state"] = json!("scheduled");
         assert_eq!(serde_json::to_value(&read).unwrap(), expected);

@@ -45,12 +45,21 @@ fn shown(task: &Task<Value>) -> String {
         ("mode", task.mode.cell()),
         ("options", task.options.cell()),
         ("sn", task.sn.cell()),
-        ("content", task.content.as_deref().map_or_else(|| "-".into(), whole)),
+        ("content", content(task)),
     ];
     let pairs = table::pairs(&pairs);
     match task.log.as_slice() {
         [] => pairs,
         attempts => format!("{pairs}\n\n{}", log(attempts)),
+    }
+}
+
+/// The content, or why there is none.
+fn content(task: &Task<Value>) -> String {
+    match &task.content {
+        Some(content) => whole(content),
+        None if task.content_removed => "(removed)".into(),
+        None => "-".into(),
     }
 }
 

@@ -178,7 +178,7 @@ impl Import {
                     self.send().await?;
                 }
                 self.bytes += line.len();
-                self.gather(exported);
+                self.gather(*exported);
             }
             Ok(Line::Topic(settings)) => self.set(&settings).await?,
             Err(_) => self.fail(self.lines, "is not a line of an export"),

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Parts, misfires};
+use super::contents::Progress;
+use super::{HISTORY, Parts, ROUND, misfires};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::{
-    Counts, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry, Topics,
+    Counts, Error, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry,
+    Topics,
 };
 use crate::topic;
 
-/// The time between two rounds.
-const ROUND: Duration = Duration::from_secs(60);
 /// A search for unregistered lanes takes place every so many rounds.
 const ROUNDS_A_SEARCH: u32 = 10;
 /// The most tasks that one call purges.
@@ -28,8 +28,6 @@ const CHUNK: usize = 500;
 
 /// The shortest time between two warnings about the capped history of one topic.
 const SAID_EVERY: Duration = Duration::from_secs(3600);
-/// The states whose tasks are removed in time.
-const HISTORY: [State; 3] = [State::Delivered, State::Cancelled, State::Expired];
 
 /// When each topic's capped history was logged last.
 type Said = HashMap<Topic, Instant>;
@@ -40,9 +38,9 @@ pub(super) async fn run(parts: &Parts<impl Topics + Maintenance>) {
 }
 
 async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
-    let mut said = Said::new();
+    let (mut said, mut bared) = (Said::new(), Progress::default());
     loop {
-        if let Err(error) = keep_house(parts, &mut said).await {
+        if let Err(error) = keep_house(parts, &mut said, &mut bared).await {
             tracing::debug!(%error, "A janitor round failed; trying again in a minute");
         }
         tokio::time::sleep(ROUND).await;
@@ -81,12 +79,19 @@ async fn search(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
     Ok(())
 }
 
-async fn keep_house(parts: &Parts<impl Topics + Maintenance>, said: &mut Said) -> Result<()> {
+async fn keep_house(
+    parts: &Parts<impl Topics + Maintenance>,
+    said: &mut Said,
+    bared: &mut Progress,
+) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
     // One request finds the lanes that have something to remove. Most lanes have nothing.
     let topics = parts.topics.known();
-    let lanes = topics.iter().flat_map(|known| known.entry.lanes()).collect();
+    let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
+    if params.remove_contents.is_some() {
+        bared.begin_round(&lanes);
+    }
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
     let mut histories = lanes.into_iter();
     let mut found = Vec::with_capacity(topics.len());
@@ -103,12 +108,18 @@ async fn keep_house(parts: &Parts<impl Topics + Maintenance>, said: &mut Said) -
         let mut capped = 0;
         for (lane, history) in lanes {
             // A lane whose server is away keeps its history until the next round.
-            let Some(History { ended, oldest, has_leftovers }) = history else { continue };
+            let Some(history) = history else { continue };
+            let History { ended, oldest, has_leftovers } = history;
             let forgotten = async {
                 if has_leftovers || oldest.is_some_and(|end| end < now - keep) {
                     forget(&*parts.store, &lane, now - keep).await?;
                 }
-                if ended > most { cap(&*parts.store, &lane, most, now).await } else { Ok(0) }
+                let store = &*parts.store;
+                let capped = if ended > most { cap(store, &lane, most, now).await? } else { 0 };
+                if let Some(after) = params.remove_contents {
+                    bared.remove(store, &lane, &history, now, after).await?;
+                }
+                Ok::<_, Error>(capped)
             };
             match forgotten.await {
                 Ok(count) => capped += count,

@@ -1,6 +1,7 @@
 //! Background maintenance of a store, on every instance and beside the workers.
 //!
 //! - `janitor` removes old history and repairs the registry.
+//! - `contents` removes the contents of ended tasks.
 //! - `misfires` forgets past pauses.
 //!
 //! Correctness does not depend on it: claims sweep leases, and the next add writes a lost registry
@@ -11,11 +12,18 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::model::task::State;
 use crate::store::{AnyStore, Maintenance, Topics};
 use crate::topic::Registry;
 
+mod contents;
 mod janitor;
 mod misfires;
+
+/// The time between two rounds of the janitor.
+const ROUND: Duration = Duration::from_secs(60);
+/// The states whose tasks are removed in time.
+const HISTORY: [State; 3] = [State::Delivered, State::Cancelled, State::Expired];
 
 /// The settings of the janitor.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +34,9 @@ pub struct Params {
     pub keep_of_topic: u64,
     /// How many ended tasks of all topics are kept (`history.max`).
     pub keep_in_all: u64,
+    /// How long after its end a task loses its content; `None` if it keeps it
+    /// (`history.contents`).
+    pub remove_contents: Option<Duration>,
 }
 
 /// What the janitor needs.

@@ -105,6 +105,8 @@ pub struct StoreMetrics {
     pub disk: Option<DiskMetrics>,
     /// The circuit breakers of the Redis servers.
     pub breakers: Option<Readings<OpenBreakers>>,
+    /// The ids that are left for an outage of the server of the id counter.
+    pub id_reserve: Option<Readings<u64>>,
 }
 
 impl StoreMetrics {
@@ -127,6 +129,7 @@ impl StoreMetrics {
             tasks: Arc::default(),
             disk,
             breakers: has_servers.then(Readings::default),
+            id_reserve: has_servers.then(Readings::default),
         })
     }
 
@@ -167,6 +170,9 @@ impl StoreMetrics {
         );
         if let Some(breakers) = &self.breakers {
             registry.register_collector(Box::new(Breakers(breakers.clone())));
+        }
+        if let Some(reserve) = &self.id_reserve {
+            registry.register_collector(Box::new(IdReserve(reserve.clone())));
         }
         if let Some(disk) = &self.disk {
             disk.register(registry);
@@ -261,5 +267,21 @@ impl Collector for Breakers {
             ConstGauge::new(i64::from(is_open)).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct IdReserve(Readings<u64>);
+
+impl Collector for IdReserve {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = encoder.encode_descriptor(
+            "id_reserve",
+            "Ids that this instance has drawn for an outage of the server of the id counter, and \
+             may still use; 0 without a Redis cluster; absent with the embedded store",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(self.0.now().unwrap_or(0)).encode(encoder)
     }
 }

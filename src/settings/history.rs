@@ -12,6 +12,8 @@ use delayd_wire::Span;
 pub struct History {
     /// How long ended tasks are kept, 1 s to 3650 days.
     pub keep: Span,
+    /// Whether ended tasks keep their contents.
+    pub contents: bool,
     /// Which attempts are recorded.
     pub attempts: NotedAttempts,
     /// The maximum number of ended tasks per topic, 1 to 1,000,000,000.

@@ -269,6 +269,10 @@ impl Maintenance for AnyStore {
         either!(self, Maintain, purge(lane, state, before, limit))
     }
 
+    async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        either!(self, Maintain, remove_contents(lane, ids))
+    }
+
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         either!(self, Maintain, forget_misfire(topic, misfire))
     }

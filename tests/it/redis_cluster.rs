@@ -17,7 +17,7 @@ use crate::{Program, StoreAt};
 /// How long a client may take from the election to its first accepted write.
 const RESUME: Duration = Duration::from_secs(5);
 
-async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
+pub async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
     let store = StoreAt::Set(vec![
         "store.kind=redis".into(),
         "store.redis.topology=cluster".into(),
@@ -31,13 +31,15 @@ async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
 
 /// Waits until a replica has replaced the `n`th primary, as another node sees it.
 fn elect(cluster: &Cluster, n: usize) -> Instant {
-    let other = &cluster.nodes[(n + 1) % 3];
-    let gone = format!("127.0.0.1:{}@", cluster.nodes[n].port());
-    until("a replica takes over", || {
-        let nodes = other.command(&["CLUSTER", "NODES"]);
-        nodes.lines().filter(|line| line.contains("master") && !line.contains(&gone)).count() == 3
-    });
+    until("a replica takes over", || is_replaced(cluster, n));
     Instant::now()
+}
+
+/// Whether a replica has replaced the `n`th primary, as another node sees it.
+pub fn is_replaced(cluster: &Cluster, n: usize) -> bool {
+    let gone = format!("127.0.0.1:{}@", cluster.nodes[n].port());
+    let nodes = cluster.nodes[(n + 1) % 3].command(&["CLUSTER", "NODES"]);
+    nodes.lines().filter(|line| line.contains("master") && !line.contains(&gone)).count() == 3
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,20 +80,20 @@ async fn a_killed_primary_affects_no_other_slots() {
     );
 }
 
-/// Without the id counter no task can be added, and adds fail at once. Existing tasks are still
-/// delivered.
+/// An instance that has drawn no ids cannot add without the id counter, and adds fail at once.
+/// Existing tasks are still delivered.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on() {
+async fn without_the_id_counters_node_and_a_reserve_adds_are_refused_at_once_and_work_goes_on() {
     let mut cluster = Cluster::start();
     let receiver = Receiver::start().await;
-    let delayd = start(&cluster, &receiver).await;
+    let (adder, delayd) = (start(&cluster, &receiver).await, start(&cluster, &receiver).await);
     let topic = cluster.topic_on(1);
     let task = |delay: &str| {
         json!({
             "topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"},
         })
     };
-    let ids = delayd.add_all(&vec![task("2s"); 30]).await;
+    let ids = adder.add_all(&vec![task("2s"); 30]).await;
     cluster.nodes[0].kill();
     let load = Load::start(&delayd, &topic, "0s", 2);
     load.refused().await;

@@ -248,6 +248,7 @@ const KEPT: maintenance::Params = maintenance::Params {
     keep: Duration::from_secs(30 * 24 * 3_600),
     keep_of_topic: 1_000_000,
     keep_in_all: 1_000_000,
+    remove_contents: Some(Duration::from_secs(60)),
 };
 
 /// All instances, and what they share.

@@ -385,6 +385,15 @@ impl Maintenance for Access {
         .await
     }
 
+    async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        let (lane, ids) = (lane.clone(), ids.to_vec());
+        let about = (lane.clone(), ids.clone());
+        self.ask("remove_contents", about, move |world| {
+            world.look(|model| model.remove_contents(&lane, &ids))
+        })
+        .await
+    }
+
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.ask("recover_topics", (), |_| Vec::new()).await
     }

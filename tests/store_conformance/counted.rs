@@ -82,6 +82,7 @@ async fn has_only_the_series_of_its_store(bench: Bench<AnyStore>) {
         ("delayd_disk_reserve_bytes ", is_embedded),
         ("delayd_fsync_duration_seconds_count ", is_embedded),
         ("delayd_store_breaker{server=", !is_embedded),
+        ("delayd_id_reserve ", !is_embedded),
     ] {
         assert_eq!(text.contains(&format!("\n{family}")), expected, "{family} in\n{text}");
     }

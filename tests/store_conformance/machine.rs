@@ -114,6 +114,9 @@ impl Twin {
             (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
                 assert_eq!(store.replay(lane, self.all(ids), *spread).await.unwrap(), *expected);
             }
+            (Call::RemoveContents(lane, ids), Answer::Nothing) => {
+                store.remove_contents(lane, &self.all(ids)).await.unwrap();
+            }
             (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
                 assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
             }

@@ -22,6 +22,7 @@ mod check_redis;
 mod check_redis_keys;
 mod check_redis_registry;
 mod claim;
+mod contents;
 mod counted;
 mod damage;
 mod destination;
@@ -242,6 +243,12 @@ macro_rules! conformance {
             transfer a_lent_task_may_be_cancelled_and_is_then_not_moved,
             transfer a_lent_task_counts_no_expiry,
             transfer a_lent_task_expires_once_it_is_back,
+            contents only_delivered_cancelled_and_expired_tasks_lose_their_contents,
+            contents a_dead_task_is_replayed_with_its_content,
+            contents a_repeated_add_finds_a_task_without_content,
+            contents a_task_without_content_is_recognized,
+            contents the_janitor_removes_contents_after_a_while,
+
             adoption an_adopted_task_is_as_it_was,
             adoption an_adopted_task_fires_at_its_moment_and_not_before,
             adoption an_adoption_may_be_repeated_whatever_became_of_the_task,

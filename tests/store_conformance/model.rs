@@ -732,6 +732,12 @@ impl Model {
             .count()
     }
 
+    pub(crate) fn remove_contents(&mut self, lane: &Lane, ids: &[TaskId]) {
+        for id in ids {
+            self.of_lane(lane, *id).into_iter().for_each(Record::remove_content);
+        }
+    }
+
     pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> usize {
         let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
         let free = of_lane.filter(|(_, record)| record.state(self.now) != State::Leased);

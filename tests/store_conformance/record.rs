@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
-use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
+use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask,
     MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled,
@@ -32,6 +32,17 @@ pub(crate) struct Body {
     pub(crate) destination: Destination,
     pub(crate) options: Options,
     pub(crate) content: String,
+}
+
+impl Body {
+    /// Whether the contents are the same; either may have been removed.
+    fn is_same_content(&self, options: &Options, content: &str) -> bool {
+        if self.options.removed.is_none() && options.removed.is_none() {
+            return self.content == content;
+        }
+        let digest = |of: &Options, text: &str| of.removed.unwrap_or(ContentDigest::of(text));
+        digest(&self.options, &self.content) == digest(options, content)
+    }
 }
 
 /// One task.
@@ -133,7 +144,16 @@ impl Record {
         same_origin
             && self.created == task.created
             && self.due == task.due
-            && self.body.content == task.content
+            && self.body.is_same_content(&task.options, &task.content)
+    }
+
+    /// Dead tasks keep theirs.
+    pub(crate) fn remove_content(&mut self) {
+        let has_ended = matches!(self.place, Place::Ended { state, .. } if state != State::Dead);
+        if has_ended && self.body.options.removed.is_none() {
+            self.body.options.removed = Some(ContentDigest::of(&self.body.content));
+            self.body.content.clear();
+        }
     }
 
     /// The state that callers see: an expired lease counts as scheduled.

@@ -409,7 +409,9 @@ async fn keys_are_named_as_documented() {
     grant(&store, claim_by("first", 1, true)).await;
     let check = |key: String, kind: &str| assert_eq!(raw::<String>(&["TYPE", &key]), kind, "{key}");
     check(deployment.key("DELAY_TOPIC_LIST"), "hash");
-    check(deployment.key("DELAY_TASK_ID"), "string");
+    let counter = deployment.key("DELAY_TASK_ID");
+    check(format!("{}-{{{counter}}}", deployment.key("DELAY_TASK_ID_RUN")), "string");
+    check(counter, "string");
     check(
         deployment.key(&format!("DELAY_TOPIC_REVISION-{{{}}}", deployment.key("DELAY_TOPIC_LIST"))),
         "string",
@@ -426,7 +428,9 @@ async fn keys_are_named_as_documented() {
         let is_of_a_lane = key.contains("{orders:0}");
         let topics = deployment.key("DELAY_TOPIC_LIST");
         let is_of_the_registry = key.ends_with(&format!("-{{{topics}}}"));
-        let is_common = [topics, deployment.key("DELAY_TASK_ID")].contains(&key);
+        let counter = deployment.key("DELAY_TASK_ID");
+        let is_of_the_counter = key.ends_with(&format!("-{{{counter}}}"));
+        let is_common = is_of_the_counter || [topics, counter].contains(&key);
         assert!(is_of_a_lane || is_of_the_registry || is_common, "{key} has no hash tag");
     }
     let offset =

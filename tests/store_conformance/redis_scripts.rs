@@ -66,6 +66,7 @@ tables! {
     imported: Store, transfer::IMPORTED;
     store_id: Store, transfer::STORE_ID;
     purge: Lane, maintenance::PURGE;
+    remove_contents: Lane, maintenance::REMOVE_CONTENTS;
     histories: Lanes, maintenance::HISTORIES;
     leave: Lane, maintenance::LEAVE;
     stamp: Lane, maintenance::STAMP;

@@ -307,6 +307,11 @@ impl Maintenance for Reference {
         Ok(self.model().purge(lane, state, before, limit))
     }
 
+    async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        self.model().remove_contents(lane, ids);
+        Ok(())
+    }
+
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
     }

@@ -115,6 +115,7 @@ pub(crate) enum Step {
         limit: usize,
     },
     Discard(State, Vec<TaskPick>),
+    RemoveContents(Vec<TaskPick>),
     Clear {
         lane: usize,
     },
@@ -280,6 +281,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => replay.prop_map(|(tasks, first, step)| Step::Replay(tasks, Spread { first, step })),
         1 => purge.prop_map(|(lane, state, age, limit)| Step::Purge { lane, state, age, limit }),
         1 => (ended, picks()).prop_map(|(state, tasks)| Step::Discard(state, tasks)),
+        1 => picks().prop_map(Step::RemoveContents),
         1 => (0..8_usize).prop_map(|lane| Step::Clear { lane: lane % 2 }),
         1 => notes.prop_map(Step::Note),
         3 => (picks(), lease()).prop_map(|(tasks, lease)| Step::Lend(tasks, lease)),

@@ -32,6 +32,7 @@ pub(crate) enum Call {
     Replay(Lane, Vec<TaskId>, Spread),
     Purge(Lane, State, UnixMillis, usize),
     Discard(Lane, State, Vec<TaskId>),
+    RemoveContents(Lane, Vec<TaskId>),
     Clear(Lane),
     Note(Vec<AttemptNote>),
     Lend(Lane, Vec<TaskId>, Receipt, Duration),
@@ -212,6 +213,7 @@ impl World {
             Step::Purge { lane, state, age, limit } => {
                 Call::Purge(lanes().remove(*lane), *state, self.model.now - *age, *limit)
             }
+            Step::RemoveContents(tasks) => Call::RemoveContents(lanes().remove(0), self.ids(tasks)),
             Step::Discard(state, tasks) => {
                 Call::Discard(lanes().remove(0), *state, self.ids(tasks))
             }
@@ -312,6 +314,10 @@ impl World {
                 Answer::Count(model.purge(&lane, state, before, limit))
             }
             Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
+            Call::RemoveContents(lane, ids) => {
+                model.remove_contents(&lane, &ids);
+                Answer::Nothing
+            }
             Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
             Call::Note(notes) => {
                 self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));

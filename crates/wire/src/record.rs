@@ -58,11 +58,16 @@ pub struct Record<Options, Mode = Way> {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent: bool,
     /// The options as `get` shows them. In addition: `origin`, the store id in the task's
-    /// `webhook-id`, and in `on_dead` the `task_id` of the dead-letter callback.
+    /// `webhook-id`; in `on_dead` the `task_id` of the dead-letter callback; `removed`, a digest of
+    /// the content if that was removed.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Object, required = true))]
     pub options: Options,
+    /// Empty if it was removed.
     pub content: String,
+    /// Where the task was delivered, if its content was removed: a service, or a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
     /// The attempts in the task's log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Note>,

@@ -62,8 +62,12 @@ pub enum BatchItem {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pulled {
-    /// Null if nothing is due.
+    /// Null if nothing is due, and if it was removed.
     pub content: Option<String>,
+    /// Only with `task_id`: the content was removed after the end of the task
+    /// (`history.contents = false`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub content_removed: bool,
     /// Null if nothing is due.
     pub task_id: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,8 +139,11 @@ pub struct Task<Options> {
     /// there is no `headers`, and the `url` of `on_dead` is null.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub options: Options,
-    /// Null for a token with only the scope `view`.
+    /// Null for a token with only the scope `view`, and if it was removed.
     pub content: Option<String>,
+    /// The content was removed after the end of the task (`history.contents = false`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub content_removed: bool,
     /// The attempts that were logged, the newest last. The log may be incomplete, because it is
     /// written separately from the task.
     pub log: Vec<Attempt>,

@@ -75,6 +75,7 @@ impl PulledTasks {
         self.bytes += task.content.len();
         self.tasks.push(Pulled {
             content: Some(task.content),
+            content_removed: false,
             task_id: Some(task.id.into()),
             attempt: Some(task.attempt),
             receipt: (!self.held.consumes).then(|| receipt.to_string()),

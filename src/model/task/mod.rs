@@ -8,6 +8,7 @@
 //!
 //! The arrows are methods of [`crate::store::Store`]; `docs/LIFECYCLE.md` shows all of them.
 
+mod content_digest;
 mod destination;
 mod headers;
 mod id;
@@ -17,6 +18,7 @@ mod receipt;
 mod store_id;
 mod topic;
 
+pub use content_digest::ContentDigest;
 pub use delayd_wire::{
     MisfirePolicy, Mode, TaskState as State, TopicHistory, TopicPolicy, TopicRetry,
 };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, Headers, StoreId, TaskId};
+use super::{ContentDigest, Destination, Headers, StoreId, TaskId};
 use delayd_wire::Backoff;
 use delayd_wire::Span;
 
@@ -49,18 +49,32 @@ pub struct Options {
     /// The dead-letter callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_dead: Option<OnDead>,
+    /// The digest of the content, if it was removed after the end of the task. Callers cannot set
+    /// it. It stays the last field: scripts of the Redis store look for it at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<ContentDigest>,
 }
 
 impl Options {
     /// Whether no option is set.
     pub fn is_default(&self) -> bool {
         // This is called for nearly every task. Comparing with a default costs ten times as much.
-        let Self { origin, max_attempts, timeout, backoff, headers, key, expires_after, on_dead } =
-            self;
+        let Self {
+            origin,
+            max_attempts,
+            timeout,
+            backoff,
+            headers,
+            key,
+            expires_after,
+            on_dead,
+            removed,
+        } = self;
         let has_times = max_attempts.is_some()
             || timeout.is_some()
             || backoff.is_some()
             || expires_after.is_some();
-        origin.is_none() && !has_times && headers.is_empty() && key.is_none() && on_dead.is_none()
+        let has_names = origin.is_some() || key.is_some() || removed.is_some();
+        !has_names && !has_times && headers.is_empty() && on_dead.is_none()
     }
 }

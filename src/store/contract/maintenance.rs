@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::topics::{Misfire, TopicEntry};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, State, Topic};
+use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::Result;
 
 /// Removes old history, and finds what the registry has lost.
@@ -23,6 +23,16 @@ pub trait Maintenance: Send + Sync + 'static {
         before: UnixMillis,
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
+
+    /// Removes the contents of those of the tasks that were delivered, cancelled or expired. Other
+    /// tasks keep theirs. [`Options::removed`] keeps a digest of each.
+    ///
+    /// [`Options::removed`]: crate::model::task::Options::removed
+    fn remove_contents(
+        &self,
+        lane: &Lane,
+        ids: &[TaskId],
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Forgets a past pause of the topic; its other pauses stay. Does nothing if there is no such
     /// pause.

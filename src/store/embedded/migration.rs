@@ -8,10 +8,10 @@ use super::add::{Body, find_owner, options_text, write_body};
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
-use super::sql::task::same;
+use super::sql::task::{same, with_content};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, Receipt, State, TaskId};
+use crate::model::task::{ContentDigest, Lane, Options, Receipt, State, TaskId};
 use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
 
 pub(super) fn lend(
@@ -161,16 +161,18 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
 
 /// The task with this id, if there is one. Ids are unique in the file.
 fn find(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
-    let found: Option<(i64, bool)> = tx
+    let found: Option<(i64, bool, Options)> = tx
         .db
         .prepare_cached(same::SQL)?
         .query_row((task.created, task.due, &task.content, task.id), |row| {
-            let origin = read_options(row, same::options, task.id)?.origin;
-            Ok((row.get(same::lane)?, row.get(same::is_same)? && origin == task.options.origin))
+            let options = read_options(row, same::options, task.id)?;
+            Ok((row.get(same::lane)?, row.get(same::is_same)?, options))
         })
         .optional()?;
-    let Some((number, is_same)) = found else { return Ok(None) };
-    if !is_same || tx.find_lane(lane)? != Some(number) {
+    let Some((number, is_same, options)) = found else { return Ok(None) };
+    let is_bare = options.removed.is_some() || task.options.removed.is_some();
+    let is_same = if is_bare { is_same_by_digest(tx, task, &options)? } else { is_same };
+    if !is_same || options.origin != task.options.origin || tx.find_lane(lane)? != Some(number) {
         return Ok(Some(Adopted::Taken));
     }
     let Some(record) = tx.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
@@ -181,6 +183,22 @@ fn find(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<O
         return Ok(Some(Adopted::Own));
     }
     take_end(tx, task, &record).map(Some)
+}
+
+/// Whether the stored task with these options is the same, if the content of one or both was
+/// removed.
+fn is_same_by_digest(
+    tx: &WriteTx<'_>,
+    task: &Adoptee,
+    options: &Options,
+) -> rusqlite::Result<bool> {
+    let digest = |of: &Options, content: &str| of.removed.unwrap_or(ContentDigest::of(content));
+    tx.db.prepare_cached(with_content::SQL)?.query_row([task.id], |row| {
+        let content = row.get_ref(with_content::content)?.as_str()?;
+        let moments = (row.get(with_content::created)?, row.get(with_content::due)?);
+        Ok(moments == (task.created, task.due)
+            && digest(options, content) == digest(&task.options, &task.content))
+    })
 }
 
 /// A task that waits here ends if it has ended at the other store.

@@ -59,6 +59,7 @@ mod add;
 mod admin;
 mod audit;
 mod claim;
+mod contents;
 #[cfg(test)]
 mod corner_tests;
 mod dead_letter;

@@ -12,8 +12,8 @@ use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
-    Embedded, PER_TASK, add, admin, audit, claim, destination, forecast, forget, fsck, list,
-    migration, note, query, sample, settle, topics, write_tx,
+    Embedded, PER_TASK, add, admin, audit, claim, contents, destination, forecast, forget, fsck,
+    list, migration, note, query, sample, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -358,6 +358,11 @@ impl Maintenance for Embedded {
     ) -> Result<usize> {
         let lane = lane.clone();
         self.writes.run(limit, move |tx| forget::purge(tx, &lane, state, before, limit)).await
+    }
+
+    async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        let (lane, ids) = (lane.clone(), ids.to_vec());
+        self.writes.run(ids.len(), move |tx| contents::remove(tx, &lane, &ids)).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

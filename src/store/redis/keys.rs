@@ -12,14 +12,15 @@
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
 //! | instances | `<p>:DELAY_INSTANCES-{R}` | hash instance → see `lua/heartbeat.lua` |
 //! | the audit log | `<p>:DELAY_AUDIT-{R}` | stream of entries, each with JSON as `entry` |
-//! | last task id | `<p>:DELAY_TASK_ID` | string, a number |
+//! | last task id | `I` = `<p>:DELAY_TASK_ID` | string, a number |
+//! | its server's run | `<p>:DELAY_TASK_ID_RUN-{I}` | string; see `lua/ids.lua` |
 //! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel: `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lib/keys.lua` | |
 //!
 //! A lane's keys end in its hash tag `{topic:shard}`, so one node of a cluster holds them all. The
-//! tag `{R}` gives a key the registry's slot.
+//! tag `{R}` gives a key the registry's slot, and `{I}` that of the last task id.
 
 use super::transport::slot;
 use crate::model::task::{Destination, Lane};
@@ -154,6 +155,11 @@ impl Keys {
 
     pub(super) fn last_id(&self) -> String {
         format!("{}:DELAY_TASK_ID", self.prefix)
+    }
+
+    /// The run of the server that has drawn the last id, in the slot of that id.
+    pub(super) fn id_run(&self) -> String {
+        format!("{}:DELAY_TASK_ID_RUN-{{{}}}", self.prefix, self.last_id())
     }
 
     pub(super) fn hints(&self) -> String {

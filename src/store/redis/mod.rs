@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use self::add::Adders;
 use self::hints::Hints;
 use self::keys::Keys;
-pub use self::params::{Params, Topology};
+pub use self::params::{ID_OUTAGE, Params, Topology};
 use self::session::Session;
 use self::transport::node::Purpose;
 use self::transport::servers::Route;
@@ -37,6 +37,7 @@ mod arguments;
 mod audit;
 mod claim;
 mod compose;
+mod contents;
 mod destination;
 mod forget;
 mod fsck;
@@ -105,6 +106,11 @@ impl Redis {
         }
         let (hints, outward) = Hints::new(params.publish_hints);
         let session = Arc::new(Session::new(params, servers.clone(), hints));
+        if let Some(reserve) = &metrics.id_reserve {
+            let session = Arc::downgrade(&session);
+            reserve
+                .read_by(move || session.upgrade().map_or(0, |session| session.ids.reserve_left()));
+        }
         let tasks = vec![
             tokio::spawn(hint_relay::listen(session.clone())).abort_handle(),
             tokio::spawn(hint_relay::publish(session.clone(), outward)).abort_handle(),

@@ -34,6 +34,10 @@ pub enum Topology {
     Cluster,
 }
 
+/// In a cluster, how long ids that were drawn before last while the server of the id counter is
+/// away, at the recent rate.
+pub const ID_OUTAGE: Duration = Duration::from_secs(30);
+
 /// The settings of the Redis store.
 #[derive(Clone)]
 pub struct Params {
@@ -54,6 +58,8 @@ pub struct Params {
     /// Whether to publish hints about called tasks, for an instance that does not work. Hints about
     /// pulled tasks are always published.
     pub publish_hints: bool,
+    /// [`ID_OUTAGE`]. Tests make it short.
+    pub id_outage: Duration,
 }
 
 impl Params {
@@ -76,6 +82,7 @@ impl Params {
             },
             clock: Clock::system(),
             publish_hints: false,
+            id_outage: ID_OUTAGE,
         }
     }
 

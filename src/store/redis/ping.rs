@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::session::Session;
+use super::transport::fault::silent;
+use super::transport::link::Repeat;
+use super::transport::node::{Node, Purpose};
+use super::transport::slot;
 use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
 
@@ -29,11 +35,44 @@ pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
     pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
 }
 
-/// Asks the server of the id counter, through both kinds of connections: a store that answers reads
-/// but accepts no tasks is not healthy.
+/// A store that answers reads but accepts no tasks is not healthy. Tasks are accepted while the
+/// server of the id counter answers or, with a reserve of ids, another server does.
 async fn ping_alone(session: &Session) -> Result<UnixMillis> {
+    if session.ids.reserve_left() == 0 {
+        return ping_counter(session).await;
+    }
+    // Half of the time is left for the others.
+    match tokio::time::timeout(session.timeout / 2, ping_counter(session)).await {
+        Ok(Ok(now)) => Ok(now),
+        Ok(Err(error)) => ping_others(session).await.ok_or(error),
+        Err(_) => ping_others(session).await.ok_or_else(silent),
+    }
+}
+
+/// Asks the server of the id counter, through both kinds of connections.
+async fn ping_counter(session: &Session) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(session.keys.last_id()).take();
     session.adding.run_one(counter()).await?;
     session.working.run_one(counter()).await?;
     session.now().await
+}
+
+/// The now of another server that takes adds.
+async fn ping_others(session: &Session) -> Option<UnixMillis> {
+    let map = session.servers.map();
+    let counter = map.owner(Some(slot::of_key(session.keys.last_id().as_bytes())));
+    let is_other = |node: &&Arc<Node>| counter.is_none_or(|counter| node.number != counter.number);
+    let others = map.nodes().iter().filter(is_other).map(|node| {
+        Box::pin(async {
+            let answers = node.run(Purpose::Adding, &[cmd("TIME")], Repeat::Once).await.ok()?;
+            session.read_time(answers.into_iter().next()?.ok()?).ok()
+        })
+    });
+    let mut asked: FuturesUnordered<_> = others.collect();
+    while let Some(answer) = asked.next().await {
+        if answer.is_some() {
+            return answer;
+        }
+    }
+    None
 }

@@ -80,6 +80,7 @@ scripts! {
     REPLAY: WAY_OUT, "replay";
     PURGE: WAY_OUT, "purge";
     DISCARD: WAY_OUT, "discard";
+    REMOVE_CONTENTS: WAY_OUT, "remove_contents";
     CLEAR: WAY_OUT, "clear";
     LEND: WAY_OUT, "lend";
     STORE_ID: WAY_OUT, "store_id";

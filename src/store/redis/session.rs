@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::answer::corrupt;
 use super::hints::Hints;
-use super::ids::blocks::Blocks;
+use super::ids::shared::Ids;
 use super::keys::Keys;
 use super::log_once::LogOnce;
 use super::params::Params;
@@ -44,8 +44,8 @@ pub(super) struct Session {
     pub(super) confirming: Route,
     pub(super) servers: Arc<Servers>,
     pub(super) keys: Keys,
-    /// The task ids that are allocated and not used yet.
-    pub(super) ids: Mutex<Blocks>,
+    /// The task ids that are drawn and not used yet.
+    pub(super) ids: Ids,
     pub(super) identity: LastAnswer<Identity>,
     pub(super) pinged: LastAnswer<UnixMillis>,
     pub(super) log_once: LogOnce,
@@ -62,6 +62,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(params: Params, servers: Arc<Servers>, hints: Hints) -> Self {
         let route = |purpose| Route { servers: servers.clone(), purpose };
+        let outage = if servers.is_cluster() { params.id_outage } else { Duration::ZERO };
         Self {
             adding: route(Purpose::Adding),
             polling: route(Purpose::Polling),
@@ -69,7 +70,7 @@ impl Session {
             confirming: route(Purpose::Confirming),
             servers,
             keys: Keys::new(&params.key_prefix),
-            ids: Mutex::default(),
+            ids: Ids::new(outage),
             identity: Mutex::default(),
             pinged: Mutex::default(),
             log_once: LogOnce::default(),

@@ -6,8 +6,8 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, audit, claim, destination, forget, fsck, identity, instances, migration, note,
-    ping, poll, query, sample, settle,
+    Redis, admin, audit, claim, contents, destination, forget, fsck, identity, instances,
+    migration, note, ping, poll, query, sample, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
@@ -218,6 +218,10 @@ impl Maintenance for Redis {
         limit: usize,
     ) -> Result<usize> {
         forget::purge(&self.session, lane, state, before, limit).await
+    }
+
+    async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        contents::remove(&self.session, lane, ids).await
     }
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {

@@ -6,27 +6,85 @@ const OPEN: &[&str] = &["offsets #shards = 1"];
 const SHOP_1: &[&str] =
     &["bodies 1 = 1 1500 900 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 
+/// The arguments are block, reserve, highest, skip and ahead.
 pub(super) const IDS: &[Row] = &[
     Row {
-        case: "the first block begins with the second",
+        case: "the first draw of a store skips ahead of the second",
         before: &[],
-        args: &["3", "0"],
-        answer: "1000003",
-        after: &["+ last_id = 1000003"],
+        args: &["3", "0", "0", "500", "2000"],
+        answer: "[1000503, 0]",
+        after: &["+ id_run = <run> 1000500", "+ last_id = 1000503"],
     },
     Row {
         case: "ids go on from the last one",
-        before: &[&["last_id = 1000500"]],
-        args: &["3", "0"],
-        answer: "1000503",
+        before: &[&["last_id = 1000500", "id_run = <run> 7"]],
+        args: &["3", "0", "0", "500", "2000"],
+        answer: "[1000503, 0]",
         after: &["- last_id = 1000500", "+ last_id = 1000503"],
     },
     Row {
-        case: "a restart skips ahead",
-        before: &[&["last_id = 1000500"]],
-        args: &["3", "2000000"],
-        answer: "3000503",
-        after: &["- last_id = 1000500", "+ last_id = 3000503"],
+        case: "the first draw after a restart skips ahead",
+        before: &[&["last_id = 1000500", "id_run = abc 7"]],
+        args: &["3", "0", "0", "500", "2000"],
+        answer: "[1001003, 0]",
+        after: &[
+            "- id_run = abc 7",
+            "- last_id = 1000500",
+            "+ id_run = <run> 1001000",
+            "+ last_id = 1001003",
+        ],
+    },
+    Row {
+        case: "a reserve follows the block",
+        before: &[&["last_id = 1000500", "id_run = <run> 7"]],
+        args: &["3", "10", "0", "500", "2000"],
+        answer: "[1000513, 10]",
+        after: &["- last_id = 1000500", "+ last_id = 1000513"],
+    },
+    Row {
+        case: "it ends where the counter is far enough ahead of the clock",
+        before: &[&["last_id = 1001990", "id_run = <run> 7"]],
+        args: &["3", "10", "0", "500", "2000"],
+        answer: "[1002000, 7]",
+        after: &["- last_id = 1001990", "+ last_id = 1002000"],
+    },
+    Row {
+        case: "there is no room, and a block all the same",
+        before: &[&["last_id = 1002100", "id_run = <run> 7"]],
+        args: &["3", "10", "0", "500", "2000"],
+        answer: "[1002103, 0]",
+        after: &["- last_id = 1002100", "+ last_id = 1002103"],
+    },
+    Row {
+        case: "after a skip, the room begins there",
+        before: &[&["last_id = 1006990", "id_run = <run> 1005000"]],
+        args: &["3", "10", "0", "500", "2000"],
+        answer: "[1007000, 7]",
+        after: &["- last_id = 1006990", "+ last_id = 1007000"],
+    },
+    Row {
+        case: "an import has raised the counter, and the room begins there",
+        before: &[&["last_id = 1002501", "id_run = <run> 7"]],
+        args: &["3", "10", "0", "500", "2000"],
+        answer: "[1002514, 10]",
+        after: &[
+            "- id_run = <run> 7",
+            "- last_id = 1002501",
+            "+ id_run = <run> 1002501",
+            "+ last_id = 1002514",
+        ],
+    },
+    Row {
+        case: "the caller has drawn higher ids, which the counter has lost",
+        before: &[&["last_id = 1000500", "id_run = abc 7"]],
+        args: &["3", "0", "1000900", "500", "2000"],
+        answer: "[1001403, 0]",
+        after: &[
+            "- id_run = abc 7",
+            "- last_id = 1000500",
+            "+ id_run = <run> 1001400",
+            "+ last_id = 1001403",
+        ],
     },
 ];
 

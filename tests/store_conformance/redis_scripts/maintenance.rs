@@ -11,6 +11,61 @@ const ENDED: &[&str] = &[
     "delivered 2 @ 800",
 ];
 
+pub(super) const REMOVE_CONTENTS: &[Row] = &[
+    Row {
+        case: "ended tasks",
+        before: &[ENDED],
+        args: &["1000", "1", "2", "3"],
+        answer: "3",
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "- bodies 2 = 1 500 400 shop -|second",
+            "+ bodies 1 = 1 500 400 shop {\"removed\":\"aaf4c61ddcc5e8a2\"}|",
+            "+ bodies 2 = 1 500 400 shop {\"removed\":\"352f7829a2384b00\"}|",
+        ],
+    },
+    Row {
+        case: "the digest is the last option",
+        before: &[&[
+            "bodies 1 = 1 500 400 shop {\"key\":\"k\"}|hello",
+            "entries 1 = 0 0 cancelled - * * shop ",
+        ]],
+        args: &["1000", "1"],
+        answer: "1",
+        after: &[
+            "- bodies 1 = 1 500 400 shop {\"key\":\"k\"}|hello",
+            "+ bodies 1 = 1 500 400 shop {\"key\":\"k\",\"removed\":\"aaf4c61ddcc5e8a2\"}|",
+        ],
+    },
+    Row {
+        case: "a bounded number of bytes",
+        before: &[ENDED],
+        args: &["10", "1", "2"],
+        answer: "1",
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "+ bodies 1 = 1 500 400 shop {\"removed\":\"aaf4c61ddcc5e8a2\"}|",
+        ],
+    },
+    Row {
+        case: "others keep theirs: dead, leased, waiting, without content, unreadable",
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 dead - r * shop 200 OK",
+            "bodies 2 = 1 500 400 shop -|hello",
+            "entries 2 = 1 0 ! w r * shop ",
+            "bodies 3 = 1 500 400 shop -|hello",
+            "bodies 4 = 1 500 400 shop {\"removed\":\"aaf4c61ddcc5e8a2\"}|",
+            "entries 4 = 1 0 delivered - r * shop 200 OK",
+            "bodies 5 = what",
+            "entries 5 = 1 0 delivered - r * shop 200 OK",
+        ]],
+        args: &["1000", "1", "2", "3", "4", "5"],
+        answer: "5",
+        after: &[],
+    },
+];
+
 pub(super) const PURGE: &[Row] = &[
     Row {
         case: "tasks that ended before a moment",

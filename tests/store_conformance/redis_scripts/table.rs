@@ -8,8 +8,8 @@
 //! | `lock = token` | a string |
 //! | `audit entry = {}` | an entry of a stream, and its only field; only read |
 //!
-//! `|` stands for a line break. `…` at the end of a line or an answer stands for any text, since it
-//! comes from the server's own clock.
+//! `<run>` stands for the run of the server, and `|` for a line break. `…` at the end of a line or
+//! an answer stands for any text, since it comes from the server's own clock.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ pub(super) enum Keys {
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 26] = [
+const NAMES: [(&str, &str); 27] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -74,6 +74,7 @@ const NAMES: [(&str, &str); 26] = [
     ("departures", "DELAY_TOPIC_LEAVING"),
     ("revision", "DELAY_TOPIC_REVISION"),
     ("last_id", "DELAY_TASK_ID"),
+    ("id_run", "DELAY_TASK_ID_RUN"),
     ("store", "DELAY_STORE"),
     ("instances", "DELAY_INSTANCES"),
     ("audit", "DELAY_AUDIT"),
@@ -88,10 +89,10 @@ impl Keys {
             Self::LaneAndAside => &NAMES[..=LANE],
             Self::Lanes => &NAMES[2..3],
             Self::Registry => &NAMES[17..22],
-            Self::LastId => &NAMES[22..23],
-            Self::Store => &NAMES[23..24],
-            Self::Instances => &NAMES[24..25],
-            Self::Audit => &NAMES[25..],
+            Self::LastId => &NAMES[22..24],
+            Self::Store => &NAMES[24..25],
+            Self::Instances => &NAMES[25..26],
+            Self::Audit => &NAMES[26..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }
@@ -149,6 +150,12 @@ impl Stored {
         }
     }
 
+    /// The run of the server.
+    fn run(&mut self) -> String {
+        let info: String = self.ask("INFO", &["server"]);
+        info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
+    }
+
     /// All stored data, sorted.
     fn read(&mut self) -> Vec<String> {
         let keys: Vec<String> = self.ask("KEYS", &[&format!("{}:*", self.prefix)]);
@@ -190,7 +197,9 @@ pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
         let connection =
             redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
         let mut stored = Stored { prefix: fresh_prefix(), connection };
-        row.before.concat().into_iter().for_each(|line| stored.write(line));
+        let run = stored.run();
+        let with_run = |line: &str| line.replace("<run>", &run);
+        row.before.concat().into_iter().for_each(|line| stored.write(&with_run(line)));
         let before = stored.read();
         let names: Vec<String> =
             keys.names().iter().map(|name| format!("{}:{name}", stored.prefix)).collect();
@@ -208,7 +217,10 @@ pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
             after.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
         let changes: Vec<String> = gone.chain(new).collect();
         let is_same = changes.len() == row.after.len()
-            && changes.iter().zip(row.after).all(|(line, expected)| is_as(line, expected));
+            && changes
+                .iter()
+                .zip(row.after)
+                .all(|(line, expected)| is_as(line, &with_run(expected)));
         if !is_same || !is_as(&answer, row.answer) {
             writeln!(report, "{name}: {}\nanswer: {answer}", row.case).unwrap();
             changes.iter().for_each(|line| writeln!(report, "{line}").unwrap());

@@ -114,6 +114,8 @@ pub struct AdoptedRecord<Topic, TaskId, State, Mode, Number, Options, Log> {
     pub options: Option<Options>,
     #[cfg_attr(feature = "schema", schema(value_type = String, required = true))]
     pub content: Option<String>,
+    /// Only without a content: the service or the host that the task was delivered to.
+    pub destination: Option<String>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<AdoptedNote>>))]
     pub log: Option<Log>,
 }
@@ -141,6 +143,8 @@ pub struct AdoptedOptions<Number, Span, Json> {
     pub headers: Option<Json>,
     pub expires_after: Option<Span>,
     pub on_dead: Option<Json>,
+    /// The digest of a content that was removed, 16 hexadecimal digits.
+    pub removed: Option<String>,
 }
 
 /// `on_dead` in the options of a record.

@@ -27,7 +27,9 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
 use crate::callback::{Services, target};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
+use crate::model::task::{
+    ContentDigest, Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic,
+};
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
     Registered, Standing, TopicEntry,
@@ -259,12 +261,6 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     if content.len() > content_limit {
         return Err(Error::TooLarge(format!("content: is larger than {}", size(content_limit))));
     }
-    let destination = match mode {
-        Mode::Auto => {
-            return Err(Error::invalid("mode: must be \"push\" or \"pull\""));
-        }
-        mode => new_task::destination(mode, &api.services, || target(&content))?,
-    };
     let key = record.key.map(|key| idempotency::checked(key, "key")).transpose()?;
     let options = Options {
         key,
@@ -272,6 +268,19 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
             .map(|options| read_options(options, &api.services))
             .transpose()?
             .unwrap_or_default()
+    };
+    let is_bare = options.removed.is_some();
+    if is_bare && !(has_ended_well(&standing) && content.is_empty()) {
+        return Err(Error::invalid(
+            "options.removed: expected a delivered, cancelled or expired task without content",
+        ));
+    }
+    let destination = match mode {
+        Mode::Auto => {
+            return Err(Error::invalid("mode: must be \"push\" or \"pull\""));
+        }
+        Mode::Push if is_bare => called_before(record.destination)?,
+        mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
     let outcome = record.last_outcome.unwrap_or_default();
     let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
@@ -301,6 +310,18 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     Ok(Checked { topic, task, notes })
 }
 
+/// Whether the task ended without being dead.
+fn has_ended_well(standing: &Standing) -> bool {
+    matches!(standing, Standing::Ended { state, .. } if *state != State::Dead)
+}
+
+/// The destination of a task that is not called any more. It need not exist here.
+fn called_before(name: Option<String>) -> Result<Destination, Error> {
+    let name = required(name, "destination")?;
+    let destination = name.parse::<Destination>();
+    destination.map_err(|error| Error::Invalid(format!("destination: {error}")))
+}
+
 fn read_log(raw: &RawValue) -> Result<Vec<AdoptedNote>, Error> {
     json::check_length(raw, "log", MAX_LOG)?;
     let AtMost(notes) = serde_json::from_str::<AtMost<AdoptedNote, MAX_NOTES>>(raw.get())
@@ -316,6 +337,10 @@ fn read_origin(text: &str) -> Result<StoreId, Error> {
              got {given:?}"
         ))
     })
+}
+
+fn read_digest(text: &str) -> Result<ContentDigest, Error> {
+    text.parse().map_err(|error| Error::Invalid(format!("options.removed: {error}")))
 }
 
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
@@ -345,5 +370,6 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
             .map(|span| new_task::expiry(span, "options.expires_after"))
             .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
+        removed: given.removed.as_deref().map(read_digest).transpose()?,
     })
 }

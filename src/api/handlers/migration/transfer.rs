@@ -37,6 +37,8 @@ pub(crate) type MovedRequest = delayd_wire::MovedRequest<TopicName, Ids, Receipt
 
 fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Record<Options> {
     let waits = task.lease.and_then(LeaseKind::returns_to);
+    let names_destination = task.options.removed.is_some() && !task.destination.is_pull();
+    let destination = names_destination.then(|| task.destination.to_string());
     Record {
         topic: topic.into(),
         task_id: task.id.into(),
@@ -54,6 +56,7 @@ fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) ->
         lent: false,
         options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
         content: task.content,
+        destination,
         log: notes.into_iter().map(Into::into).collect(),
     }
 }

@@ -30,6 +30,7 @@ fn shown(
     caller: &Caller,
 ) -> Task<Value> {
     let options = options(&task.options, caller);
+    let content_removed = task.options.removed.is_some();
     Task {
         task_id: task.id.into(),
         webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
@@ -45,7 +46,8 @@ fn shown(
         lease: task.lease.map(Into::into),
         last_outcome: last_outcome(task.last_outcome).and_then(|text| caller.content(text)),
         options,
-        content: caller.content(task.content),
+        content: caller.content(task.content).filter(|_| !content_removed),
+        content_removed,
         log: notes.into_iter().map(|note| attempt(note, caller)).collect(),
     }
 }
@@ -61,10 +63,10 @@ fn attempt(note: AttemptNote, caller: &Caller) -> Attempt {
 }
 
 /// The options in the form that an add takes: without the key, which is a field of the task,
-/// without the origin, and without the id of the dead-letter callback.
+/// without the origin, the digest, and the id of the dead-letter callback.
 fn options(options: &Options, caller: &Caller) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
-    let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
+    let shown = Options { origin: None, key: None, on_dead, removed: None, ..options.clone() };
     let mut shown = serde_json::to_value(shown).expect("options are plain data");
     if !caller.sees_secrets()
         && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut)

@@ -122,7 +122,8 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
     let find = |lane: Lane| async move { store.get(&lane, id).await?.ok_or_else(Error::no_task) };
     let task = api.in_lane(topic, id, find).await?;
     Ok(Success::of(Pulled {
-        content: Some(task.content),
+        content_removed: task.options.removed.is_some(),
+        content: Some(task.content).filter(|_| task.options.removed.is_none()),
         task_id: Some(id.into()),
         attempt: Some(task.attempts),
         receipt: None,

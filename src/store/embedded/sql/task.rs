@@ -25,6 +25,9 @@ rows! {
     dead: "SELECT " [topic = "l.topic", shard = "l.shard", content = "t.content"]
         " FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?";
 
+    /// A task whose content is removed or compared.
+    with_content: "SELECT " [created, due, options, content] " FROM task WHERE id = ?";
+
     /// Whether an adopted task is the same as the stored one.
     same: "SELECT " [lane, is_same = "created = ? AND due = ? AND content = ?", options]
         " FROM task WHERE id = ?";
@@ -86,4 +89,5 @@ rows! {
         LEFT JOIN lane l ON l.id = t.lane
          WHERE t.id > ? ORDER BY t.id LIMIT ?";
 }
+pub(crate) static REMOVE_CONTENT: &str = "UPDATE task SET options = ?, content = '' WHERE id = ?";
 pub(crate) static SET_DUE: &str = "UPDATE task SET due = ? WHERE id = ?";

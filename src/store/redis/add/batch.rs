@@ -12,7 +12,6 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::redis::arguments::chunks;
 use crate::store::redis::ids;
-use crate::store::redis::ids::blocks::Run;
 use crate::store::redis::ids::pool::{Drawn, IdRequest};
 use crate::store::redis::registry::opening::{self, Refusal};
 use crate::store::redis::registry::reconcile;
@@ -31,8 +30,6 @@ pub(crate) struct Batch {
     pub(crate) refused: Vec<(LaneTasks, Refusal)>,
     /// The ids of the tasks, in order, until they are sent.
     drawn: Vec<Drawn>,
-    /// The server run that the ids belong to.
-    run: Option<Run>,
 }
 
 impl Batch {
@@ -42,7 +39,7 @@ impl Batch {
         let kept =
             requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         let requests = requests.into_iter().map(Some).collect();
-        Self { requests, kept, refused: Vec::new(), drawn: Vec::new(), run: None }
+        Self { requests, kept, refused: Vec::new(), drawn: Vec::new() }
     }
 
     /// What each task asks of its ids, in order.
@@ -144,7 +141,7 @@ impl Batch {
     pub(crate) async fn with_ids(session: &Arc<Session>, requests: Vec<Request>) -> Self {
         let mut batch = Self::of(requests);
         match ids::draw(session, &batch.id_requests()).await {
-            Ok((drawn, run)) => (batch.drawn, batch.run) = (drawn, Some(run)),
+            Ok(drawn) => batch.drawn = drawn,
             Err(error) => batch.note_all(&error),
         }
         batch
@@ -159,13 +156,11 @@ impl Batch {
 
     /// Sends tasks, and notes the results.
     async fn send(&mut self, session: &Session, lanes: Vec<LaneTasks>) {
-        let Some(run) = self.run.clone() else { return };
         let over_lanes = !session.servers.is_cluster();
         let calls = Call::group(lanes, over_lanes, |place| self.task(place).content.len());
         let commands: Vec<Cmd> =
             calls.iter().map(|call| call.command(session, |place| self.task(place))).collect();
-        let replies =
-            session.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
+        let replies = session.servers.run(Purpose::Adding, &commands, Repeat::InRun).await;
         for (call, reply) in calls.into_iter().zip(replies) {
             let stored = call.read(reply, |place| self.task(place));
             for (lane, stored) in call.lanes.into_iter().zip(stored) {

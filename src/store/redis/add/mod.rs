@@ -216,7 +216,7 @@ mod tests {
             tokio::spawn(async move { adders.add(vec![task()]).await.remove(0) })
         };
         let waits = adding();
-        while session.ids.try_lock().is_ok() {
+        while !session.ids.is_drawing() {
             tokio::task::yield_now().await;
         }
         servers.map().nodes()[0].link(Purpose::Working).trip();

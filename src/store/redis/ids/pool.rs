@@ -15,7 +15,8 @@ use crate::model::task::TaskId;
 /// How many ids are drawn at once, unless more are needed. The size doubles if a block is used up
 /// while it is fresh, and halves if less than half of it was used.
 const BLOCK: u64 = 1_000;
-const LONGEST_BLOCK: u64 = 32_000;
+/// The most ids of a block, unless more are needed.
+pub(crate) const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -48,11 +49,6 @@ pub(crate) struct IdPool {
     usual: u64,
     /// How long the last draw took.
     took: Duration,
-    /// Whether a block is being drawn ahead.
-    pub(crate) is_ahead: bool,
-    /// How often all blocks were dropped. A block that was drawn ahead before the last time is not
-    /// used.
-    pub(crate) emptied: u64,
     /// How many ids were examined.
     #[cfg(test)]
     looks: u64,
@@ -109,13 +105,18 @@ impl Way {
 }
 
 impl IdPool {
-    /// Drops stale blocks, or all blocks if ids are drawn from another run from now on.
-    pub(crate) fn keep_fresh(&mut self, is_same_run: bool) {
+    /// A pool with these ids, which do not become stale.
+    pub(crate) fn of(ids: Range<u64>) -> Self {
+        Self { blocks: vec![Block::new(ids, Instant::now())], ..Self::default() }
+    }
+
+    /// Drops stale blocks.
+    pub(crate) fn keep_fresh(&mut self) {
         let before = self.blocks.len();
         if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
             self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
         }
-        self.blocks.retain(|block| is_same_run && block.drawn.elapsed() < FRESH);
+        self.blocks.retain(|block| block.drawn.elapsed() < FRESH);
         if self.blocks.len() < before {
             let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
             self.next.retain(|_, next| *next > first);
@@ -180,24 +181,26 @@ impl IdPool {
         usual.max(of_a_lane).max(of_all)
     }
 
-    /// Drops all ids, and those being drawn ahead.
-    pub(crate) fn empty(&mut self) {
-        *self = Self { emptied: self.emptied + 1, ..Self::default() };
+    /// How many ids are not used.
+    pub(crate) fn left(&self) -> u64 {
+        self.blocks.iter().map(|block| block.size() - block.used).sum()
     }
 
-    /// Adds a block that was drawn between two moments.
+    /// How long the last draw took.
+    pub(crate) fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Adds a block that was drawn between two moments. Its ids are higher than all before.
     pub(crate) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
         self.took = drawn - began;
-        // A block that was drawn ahead may arrive after a later one.
-        let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
-        self.blocks.insert(place, Block::new(ids, drawn));
+        self.blocks.push(Block::new(ids, drawn));
     }
 
     /// Whether the last block will be stale or used up, at its pace so far, before two draws are
     /// done.
     pub(crate) fn is_soon_over(&self) -> bool {
-        let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
-        last.lasts_for() <= 2 * self.took
+        self.blocks.last().is_some_and(|last| last.lasts_for() <= 2 * self.took)
     }
 }
 
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
 
     fn pool(ids: Range<u64>) -> IdPool {
-        IdPool { blocks: vec![Block::new(ids, Instant::now())], ..IdPool::default() }
+        IdPool::of(ids)
     }
 
     fn request(shard: impl Into<Option<u16>>, has_call: bool) -> IdRequest {
@@ -326,7 +329,7 @@ mod tests {
         for (used, ms) in
             [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)]
         {
-            pool.keep_fresh(true);
+            pool.keep_fresh();
             let (size, first) = (pool.size_for(&[]), sizes.iter().sum::<u64>() + 1);
             sizes.push(size);
             pool.put(first..first + size, Instant::now(), Instant::now());
@@ -343,7 +346,7 @@ mod tests {
         let (mut pool, mut last) = (IdPool::default(), 0);
         let mut draws = 0;
         for _ in 0..500 {
-            pool.keep_fresh(true);
+            pool.keep_fresh();
             let before = last;
             pool.draw(&[IdRequest { shards: 256, shard: Some(7), has_call: false }], &mut last);
             draws += u32::from(last > before);
@@ -359,8 +362,6 @@ mod tests {
             tokio::time::advance(Duration::from_millis(after_ms)).await;
             pool.take_all(&vec![request(None, false); used]);
             assert_eq!(pool.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
-            pool.is_ahead = true;
-            assert!(!pool.is_soon_over(), "two at a time");
         };
         // Redis is near: only at the end.
         check(1, 10, 990, false).await;
@@ -373,17 +374,6 @@ mod tests {
         check(250, 400, 200, true).await;
         check(250, 200, 200, false).await;
         check(250, 512, 0, true).await;
-    }
-
-    #[test]
-    fn a_block_that_comes_late_is_put_before_the_later_ones() {
-        let mut pool = pool(8..10);
-        pool.put(20..22, Instant::now(), Instant::now());
-        pool.put(12..14, Instant::now(), Instant::now());
-        assert_eq!(
-            pool.take_all(&[request(None, false); 6]),
-            [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None))
-        );
     }
 
     /// Each request examined all ids that had been left for the two other lanes.

@@ -40,7 +40,7 @@ local function known(id, created, due, options, content, state, outcome)
   local record = redis.call('HGET', BODIES, id)
   local stored_due, stored_created, _, stored_options, content_at = read_record(record)
   local is_same = stored_due == due and stored_created == created
-    and string.sub(record, content_at) == content
+    and is_same_content(stored_options, string.sub(record, content_at), options, content)
   if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)

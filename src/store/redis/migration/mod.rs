@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use super::answer::{corrupt, text};
 use super::arguments::chunks;
-use super::ids::{self, counter};
+use super::ids::counter;
 use super::record::write_options;
 use super::registry::opening::{self, Refusal};
 use super::script;
@@ -65,7 +65,7 @@ pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
         adoption.answers.fill(Err(error));
         return adoption;
     }
-    ids::drop_blocks(session).await;
+    session.ids.drop_all();
     // If two topics of one batch have the same id, the first one gets it.
     let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
     let is_first = |&place: &usize| {

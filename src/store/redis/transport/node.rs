@@ -132,18 +132,12 @@ impl Node {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat<'_>,
+        repeat: Repeat,
     ) -> Result<Answers> {
         match (purpose, &self.links.confirming) {
             (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,
             _ => self.link(purpose).run(commands, repeat).await,
         }
-    }
-
-    /// Whether all current connections lead to this run of the server.
-    pub(crate) fn is_in_run(&self, run_id: &str) -> bool {
-        let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
-        runs.iter().flatten().all(|live| *live.server().run_id == *run_id)
     }
 
     /// The state of its breaker.

@@ -209,7 +209,7 @@ impl Servers {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat<'_>,
+        repeat: Repeat,
     ) -> Vec<Result<Value>> {
         if let Some(refusal) = self.refused.get() {
             return vec![Err(refusal.clone()); commands.len()];
@@ -417,12 +417,7 @@ impl Group {
         })
     }
 
-    async fn send(
-        &self,
-        purpose: Purpose,
-        commands: &[Cmd],
-        repeat: Repeat<'_>,
-    ) -> Result<Answers> {
+    async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat) -> Result<Answers> {
         if self.members.len() == commands.len() && !self.asking {
             return self.node.run(purpose, commands, repeat).await;
         }

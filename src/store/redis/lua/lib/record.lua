@@ -69,6 +69,32 @@ local function with_origin(options, origin)
   return options == '-' and field .. '}' or field .. ',' .. string.sub(options, 2)
 end
 
+-- The digest of the content, by the options, if it was removed. It is always the last option.
+local function removed_of(options)
+  return string.match(options, '"removed":"(%x+)"}$')
+end
+
+local function digest_of(content)
+  return string.sub(redis.sha1hex(content), 1, 16)
+end
+
+-- The record without its content, whose digest is added to the options; nil if it was removed
+-- before, or if the record cannot be read.
+local function without_content(record)
+  local due, created, destination, options, content_at = read_record(record)
+  if not due or removed_of(options) then return nil end
+  local removed = '"removed":"' .. digest_of(string.sub(record, content_at)) .. '"}'
+  options = options == '-' and '{' .. removed or string.sub(options, 1, -2) .. ',' .. removed
+  return (write_record(due, created, destination, options, ''))
+end
+
+-- Whether two contents are the same, if one or both may have been removed.
+local function is_same_content(options, content, other_options, other)
+  local removed, other_removed = removed_of(options), removed_of(other_options)
+  if not removed and not other_removed then return content == other end
+  return (removed or digest_of(content)) == (other_removed or digest_of(other))
+end
+
 -- How many ms after its due moment a task expires, by its options; nil: never.
 local function expires_after(options)
   local asked = read_options(options)

@@ -100,14 +100,14 @@ impl std::fmt::Debug for Live {
 /// Whether commands are sent again if their connection broke before the answers. After silence,
 /// commands are never sent again.
 #[derive(Clone, Copy)]
-pub(crate) enum Repeat<'a> {
+pub(crate) enum Repeat {
     /// Never.
     Never,
     /// Once, on a new connection.
     Once,
-    /// Once, on a new connection to a server in the same run, if the condition still holds. For
-    /// commands with ids that the server could draw again after a restart.
-    While(&'a (dyn Fn() -> bool + Sync)),
+    /// Once, on a new connection to the server in the same run: not on a server that may have lost
+    /// what the commands have done.
+    InRun,
 }
 
 /// The result of each command.
@@ -299,14 +299,8 @@ impl Link {
     ///
     /// # Errors
     /// [`Error::Unavailable`] within the timeout: the commands may or may not have been executed.
-    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat) -> Result<Answers> {
         let live = self.live().await?;
-        // The connection may be a new one, to a server in another run.
-        if let Repeat::While(holds) = repeat
-            && !holds()
-        {
-            return Err(Error::Unavailable("the server has restarted meanwhile".into()));
-        }
         let lost = match self.run_via(&live, commands).await {
             Ok(answers) => return Ok(answers),
             Err(lost) => lost,
@@ -315,9 +309,9 @@ impl Link {
             Repeat::Never => return Err(lost.error),
             _ if lost.silent => return Err(lost.error),
             Repeat::Once => self.live().await?,
-            Repeat::While(holds) => {
+            Repeat::InRun => {
                 let again = self.live().await?;
-                if again.server().run_id != live.server().run_id || !holds() {
+                if again.server().run_id != live.server().run_id {
                     return Err(lost.error);
                 }
                 again

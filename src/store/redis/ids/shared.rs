@@ -1,0 +1,40 @@
+//! The ids of this instance, for all its adders.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::stock::Stock;
+
+/// The ids of this instance.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    stock: Mutex<Stock>,
+    /// The outage that the reserve is made for; zero without a cluster, where no lane works without
+    /// the server of the counter.
+    pub(super) outage: Duration,
+}
+
+impl Ids {
+    pub(crate) fn new(outage: Duration) -> Self {
+        Self { stock: Mutex::default(), outage }
+    }
+
+    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many ids tasks may get without the counter.
+    pub(crate) fn reserve_left(&self) -> u64 {
+        self.stock().reserve_left()
+    }
+
+    /// Drops all ids, because the counter was raised past other ids.
+    pub(crate) fn drop_all(&self) {
+        self.stock().empty();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_drawing(&self) -> bool {
+        self.stock().drawing().is_some()
+    }
+}

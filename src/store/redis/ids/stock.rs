@@ -1,0 +1,277 @@
+//! The ids that an instance has drawn, and whether the counter answers.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::pool::{Drawn, IdPool, IdRequest};
+use super::reserve::Reserve;
+use crate::store::Result;
+
+/// How long the counter is left alone after it did not answer.
+const REST: Duration = Duration::from_millis(100);
+/// The bounds of the wait for a draw while there is a reserve.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// The result of a draw, once there is one.
+pub(crate) type Drawing = watch::Receiver<Option<Result<()>>>;
+
+/// The ids that an instance has drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    pool: IdPool,
+    reserve: Reserve,
+    /// The highest id drawn.
+    highest: u64,
+    /// The draw under way.
+    drawing: Option<Drawing>,
+    counter: Counter,
+    /// How often all ids were dropped. The ids of a draw that began before are not used.
+    emptied: u64,
+}
+
+/// Whether the counter answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Counter {
+    #[default]
+    Answers,
+    /// It does not, and is not asked again before a moment.
+    IsAway { rests_until: Instant, used: Used },
+}
+
+/// How far the reserve was used in an outage. Each step is logged once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Used {
+    Nothing,
+    Some,
+    All,
+}
+
+/// What a draw asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// The ids for the block of the next second.
+    pub(crate) block: u64,
+    /// The ids for the reserve.
+    pub(crate) reserve: u64,
+    /// The highest id drawn before.
+    pub(crate) highest: u64,
+    emptied: u64,
+}
+
+/// What a draw brought.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) block: Range<u64>,
+    pub(crate) reserve: Range<u64>,
+}
+
+impl Stock {
+    /// Takes ids for as many requests as possible, from the reserve only while the counter is away.
+    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
+        self.pool.keep_fresh();
+        self.pool.take_for(requests, drawn);
+        if drawn.len() == requests.len() {
+            return;
+        }
+        if let Counter::IsAway { used, .. } = &mut self.counter {
+            let has_some = self.reserve.left() > 0;
+            self.reserve.take_for(requests, drawn);
+            let is_enough = drawn.len() == requests.len();
+            let now = if is_enough { Used::Some } else { Used::All };
+            if now > *used && (has_some || *used == Used::Some) {
+                now.log(self.reserve.left());
+                *used = now;
+            }
+        }
+    }
+
+    /// Whether to draw now, although nothing is missing: a block is soon over, or the counter may
+    /// answer again.
+    pub(crate) fn is_to_draw(&self) -> bool {
+        match self.counter {
+            _ if self.drawing().is_some() => false,
+            Counter::Answers => self.pool.is_soon_over(),
+            Counter::IsAway { rests_until, .. } => Instant::now() >= rests_until,
+        }
+    }
+
+    /// What to draw for the requests that remain. `outage` is that of the reserve.
+    pub(crate) fn order(&self, requests: &[IdRequest], outage: Duration) -> Order {
+        let block = self.pool.size_for(requests);
+        let reserve = Reserve::size_for(block, outage);
+        Order { block, reserve, highest: self.highest, emptied: self.emptied }
+    }
+
+    /// The draw under way.
+    pub(crate) fn drawing(&self) -> Option<Drawing> {
+        // A draw that has panicked leaves a closed channel.
+        self.drawing.clone().filter(|drawing| drawing.has_changed().is_ok())
+    }
+
+    /// A draw has begun.
+    pub(crate) fn begins(&mut self, drawing: Drawing) {
+        self.drawing = Some(drawing);
+    }
+
+    /// A draw has ended. However late its answer is, its ids are used.
+    pub(crate) fn ended(&mut self, order: Order, brought: Option<Brought>, began: Instant) {
+        self.drawing = None;
+        let Some(Brought { block, reserve }) = brought else { return self.counter_is_away() };
+        if let Counter::IsAway { used: Used::Some | Used::All, .. } = self.counter {
+            tracing::info!("The id counter answers again");
+        }
+        self.counter = Counter::Answers;
+        self.highest = self.highest.max(reserve.end.max(block.end) - 1);
+        if self.emptied == order.emptied {
+            let now = Instant::now();
+            self.pool.put(block, began, now);
+            self.reserve.replace(reserve, now);
+        }
+    }
+
+    /// The counter did not answer, or not in time.
+    pub(crate) fn counter_is_away(&mut self) {
+        let used = match self.counter {
+            Counter::Answers => Used::Nothing,
+            Counter::IsAway { used, .. } => used,
+        };
+        self.counter = Counter::IsAway { rests_until: Instant::now() + REST, used };
+    }
+
+    /// How long to wait for a draw before the reserve is used; `None` if there is none. It follows
+    /// the round trip to the counter's server, and the last draw, which shows how busy it is.
+    pub(crate) fn patience(&self, round_trip: Duration) -> Option<Duration> {
+        let wait = (4 * round_trip).max(2 * self.pool.took());
+        (self.reserve.left() > 0).then(|| wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+    }
+
+    /// How many ids of the reserve may be used.
+    pub(crate) fn reserve_left(&self) -> u64 {
+        self.reserve.left()
+    }
+
+    /// Drops all ids, and those being drawn.
+    pub(crate) fn empty(&mut self) {
+        (self.pool, self.reserve) = Default::default();
+        self.emptied += 1;
+    }
+}
+
+impl Used {
+    fn log(self, left: u64) {
+        match self {
+            Self::Nothing => {}
+            Self::Some => tracing::warn!(
+                left,
+                "The id counter's server does not answer: tasks get ids that were drawn before"
+            ),
+            Self::All => tracing::warn!(
+                "The ids that were drawn before are used up: adds are refused until the id \
+                 counter's server answers"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::task::TaskId;
+
+    const OUTAGE: Duration = Duration::from_secs(30);
+
+    fn take(stock: &mut Stock, count: usize) -> Vec<u64> {
+        let mut drawn = Vec::new();
+        let request = IdRequest { shards: 1, shard: None, has_call: false };
+        stock.take_for(&vec![request; count], &mut drawn);
+        drawn.into_iter().map(|Drawn { own: TaskId(id), .. }| id).collect()
+    }
+
+    fn brought(first: u64) -> Option<Brought> {
+        Some(Brought { block: first..first + 3, reserve: first + 3..first + 9 })
+    }
+
+    /// A stock whose draw took this long.
+    async fn stock(took: Duration) -> Stock {
+        let (mut stock, began) = (Stock::default(), Instant::now());
+        let order = stock.order(&[], OUTAGE);
+        tokio::time::advance(took).await;
+        stock.ended(order, brought(100), began);
+        stock
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_is_used_only_while_the_counter_is_away() {
+        let mut stock = stock(Duration::ZERO).await;
+        assert_eq!(take(&mut stock, 4), [100, 101, 102]);
+        assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 6));
+        stock.counter_is_away();
+        assert_eq!((take(&mut stock, 2), stock.reserve_left()), (vec![103, 104], 4));
+        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
+        assert_eq!(order.highest, 108);
+        stock.ended(order, brought(200), began);
+        assert_eq!((take(&mut stock, 4), stock.reserve_left()), (vec![200, 201, 202], 6));
+    }
+
+    /// The reserve used to be dropped before another draw had succeeded.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_draw_leaves_the_reserve_and_the_counter_rests() {
+        let mut stock = stock(Duration::ZERO).await;
+        take(&mut stock, 3);
+        for next in [103, 104] {
+            let order = stock.order(&[], OUTAGE);
+            stock.ended(order, None, Instant::now());
+            assert!(!stock.is_to_draw());
+            assert_eq!(take(&mut stock, 1), [next]);
+            tokio::time::advance(REST).await;
+            assert!(stock.is_to_draw());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_is_not_lost() {
+        let mut stock = stock(Duration::ZERO).await;
+        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
+        let (_sender, drawing) = watch::channel(None);
+        stock.begins(drawing);
+        tokio::time::advance(LONGEST_WAIT).await;
+        stock.counter_is_away();
+        tokio::time::advance(REST).await;
+        assert!(!stock.is_to_draw(), "one draw is under way");
+        stock.ended(order, brought(200), began);
+        assert_eq!(stock.counter, Counter::Answers);
+        assert_eq!(take(&mut stock, 4), [100, 101, 102, 200]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_draw_is_awaited_as_long_as_the_counter_usually_takes() {
+        let check = async |took_ms: u64, round_trip_ms: u64, expected_ms: u64| {
+            let stock = stock(Duration::from_millis(took_ms)).await;
+            let patience = stock.patience(Duration::from_millis(round_trip_ms));
+            let expected = Duration::from_millis(expected_ms);
+            assert_eq!(patience, Some(expected), "{took_ms} ms, {round_trip_ms} ms");
+        };
+        check(0, 0, 50).await;
+        check(2, 1, 50).await;
+        check(50, 50, 200).await;
+        check(200, 1, 400).await;
+        check(900, 1, 500).await;
+        check(2, 300, 500).await;
+        assert_eq!(Stock::default().patience(Duration::ZERO), None, "there is no reserve");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_ids_are_not_used_and_neither_are_those_being_drawn() {
+        let mut stock = stock(Duration::ZERO).await;
+        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
+        stock.empty();
+        stock.ended(order, brought(200), began);
+        stock.counter_is_away();
+        assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 0));
+        assert_eq!(stock.order(&[], OUTAGE).highest, 208);
+    }
+}

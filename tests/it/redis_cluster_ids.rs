@@ -1,0 +1,235 @@
+//! A Redis Cluster without the server of the id counter: adds to the other servers go on with ids
+//! that were drawn before.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayd::metrics::Metrics;
+use delayd::model::task::TaskId;
+use delayd::store::redis::{Params, Redis, Topology};
+use delayd::store::{Intake, Moment, NewTask, TopicEntry};
+use serde_json::json;
+
+use crate::load::{Load, lost};
+use crate::receiver::Receiver;
+use crate::redis_cluster::{is_replaced, start};
+use crate::redis_many::{Cluster, until};
+use crate::{Program, poll};
+
+/// How long adds have to go on without the counter.
+const OUTAGE: Duration = Duration::from_secs(10);
+
+/// What happens to the server of the counter. Its replica is killed before, so it has no successor.
+#[derive(Clone, Copy)]
+enum Fault {
+    Killed,
+    Silent,
+}
+
+impl Fault {
+    fn begin(self, cluster: &mut Cluster) {
+        cluster.nodes[3].kill();
+        match self {
+            Self::Killed => cluster.nodes[0].kill(),
+            Self::Silent => cluster.nodes[0].signal("STOP"),
+        }
+    }
+
+    fn end(self, cluster: &mut Cluster) {
+        match self {
+            Self::Killed => cluster.nodes[0].restart(),
+            Self::Silent => cluster.nodes[0].signal("CONT"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adds_to_other_servers_go_on_while_that_of_the_id_counter_is_dead() {
+    adds_go_on(Fault::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adds_to_other_servers_go_on_while_that_of_the_id_counter_is_silent() {
+    adds_go_on(Fault::Silent).await;
+}
+
+async fn adds_go_on(fault: Fault) {
+    let mut cluster = Cluster::start();
+    let receiver = Receiver::start().await;
+    let delayd = start(&cluster, &receiver).await;
+    let topics = [cluster.topic_on(1), cluster.topic_on(2)];
+    let loads = topics.each_ref().map(|topic| Load::start(&delayd, topic, "0s", 1));
+    for load in &loads {
+        load.accepted_after(Instant::now(), 20).await;
+    }
+    fault.begin(&mut cluster);
+    let began = Instant::now();
+    while began.elapsed() < OUTAGE {
+        let ready = delayd.get("/readyz").await;
+        assert_eq!(ready.status, 200, "{:?} after the fault: {ready:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for load in &loads {
+        load.accepted_after(began + OUTAGE, 1).await;
+        let answers = load.answers();
+        let refused: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+        let slowest = answers.iter().map(|answer| answer.took).max().unwrap();
+        assert!(slowest < Duration::from_secs(2), "an add took {slowest:?}");
+        println!("cluster: {} adds without the counter, slowest {slowest:?}", answers.len());
+    }
+    use_up(&delayd, &topics[0]).await;
+    delayd.wait_until_ready(503).await;
+    delayd.wait_for_log("tasks get ids that were drawn before").await;
+    delayd.wait_for_log("The ids that were drawn before are used up").await;
+
+    fault.end(&mut cluster);
+    for load in &loads {
+        load.accepted_after(Instant::now(), 20).await;
+    }
+    delayd.wait_until_ready(200).await;
+    delayd.wait_for_log("The id counter answers again").await;
+    for load in loads {
+        let (topic, answers) = load.stop().await;
+        assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
+    }
+}
+
+/// Adds until the reserve is used up. Then adds are refused at once.
+async fn use_up(delayd: &Arc<Program>, topic: &str) {
+    let task = json!({
+        "topic": topic, "delay": "1h", "content": {"sn": "message.call", "url": "/"},
+    });
+    let batch = json!({"tasks": vec![task; 500]}).to_string();
+    let mut ids = HashSet::new();
+    // The largest reserve has 960,000 ids.
+    for _ in 0..2_000 {
+        let asked = Instant::now();
+        let answer = delayd.post("/delay/task/add_batch", batch.clone()).await;
+        let results = answer.body["results"].as_array().cloned().unwrap_or_default();
+        let added: Vec<u64> = results.iter().filter_map(|one| one["task_id"].as_u64()).collect();
+        assert!(added.iter().all(|id| ids.insert(*id)), "an id was given twice");
+        if added.is_empty() {
+            let took = asked.elapsed();
+            println!("cluster: {} ids used up, refused in {took:?}", ids.len());
+            assert!(took < Duration::from_secs(1), "a refusal took {took:?}");
+            return;
+        }
+    }
+    panic!("the reserve has no end");
+}
+
+/// An instance that adds to a topic, without the rest of the program.
+struct Instance {
+    store: Arc<Redis>,
+    topic: TopicEntry,
+}
+
+impl Instance {
+    /// Adds to a topic of the `n`th primary.
+    async fn start(cluster: &Cluster, n: usize, id_outage: Duration) -> Self {
+        let params = Params {
+            topology: Topology::Cluster,
+            urls: cluster.urls(),
+            key_prefix: cluster.prefix_on_first(),
+            id_outage,
+            ..Params::standalone("")
+        };
+        let store = Arc::new(Redis::connect(params).await.unwrap());
+        Self { store, topic: TopicEntry { topic: cluster.topic_on(n).parse().unwrap(), shards: 1 } }
+    }
+
+    async fn add(&self) -> delayd::store::Result<TaskId> {
+        let task = NewTask {
+            topic: self.topic.clone(),
+            destination: "message.call".parse().unwrap(),
+            moment: Moment::After(Duration::from_secs(3_600)),
+            options: Default::default(),
+            content: "{}".into(),
+            idempotency: None,
+            quota: None,
+        };
+        self.store.add(vec![task]).await.remove(0).map(|added| added.id)
+    }
+
+    fn reserve(&self) -> u64 {
+        let text = Metrics::with_store([], self.store.metrics().clone()).encode();
+        let value = text.lines().find_map(|line| line.strip_prefix("delayd_id_reserve "));
+        value.unwrap().parse().unwrap()
+    }
+}
+
+/// All instances used to skip ahead, and to have no reserve until the clock had followed.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover_all_instances_skip_once_and_have_a_reserve_at_once() {
+    let mut cluster = Cluster::start();
+    let counter = format!("{}:DELAY_TASK_ID", cluster.prefix_on_first());
+    let marker = format!("{}:DELAY_TASK_ID_RUN-{{{counter}}}", cluster.prefix_on_first());
+    let mut instances = Vec::new();
+    for n in [1, 2, 1, 2] {
+        instances.push(Instance::start(&cluster, n, Duration::from_secs(30)).await);
+    }
+    let mut ids = HashSet::new();
+    let mut note = |id: TaskId| assert!(ids.insert(id), "{id} was given twice");
+    for instance in &instances {
+        let first = poll::answer(async || instance.add().await.ok()).await;
+        note(first.expect("no add succeeds"));
+        assert!(instance.reserve() > 0);
+    }
+    cluster.nodes[0].kill();
+    let elected = poll::until(async || {
+        for instance in &instances {
+            note(instance.add().await.expect("an add was refused"));
+        }
+        is_replaced(&cluster, 0)
+    });
+    assert!(elected.await, "no replica takes over");
+    let elected = Instant::now();
+    let successor = &cluster.nodes[3];
+    let base = || -> Option<u64> {
+        successor.command(&["GET", &marker]).trim().split_once(' ')?.1.parse().ok()
+    };
+    let before = base().expect("the mark was replicated");
+    // The first draw after the failover, of whichever instance.
+    let draws = poll::until(async || {
+        for instance in &instances {
+            note(instance.add().await.expect("an add was refused"));
+        }
+        base() > Some(before)
+    });
+    assert!(draws.await, "no instance draws ids again");
+    let skipped = base().unwrap();
+    for (n, instance) in instances.iter().enumerate() {
+        let fresh = poll::until(async || {
+            let id = instance.add().await.expect("an add was refused");
+            note(id);
+            id.0 > skipped
+        });
+        assert!(fresh.await, "instance {n} draws no ids");
+        assert!(instance.reserve() > 0, "instance {n} has no reserve");
+    }
+    assert_eq!(base(), Some(skipped), "several instances skipped");
+    println!("cluster: {} ids, all reserves {:?} after the election", ids.len(), elected.elapsed());
+}
+
+/// The counter takes longer than the wait for it. Its answers count, so the reserve is not used up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_counter_does_not_use_up_the_reserve() {
+    const SLOW_MS: &str = "400";
+    let cluster = Cluster::start();
+    // As many ids as a block has.
+    let instance = Instance::start(&cluster, 1, Duration::from_secs(1)).await;
+    let mut ids = HashSet::new();
+    assert!(poll::until(async || instance.add().await.is_ok()).await, "no add succeeds");
+    let began = Instant::now();
+    while began.elapsed() < OUTAGE {
+        cluster.nodes[0].command(&["CLIENT", "PAUSE", SLOW_MS, "WRITE"]);
+        let paused = Instant::now();
+        while paused.elapsed() < Duration::from_millis(600) {
+            assert!(ids.insert(instance.add().await.expect("an add was refused")));
+        }
+    }
+    println!("cluster: {} adds beside a slow counter, {} left", ids.len(), instance.reserve());
+    until("the reserve is full", || instance.reserve() >= 500);
+}

@@ -51,9 +51,6 @@ pub struct Params {
     pub breaker: breaker::Params,
     /// Tests set a manual clock; scripts then use its now instead of the server's.
     pub clock: Clock,
-    /// Whether to publish hints about called tasks, for an instance that does not work. Hints about
-    /// pulled tasks are always published.
-    pub publish_hints: bool,
 }
 
 impl Params {
@@ -75,7 +72,6 @@ impl Params {
                 half_open_probes: 1,
             },
             clock: Clock::system(),
-            publish_hints: false,
         }
     }
 

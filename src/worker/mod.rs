@@ -92,8 +92,9 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         Self { shared, roles, settling }
     }
 
-    /// Stops the workers in order: other instances hear that this one leaves, claims end, claimed tasks without a call are released, calls
-    /// end, settles are flushed. Returns how many calls were cut off.
+    /// Stops the workers in order: claims end, and other instances hear that this one leaves.
+    /// Claimed tasks without a call are released, calls end, settles are flushed. Returns how many
+    /// calls were cut off.
     ///
     /// Calls that run longer than `grace` are cut off. Their tasks keep lease and attempt, and come
     /// back when the leases run out. If the store does not answer, the stop takes `grace`, or the

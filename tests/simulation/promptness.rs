@@ -18,6 +18,8 @@ const PROMPT: Duration = Duration::from_millis(1_200);
 const AFTER_DEATH: Duration = Duration::from_millis(3_500);
 /// How long a lane must be due before it is open to all.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
+/// The shortest time between two requests for help with one lane.
+const ASKS_EVERY: Duration = Duration::from_millis(1_500);
 /// The time between two looks of the others at a lane.
 const ROUND: Duration = Duration::from_secs(3);
 
@@ -126,7 +128,9 @@ impl<'a> Promptness<'a> {
         }
         let is_known_to_all = (0..self.plan.instances.len())
             .all(|instance| !self.plan.lacks(instance, destination.as_str()));
-        let is_untold = self.losses.iter().any(|lost| (due..at).contains(lost));
+        // A request shortly before would have been for this task, too.
+        let asked = due.saturating_sub(ASKS_EVERY);
+        let is_untold = self.losses.iter().any(|lost| (asked..at).contains(lost));
         let mut allowed = from.saturating_add(PROMPT);
         if !is_known_to_all && is_untold {
             // The others find it in their turns: one of them may be the only one that knows it.

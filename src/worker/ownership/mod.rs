@@ -24,8 +24,9 @@ use members::{Hashed, Members};
 const STANDS_IN: Duration = Duration::from_secs(5);
 /// A lane that has been due for this long is open to each instance that looks at it.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
-/// The shortest time between two requests for help with one lane, of all instances together.
-const ASKS_EVERY: Duration = Duration::from_secs(2);
+/// The shortest time between two requests for help with one lane, of all instances together. Each
+/// second poll of an owner that still cannot claim asks again.
+const ASKS_EVERY: Duration = Duration::from_millis(1_500);
 
 /// The lanes of this instance, as it knows the others.
 #[derive(Debug)]

@@ -55,7 +55,7 @@ struct Until {
     recovered: Option<u64>,
     /// The store's clock has reached this moment.
     due: Option<UnixMillis>,
-    /// The lane is idle from this moment on.
+    /// The lane is idle from this moment on, or what is known of it is old.
     idle: Option<Instant>,
     /// The supervisor or a wait queue for permits wakes the lane.
     woken: bool,
@@ -226,7 +226,12 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let idle = outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
+        let idle = match outlook.due.is_empty() {
+            true => Some(self.idle_left().max(COMING)),
+            // Another instance may have called what is due, and no poll of this one says so.
+            false => self.shared.ownership.is_shared().then_some(COMING),
+        };
+        let idle = idle.map(|idle| Instant::now() + idle);
         let until = Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,

@@ -21,8 +21,8 @@ const LEASE: Duration = Duration::from_secs(2);
 const AFTER_DEATH_MS: i64 = 3_500;
 /// How late it may be on a machine that is too busy for promises about time.
 const ON_A_BUSY_MACHINE_MS: i64 = 10_000;
-/// How late a task may be while instances only come and leave in order.
-const IN_ORDER_MS: i64 = 1_000;
+/// How late a task may be while instances only come and leave in order: a poll, and some margin.
+const IN_ORDER_MS: i64 = 1_500;
 /// Longer than it takes the others to take over.
 const TAKEN_OVER: Duration = Duration::from_secs(4);
 /// Time without a fault: the effects of the last one end.

@@ -1,9 +1,9 @@
 //! The instances that share the store, as their heartbeats show them.
 //!
-//! Each instance sends a heartbeat to the store once a second. Heartbeats decide what is shown, how
-//! many instances share the forecast's capacity, and whether an instance without workers reports
-//! overdue tasks. They never decide which instance may claim: an instance whose heartbeats do not
-//! arrive still works (ADR 20).
+//! Each instance sends a heartbeat to the store once a second. Heartbeats decide which instance
+//! looks at which lane (`worker/ownership`), what is shown, how many instances share the forecast's
+//! capacity, and whether an instance without workers reports overdue tasks. They never decide which
+//! instance may claim: an instance whose heartbeats do not arrive still works (ADR 20, ADR 22).
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -41,9 +41,14 @@ impl Default for Instances {
 
 impl Instances {
     /// An instance with a new id, which knows no others yet.
-    pub fn new(Params { address, started, has_workers }: Params) -> Self {
+    pub fn new(params: Params) -> Self {
+        Self::with_id(rand::random(), params)
+    }
+
+    /// An instance with this id. No other start may have it.
+    pub fn with_id(id: u64, Params { address, started, has_workers }: Params) -> Self {
         let own = Instance {
-            id: format!("{:016x}", rand::random::<u64>()),
+            id: format!("{id:016x}"),
             name: host_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started,

@@ -53,7 +53,6 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
         wait_replicas: redis.wait_replicas,
         breaker: redis.breaker.params(),
         clock: clock.clone(),
-        publish_hints: !settings.worker.enabled,
         id_outage: redis::ID_OUTAGE,
     }
 }

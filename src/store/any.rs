@@ -10,9 +10,9 @@ use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
     AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error,
     Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
-    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled,
-    Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
-    TopicEntry, Topics, Waiting, counted, embedded, redis,
+    Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered,
+    Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
+    Task, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -119,6 +119,20 @@ impl Delivery for AnyStore {
 
     async fn look(&self, look: Look) -> Looked {
         either!(self, Poll, look(look))
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        match self {
+            Self::Embedded(store) => store.messages(),
+            Self::Redis(store) => store.messages(),
+        }
+    }
+
+    fn tell_others(&self, message: Message) {
+        match self {
+            Self::Embedded(store) => store.tell_others(message),
+            Self::Redis(store) => store.tell_others(message),
+        }
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {

@@ -29,11 +29,11 @@ pub use contract::{
     Idempotency, Instance, Intake, KEPT, LEASE_RAN_OUT, LaneSample, LeaseKind, LeasedTask,
     ListQuery, Listed, Look, Looked, MAX_ANSWER, MAX_AUDIT, MAX_CLAIM_BYTES, MAX_ENDED,
     MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK,
-    MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Novelty, Outlook, PING_TIMEOUT, RELEASES_KEPT, Registered,
-    Rescheduled, Revision, SampleQuery, Sampled, Sampling, ScheduleSample, Settle, Settled, Spread,
-    Standing, Store, Summary, Swept, Task, TopicEntry, Topics, Transition, UNREADABLE, Waiting,
-    Want, warning_of,
+    MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Message, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, PING_TIMEOUT, RELEASES_KEPT,
+    Registered, Rescheduled, Revision, SampleQuery, Sampled, Sampling, ScheduleSample, Settle,
+    Settled, Spread, Standing, Store, Summary, Swept, Task, TopicEntry, Topics, Transition,
+    UNREADABLE, Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

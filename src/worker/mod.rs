@@ -1,13 +1,15 @@
 //! ③ Workers: claim due tasks, call their destinations, settle the tasks.
 //!
 //! ```text
-//! supervisor ── one poll of all lanes per second ──▶ starts and wakes lanes
+//! supervisor ── one poll of its lanes per second ──▶ starts and wakes lanes
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `poll` reads the registry, the holds and the next due moments of all lanes, once a second.
+//! - `poll` reads the registry, the holds and the next due moments of this instance's lanes, once a
+//!   second.
 //! - `supervisor` runs one tokio task per lane that has work coming. Idle topics cost no more than
 //!   the poll.
+//! - `ownership` divides the lanes among the instances: which of them this one looks at.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
 //! - `delays` notes what delays the tasks of a lane.
@@ -42,6 +44,7 @@ mod idle_limits;
 mod in_flight;
 mod lane;
 mod notes;
+mod ownership;
 mod params;
 mod permits;
 mod poll;
@@ -89,8 +92,9 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         Self { shared, roles, settling }
     }
 
-    /// Stops the workers in order: claims end, claimed tasks without a call are released, calls
-    /// end, settles are flushed. Returns how many calls were cut off.
+    /// Stops the workers in order: claims end, and other instances hear that this one leaves.
+    /// Claimed tasks without a call are released, calls end, settles are flushed. Returns how many
+    /// calls were cut off.
     ///
     /// Calls that run longer than `grace` are cut off. Their tasks keep lease and attempt, and come
     /// back when the leases run out. If the store does not answer, the stop takes `grace`, or the

@@ -19,6 +19,8 @@ pub(super) struct Polled {
     pub(super) may_claim: bool,
     /// The next due moments of the lanes that have one.
     pub(super) due: Vec<(Lane, UnixMillis)>,
+    /// Whether other instances work now than before.
+    pub(super) members_changed: bool,
     /// The first error, if any.
     pub(super) error: Option<String>,
 }
@@ -42,8 +44,8 @@ impl Polled {
     }
 }
 
-/// Reads the registry if it has changed, the holds, the store's id, and the next due moments of all
-/// lanes.
+/// Reads the registry if it has changed, the holds, the store's id, and the next due moments of the
+/// lanes that this instance looks at now. Sends its heartbeat, and reads those of the others.
 ///
 /// An instance without workers reads no lanes. It needs the rest, because callers add tasks through
 /// it and consumers pull from it.
@@ -51,6 +53,8 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     let Shared { parts, .. } = shared;
     let mut polled = Polled::default();
     let lanes = lanes_of_workers(shared);
+    let known: HashSet<Lane> = lanes.iter().cloned().collect();
+    let lanes = shared.ownership.to_look_at(lanes, shared.time.store_now());
     let awaited = parts.topics.awaited().lanes(|topic| {
         // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
@@ -65,7 +69,12 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     };
     let looked = parts.store.look(look).await;
     let Looked { registry, holds, next, pulls, unknown, is_partial, instances } = looked;
-    if let Some(living) = polled.part(instances) {
+    let living = polled.part(instances);
+    polled.members_changed = shared.ownership.heard(living.as_deref());
+    let mut beat = None;
+    if let Some(living) = living {
+        let own = living.iter().find(|one| one.id == parts.instances.id());
+        beat = own.map(|own| own.seen);
         parts.instances.take_in(living);
     }
     if let Some(pulls) = pulls.transpose() {
@@ -83,14 +92,22 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     let id = polled.part(parts.store.id().await).map(|id| shared.set_store_id(id));
     polled.may_claim = holds.is_some() && id.is_some();
     note_delays(shared, asked, began, answers);
-    let known: HashSet<Lane> = lanes.iter().cloned().collect();
-    if let Some(Some(next)) = polled.part(next) {
-        shared.time.saw(next.now, asked);
-        polled.add(lanes, next);
+    let has_all = next.is_ok() && !is_partial;
+    match polled.part(next) {
+        Some(Some(next)) => {
+            shared.time.saw(next.now, asked);
+            polled.add(lanes, next);
+        }
+        // Without lanes, only the heartbeat tells the store's time.
+        Some(None) => beat.into_iter().for_each(|now| shared.time.saw(now, asked)),
+        None => {}
+    }
+    if has_all {
+        shared.ownership.looked(shared.time.at(asked));
     }
     // The lanes of topics that this poll has found.
-    let new: Vec<Lane> =
-        lanes_of_workers(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
+    let is_new = |lane: &Lane| !known.contains(lane) && shared.ownership.is_open(lane);
+    let new: Vec<Lane> = lanes_of_workers(shared).into_iter().filter(is_new).collect();
     if !new.is_empty()
         && let Some(next) = polled.part(parts.store.next_due(new.clone()).await)
     {

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::in_flight::InFlight;
 use super::notes::Notes;
+use super::ownership::Ownership;
 use super::params::{Params, Parts};
 use super::settler::Settler;
 use super::time::StoreTime;
@@ -23,6 +24,8 @@ pub(super) struct Shared<S, C> {
     /// This instance's name in the locks of lanes.
     pub(super) holder: Holder,
     pub(super) time: StoreTime,
+    /// Which lanes this instance looks at.
+    pub(super) ownership: Ownership,
     pub(super) in_flight: InFlight,
     pub(super) settler: Arc<Settler>,
     pub(super) topic_limits: TopicLimits,
@@ -45,6 +48,7 @@ impl<S, C> Shared<S, C> {
     ) -> Self {
         Self {
             time: StoreTime::new(parts.clock.clone(), parts.metrics.clone()),
+            ownership: Ownership::new(parts.instances.id(), params.enabled),
             parts,
             params,
             holder,

@@ -1,14 +1,16 @@
-//! Runs one tokio task per lane that has work coming, as the poll of each second and hints say.
+//! Runs one tokio task per lane that has work coming, as the poll of each second, hints, and the
+//! messages of other instances say.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, OptionFuture};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::lane::{self, COMING, Nudge};
 use super::poll::{self, Polled};
@@ -17,7 +19,11 @@ use super::time::JumpWatch;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Delivery, Hint};
+use crate::store::{Delivery, Hint, Instance, Look, Message};
+
+/// Other instances hear of work that begins within this time. The poll of the lane's owner finds
+/// later work before it is due: it comes each second, and may take a second.
+const NEAR: Duration = Duration::from_secs(2);
 
 /// The running lanes.
 #[derive(Debug, Default)]
@@ -35,6 +41,7 @@ struct Lanes {
 /// Runs until the instance stops and all lanes' tasks have ended.
 pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
+    let mut messages = shared.parts.store.messages();
     let mut polls = tokio::time::interval(shared.params.poll_every);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
@@ -47,8 +54,10 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             () = shared.stopping.cancelled() => {}
             Some(polled) = polling.as_mut() => {
                 polling.set(OptionFuture::from(None));
-                take_in(&shared, &mut lanes, polled);
-                if lanes.may_claim && std::mem::take(&mut lanes.missed_hint) {
+                // An instance that has gone may have owned lanes that this one owns now.
+                let members_changed = take_in(&shared, &mut lanes, polled);
+                let missed_hint = lanes.may_claim && std::mem::take(&mut lanes.missed_hint);
+                if members_changed || missed_hint {
                     polls.reset_immediately();
                 }
             }
@@ -65,15 +74,53 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
                 Err(RecvError::Lagged(_)) => polls.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
+            message = next(&mut messages) => match message {
+                Ok(message) => take_message(&shared, &mut lanes, &mut polls, message),
+                Err(RecvError::Lagged(_)) => polls.reset_immediately(),
+                Err(RecvError::Closed) => messages = None,
+            },
         }
     }
-    while lanes.tasks.join_next().await.is_some() {}
+    let ended = async { while lanes.tasks.join_next().await.is_some() {} };
+    match messages {
+        Some(_) => drop(tokio::join!(leave(&shared), ended)),
+        None => ended.await,
+    }
 }
 
-fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, polled: Polled) {
+/// The next message of another instance. Never returns if there are no others.
+async fn next(messages: &mut Option<broadcast::Receiver<Message>>) -> Result<Message, RecvError> {
+    match messages {
+        Some(messages) => messages.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the other instances that this one stops working, so that its lanes have new owners at
+/// once. If the store does not answer, they find it silent within two seconds.
+async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
+    let parts = &shared.parts;
+    if shared.params.enabled {
+        let own = parts.instances.heartbeat(parts.limits.in_flight());
+        let heartbeat = Some(Instance { has_workers: false, ..own });
+        let seen = parts.topics.seen().revision;
+        // The others read the heartbeat, so it must be stored before they hear of it.
+        if parts.store.look(Look { seen, heartbeat, ..Look::default() }).await.instances.is_ok() {
+            parts.store.tell_others(Message::Leaves);
+        }
+    }
+}
+
+/// Returns whether other instances work than before.
+fn take_in(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    lanes: &mut Lanes,
+    polled: Polled,
+) -> bool {
     lanes.may_claim |= polled.may_claim;
+    let now = shared.time.store_now();
     for (lane, due) in polled.due {
-        if lanes.may_claim {
+        if lanes.may_claim && shared.ownership.saw(&lane, due, now) {
             tell(shared, lanes, lane, due);
         }
     }
@@ -85,14 +132,50 @@ fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, 
         _ => {}
     }
     lanes.poll_failed = polled.error.is_some();
+    polled.members_changed
 }
 
+/// New work through this instance. Its owner hears of it, if that is another instance.
 fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
-    if !shared.params.enabled || hint.is_pull {
+    let Hint { lane, due, is_pull } = hint;
+    if is_pull {
+        return;
+    }
+    let is_near = || due <= shared.time.store_now() + NEAR;
+    if shared.ownership.concerns_others(&lane) && is_near() {
+        shared.parts.store.tell_others(Message::Due { lane: lane.clone(), due });
+    }
+    tell_open(shared, lanes, lane, due);
+}
+
+fn take_message(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    lanes: &mut Lanes,
+    polls: &mut Interval,
+    message: Message,
+) {
+    match message {
+        Message::Due { lane, due } => tell_open(shared, lanes, lane, due),
+        Message::Help { lane } => {
+            shared.ownership.was_asked(&lane);
+            tell_open(shared, lanes, lane, shared.time.store_now());
+        }
+        Message::Leaves => polls.reset_immediately(),
+    }
+}
+
+/// Wakes or starts the lane, if it is open for this instance.
+fn tell_open(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    lanes: &mut Lanes,
+    lane: Lane,
+    due: UnixMillis,
+) {
+    if !shared.params.enabled || !shared.ownership.is_open(&lane) {
         return;
     }
     match lanes.may_claim {
-        true => tell(shared, lanes, hint.lane, hint.due),
+        true => tell(shared, lanes, lane, due),
         // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }

@@ -123,6 +123,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "params",
             "time",
+            "ownership",
             "in_flight",
             "notes",
             "settler",

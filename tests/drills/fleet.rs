@@ -52,7 +52,6 @@ impl Fleet {
         let mut fleet =
             Self { store, sets, by, members: Vec::new(), endpoints: Endpoints::default() };
         for index in 0..count {
-            fleet.members.push(None);
             fleet.raise(index).await;
         }
         fleet
@@ -64,7 +63,16 @@ impl Fleet {
 
     /// Starts the absent member.
     pub async fn raise(&mut self, index: usize) {
-        let program = Program::start_by(&self.store, &self.sets, &self.by).await;
+        let store = self.store.clone();
+        self.raise_on(index, &store).await;
+    }
+
+    /// Starts the absent member, or a new last one, which reaches the store in another way.
+    pub async fn raise_on(&mut self, index: usize, store: &StoreAt) {
+        if self.members.len() <= index {
+            self.members.resize_with(index + 1, || None);
+        }
+        let program = Program::start_by(store, &self.sets, &self.by).await;
         self.endpoints.set(index, Some(program.address));
         self.members[index] = Some(program);
     }

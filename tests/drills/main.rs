@@ -46,6 +46,7 @@ mod failover;
 mod failover_cluster;
 mod failover_partition;
 mod frozen;
+mod membership;
 mod neighbours;
 mod overload;
 mod pause;

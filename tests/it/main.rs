@@ -37,6 +37,7 @@ mod moving_changes;
 mod openapi;
 mod original_clients;
 mod overload;
+mod ownership;
 mod proxy;
 mod public_origins;
 mod pull;

@@ -90,6 +90,12 @@ fn kind(transition: &Transition) -> &'static str {
     }
 }
 
+/// The service that a content names.
+pub(crate) fn destination_of(content: &str) -> Destination {
+    let content: serde_json::Value = serde_json::from_str(content).expect("contents are JSON");
+    content["sn"].as_str().expect("it names a service").parse().expect("the name is valid")
+}
+
 impl Account {
     pub(crate) fn stored(lane: Lane, asked: &Asked, call: Option<TaskId>, now: UnixMillis) -> Self {
         let due = moment(asked.moment, now);
@@ -131,9 +137,7 @@ impl Account {
 
     /// Whether its content names this service.
     pub(crate) fn is_for(&self, destination: &Destination) -> bool {
-        let content: serde_json::Value =
-            serde_json::from_str(&self.content).expect("contents are JSON");
-        content["sn"] == destination.as_str()
+        destination_of(&self.content) == *destination
     }
 
     fn holds(&self, now: UnixMillis) -> bool {

@@ -10,10 +10,11 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
 use delayd::store::{MAX_EXPIRIES, Misfire, Transition};
 
-use crate::account::Account;
+use crate::account::{Account, destination_of};
 use crate::history::{Asked, Call, CallId, Event, Heard, History, LifeId, What};
 use crate::pauses::Pauses;
 use crate::plan::Plan;
+use crate::promptness::Promptness;
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +67,7 @@ pub(crate) enum Violation {
     Stalled,
     /// An instance sent too many requests to the store.
     Spinning,
-    /// Without any fault, it was called later than a poll after its due moment.
+    /// It was called too late, without a fault that explains it.
     Late,
     /// Code of the product panicked.
     Panicked,
@@ -84,9 +85,6 @@ pub(crate) struct Broken {
 /// The most requests of one life in one second. Twelve tasks in four lanes need no more.
 pub(crate) const MOST_REQUESTS: u32 = 150;
 
-/// How late a call may be without faults: a poll and the latencies.
-const PROMPT: Duration = Duration::from_millis(1_200);
-
 /// All broken promises of a history.
 pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
     let mut checker = Checker {
@@ -97,6 +95,7 @@ pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
         asked: BTreeSet::new(),
         calls: BTreeMap::new(),
         pauses: Pauses::default(),
+        promptness: Promptness::of(plan, history),
         broken: Vec::new(),
     };
     for (at, event) in history.events.iter().enumerate() {
@@ -140,6 +139,7 @@ struct Checker<'a> {
     asked: BTreeSet<String>,
     calls: BTreeMap<CallId, Called>,
     pauses: Pauses,
+    promptness: Promptness<'a>,
     broken: Vec<Broken>,
 }
 
@@ -254,7 +254,10 @@ impl Checker<'_> {
             | What::Processed { .. }
             | What::Started { .. }
             | What::Paused { .. }
+            | What::Stops { .. }
             | What::Drained { .. }
+            | What::AskedForHelp { .. }
+            | What::Untold { .. }
             | What::Jumped { .. }
             | What::InstanceJumped { .. }
             | What::StoreFailed { .. }
@@ -440,8 +443,12 @@ impl Checker<'_> {
         if unexplained {
             self.report(Violation::DuplicateWithoutCause, at, format!("task {id}"));
         }
-        if let Some(due) = grant.due.filter(|due| self.must_be_prompt() && now.since(*due) > PROMPT)
-        {
+        let destination = destination_of(content);
+        let is_late = |due: &UnixMillis| {
+            let since_start = self.history.events[at].at;
+            self.promptness.is_late(since_start, now.since(*due), by, &destination)
+        };
+        if let Some(due) = grant.due.filter(is_late) {
             self.report(Violation::Late, at, format!("task {id}: due at {due}"));
         }
         let called = Called {
@@ -477,18 +484,6 @@ impl Checker<'_> {
 
     fn clock_jumped(&self, between: std::ops::Range<usize>) -> bool {
         self.history.events[between].iter().any(|event| matches!(event.what, What::Jumped { .. }))
-    }
-
-    /// There are no faults and no restarts, latencies are low, and there are slots for all tasks.
-    fn must_be_prompt(&self) -> bool {
-        let settings = &self.plan.settings;
-        let has_slots = settings.concurrency >= 64 && settings.concurrency_per_service >= 32;
-        let is_restarted = self.plan.instances.iter().any(|(_, mishaps)| !mishaps.is_empty());
-        self.plan.is_calm()
-            && self.plan.pauses.is_empty()
-            && self.plan.store.latency_ms <= 5
-            && has_slots
-            && !is_restarted
     }
 
     /// Checks whether the task may be in the state in which it was found.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 use delayd::store::{
-    Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
+    Cancelled, Message, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
 };
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
@@ -180,9 +180,24 @@ pub(crate) enum What {
         life: LifeId,
         span: Duration,
     },
+    /// It begins to drain.
+    Stops {
+        life: LifeId,
+    },
     Drained {
         life: LifeId,
         cut_off: usize,
+    },
+    /// A worker asked the others for help with a lane.
+    AskedForHelp {
+        by: LifeId,
+        lane: Lane,
+    },
+    /// A message of a worker did not reach another instance.
+    Untold {
+        by: LifeId,
+        to: LifeId,
+        message: Message,
     },
     Jumped {
         by_ms: i64,

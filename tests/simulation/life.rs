@@ -8,7 +8,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use delayd::store::Hint;
+use delayd::store::{Hint, Message};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
@@ -17,8 +17,10 @@ use crate::history::LifeId;
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) id: LifeId,
-    /// The channel on which this instance hears of adds.
+    /// The channel on which this instance hears of adds through it.
     pub(crate) hints: broadcast::Sender<Hint>,
+    /// The channel on which its workers hear of other instances.
+    pub(crate) messages: broadcast::Sender<Message>,
     state: Mutex<LifeState>,
 }
 
@@ -31,7 +33,8 @@ enum LifeState {
 
 impl Life {
     pub(crate) fn new(id: LifeId) -> Self {
-        Self { id, hints: broadcast::Sender::new(16), state: Mutex::new(LifeState::Running) }
+        let (hints, messages) = (broadcast::Sender::new(16), broadcast::Sender::new(16));
+        Self { id, hints, messages, state: Mutex::new(LifeState::Running) }
     }
 
     fn state(&self) -> LifeState {
@@ -48,6 +51,10 @@ impl Life {
                 LifeState::Dead => std::future::pending().await,
             }
         }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state(), LifeState::Dead)
     }
 
     pub(crate) fn pause(&self, span: Duration) {

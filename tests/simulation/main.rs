@@ -3,7 +3,8 @@
 //! Several real workers with unchanged logic share one store and one receiver. The store is the
 //! specification of the conformance suite, which both real stores have to match. Requests to it are
 //! slow, refused, lost, done late or done twice. The receiver fails, hangs and gives wrong answers.
-//! Instances crash, pause for longer than their leases, and are restarted. Clocks are wrong and
+//! Instances crash, pause for longer than their leases, and are restarted. Their messages to each
+//! other are lost, and some do not know a service. Clocks are wrong and
 //! jump. Tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and topics
 //! are paused. Then the faults stop, and every task must end.
 //!
@@ -11,7 +12,7 @@
 //! - [`schedule`]: runs a plan. [`life`]: how an instance is stopped. [`world`]: the real state of
 //!   the store. [`store`]: the way to it. [`receiver`]: the receiver of the calls.
 //! - [`history`]: the events. [`checker`]: which promises they break, with an [`account`] of each
-//!   task and of the topics' [`pauses`].
+//!   task and of the topics' [`pauses`], and how late calls may be ([`promptness`]).
 //! - [`sabotage`]: broken stores and callers, each of which the checker must detect. [`corners`]:
 //!   the situations that the schedules must reach.
 //! - [`found`]: bugs that were found in this way, as schedules of their own.
@@ -30,6 +31,7 @@ mod history;
 mod life;
 mod pauses;
 mod plan;
+mod promptness;
 mod receiver;
 mod sabotage;
 mod schedule;

@@ -24,6 +24,10 @@ pub(crate) struct Plan {
     pub(crate) jumps: Vec<(Duration, i64)>,
     pub(crate) outages: Vec<Outage>,
     pub(crate) store: StoreFaults,
+    /// How many of a thousand messages of workers to an instance are lost.
+    pub(crate) lost_messages: u64,
+    /// The instances, by index, that do not know a service, by its number.
+    pub(crate) lacking: Vec<(usize, usize)>,
     /// How many of a thousand calls go wrong.
     pub(crate) bad_calls: u64,
     /// The longest time that the receiver usually takes for a call, in milliseconds.
@@ -101,29 +105,62 @@ pub(crate) struct StoreFaults {
     pub(crate) latency_ms: u64,
 }
 
+/// The name of a service.
+pub(crate) fn service_name(which: usize) -> String {
+    format!("service-{which}")
+}
+
 const HOUR_MS: i64 = 3_600_000;
 
 impl Plan {
     /// The schedule of a seed. Every eighth schedule has no faults except skewed clocks and orderly
-    /// restarts.
+    /// restarts, and another eighth only loses instances and their messages.
     pub(crate) fn of(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let mut plan = Self::calm(&dice);
-        if !seed.is_multiple_of(8) {
-            plan.spoil(&dice);
+        match seed % 8 {
+            0 => {}
+            1 => plan.lose_members(&dice),
+            _ => plan.spoil(&dice),
         }
         plan
     }
 
-    /// Whether it has no fault that may make an instance call twice.
-    pub(crate) fn is_calm(&self) -> bool {
-        let is_harmless =
-            |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Restart { .. });
-        self.store.share == 0
-            && self.outages.is_empty()
-            && self.jumps.is_empty()
-            && self.bad_calls == 0
-            && self.instances.iter().all(|(_, mishaps)| mishaps.iter().all(is_harmless))
+    /// Whether an instance does not know a service.
+    pub(crate) fn lacks(&self, instance: usize, service: &str) -> bool {
+        self.lacking.iter().any(|(who, which)| *who == instance && service_name(*which) == service)
+    }
+
+    /// Instances die, stand still, stop and come back, and nothing else goes wrong. The first
+    /// instance knows all services.
+    fn lose_members(&mut self, dice: &Dice) {
+        let mut throw = dice.throw("members");
+        self.pauses.clear();
+        self.settings.concurrency = 64;
+        self.settings.concurrency_per_service = 32;
+        self.store.latency_ms = throw.one_of(&[0, 1, 4]);
+        self.lost_messages = throw.one_of(&[0, 0, 200, 1_000]);
+        self.instances.resize(throw.between(2, 4) as usize, (0, Vec::new()));
+        let length = self.length;
+        for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
+            let mut throw = dice.throw(("member", instance));
+            for service in 0..self.services {
+                if instance > 0 && throw.per_mille(300) {
+                    self.lacking.push((instance, service));
+                }
+            }
+            mishaps.clear();
+            for _ in 0..throw.one_of(&[0, 0, 1, 2]) {
+                let down = throw.millis(0, 9_000);
+                let mishap = match throw.between(0, 2) {
+                    0 => Mishap::Crash { down },
+                    1 => Mishap::Pause { span: throw.millis(500, 9_000) },
+                    _ => Mishap::Restart { grace: Duration::from_secs(3), down },
+                };
+                mishaps.push((Self::moment(&mut throw, length), mishap));
+            }
+            mishaps.sort_by_key(|(at, _)| *at);
+        }
     }
 
     fn calm(dice: &Dice) -> Self {
@@ -181,6 +218,8 @@ impl Plan {
             jumps: Vec::new(),
             outages: Vec::new(),
             store: StoreFaults { share: 0, latency_ms: throw.one_of(&[0, 1, 4]) },
+            lost_messages: throw.one_of(&[0, 300]),
+            lacking: Vec::new(),
             bad_calls: 0,
             call_ms: 20,
             meddling: 0,

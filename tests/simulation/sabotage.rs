@@ -53,6 +53,12 @@ pub(crate) enum Sabotage {
     CallTwice,
     /// An add is accepted with any number of lanes.
     LanesNotCompared,
+    /// An instance that died counts as alive for ever.
+    DeathUnnoticed,
+    /// No instance hears that another one needs help.
+    HelpUnasked,
+    /// An instance that does not own a lane finds nothing in its turn.
+    TurnsUnused,
     /// Each claim says that the next one will find something at once.
     BusyLoop,
 }
@@ -84,6 +90,9 @@ impl Sabotage {
         (Self::CallBeforeDeath, &[Violation::CallWithoutDeath]),
         (Self::CallTwice, &[Violation::CallWithoutDeath]),
         (Self::LanesNotCompared, &[Violation::Lost]),
+        (Self::DeathUnnoticed, &[Violation::Late]),
+        (Self::HelpUnasked, &[Violation::Late]),
+        (Self::TurnsUnused, &[Violation::Late]),
         (Self::BusyLoop, &[Violation::Spinning]),
     ];
 }

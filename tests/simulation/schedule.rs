@@ -5,10 +5,11 @@ use delayd::metrics::Metrics;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
+use delayd::instances::{self, Instances};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
 use delayd::maintenance::{self, Janitor};
 use delayd::model::clock::{Clock, UnixMillis};
@@ -28,7 +29,7 @@ use crate::checker::{self, Broken};
 use crate::dice::Throw;
 use crate::history::{History, LifeId, What};
 use crate::life::Life;
-use crate::plan::{Add, Mishap, Plan};
+use crate::plan::{Add, Mishap, Plan, service_name};
 use crate::receiver::Postman;
 use crate::sabotage::Sabotage;
 use crate::store::Access;
@@ -112,7 +113,7 @@ fn note_panics() {
 }
 
 async fn run(world: &Arc<World>) {
-    let deployment = Arc::new(Deployment { world: world.clone(), lives: Mutex::default() });
+    let deployment = Arc::new(Deployment { world: world.clone() });
     let instances = (0..world.plan.instances.len()).map(|index| deployment.clone().instance(index));
     let instances: Vec<_> = instances.map(tokio::spawn).collect();
     let clients = tokio::spawn(clients(deployment.clone()));
@@ -254,8 +255,6 @@ const KEPT: maintenance::Params = maintenance::Params {
 /// All instances, and what they share.
 struct Deployment {
     world: Arc<World>,
-    /// The lives that hear of adds.
-    lives: Mutex<Vec<Arc<Life>>>,
 }
 
 /// A running instance.
@@ -307,6 +306,7 @@ impl Deployment {
     async fn drain(&self, running: Running, grace: Duration) {
         let Running { life, worker, janitor, .. } = running;
         drop(janitor);
+        self.world.write(What::Stops { life: life.id });
         match tokio::time::timeout(grace + Duration::from_secs(10), worker.drain(grace)).await {
             Ok(cut_off) => {
                 // A request that has not left by now never does.
@@ -322,7 +322,7 @@ impl Deployment {
         let plan = &world.plan;
         let life = Arc::new(Life::new(LifeId(world.number())));
         world.write(What::Started { life: life.id, instance: index });
-        self.lives.lock().unwrap().push(life.clone());
+        world.join(life.clone());
         let store = Arc::new(Access::new(world.clone(), life.clone()));
         let clock = Clock::running(UnixMillis(world.clock.now().0 + skew_ms));
         let parts = worker::Parts {
@@ -330,7 +330,7 @@ impl Deployment {
             store,
             client: Postman::new(world.clone(), life.clone()),
             services: Arc::new(
-                Services::new(services(plan)).expect("the services of the plan are valid"),
+                Services::new(services(plan, index)).expect("the services of the plan are valid"),
             ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
@@ -338,7 +338,10 @@ impl Deployment {
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
             }),
-            instances: Arc::default(),
+            instances: Arc::new(Instances::with_id(
+                u64::from(life.id.0),
+                instances::Params { has_workers: true, ..instances::Params::default() },
+            )),
             metrics: Metrics::new([]),
             clock: clock.clone(),
         };
@@ -347,30 +350,28 @@ impl Deployment {
         Running { life, clock, worker, janitor }
     }
 
-    /// Sends some of the instances a hint of an add. Hints only save time, so some are lost.
+    /// Gives one of the instances the hint of an add, as if it had taken the add. Hints only save
+    /// time, so some are lost.
     fn hint(&self, lane: &Lane, due: UnixMillis, throw: &mut Throw) {
-        for life in &*self.lives.lock().unwrap() {
-            if throw.per_mille(700) {
-                // A dead instance does not receive it.
-                let _ = life.hints.send(Hint { lane: lane.clone(), due, is_pull: false });
-            }
+        let lives = self.world.living();
+        if !lives.is_empty() && throw.per_mille(700) {
+            let life = &lives[throw.number() as usize % lives.len()];
+            let _ = life.hints.send(Hint { lane: lane.clone(), due, is_pull: false });
         }
     }
 }
 
-fn service(which: usize) -> String {
-    format!("service-{which}")
-}
-
-fn services(plan: &Plan) -> Vec<ServiceParams> {
+/// The services that an instance knows.
+fn services(plan: &Plan, instance: usize) -> Vec<ServiceParams> {
     let service = |which| ServiceParams {
-        name: service(which),
+        name: service_name(which),
         endpoints: vec!["http://business.example".into()],
         allowance: Allowance::default(),
         success: SuccessRule::Status,
         secrets: Vec::new(),
     };
-    (0..plan.services).map(service).collect()
+    let is_known = |which: &usize| !plan.lacks(instance, &service_name(*which));
+    (0..plan.services).filter(is_known).map(service).collect()
 }
 
 fn params(plan: &Plan) -> worker::Params {
@@ -434,13 +435,13 @@ async fn add_one(
         .entry;
     let task = NewTask {
         topic: topic.clone(),
-        destination: service(add.service).parse().expect("a service's name"),
+        destination: service_name(add.service).parse().expect("a service's name"),
         moment: Moment::After(add.delay),
         options: Options {
             key: add.key.map(|key| format!("key-{key}")),
             expires_after: add.expires_after.map(Span),
             on_dead: add.on_dead.map(|which| OnDead {
-                sn: service(which).parse().expect("a service's name"),
+                sn: service_name(which).parse().expect("a service's name"),
                 url: "/dead".into(),
                 task_id: None,
             }),
@@ -520,7 +521,7 @@ async fn meddle(
         _ => {
             let service_now = throw.number() as usize % world.plan.services;
             let new = NewContent {
-                destination: service(service_now).parse().expect("a service's name"),
+                destination: service_name(service_now).parse().expect("a service's name"),
                 content: content(service_now, n, change + 1),
             };
             let moment = Moment::After(throw.millis(0, 4_000));
@@ -542,5 +543,8 @@ async fn until_tried(world: &World, lane: &Lane, id: TaskId, throw: &mut Throw) 
 }
 
 fn content(service_of: usize, n: usize, version: u64) -> String {
-    format!(r#"{{"sn":"{}","url":"/due","task":{n},"version":{version}}}"#, service(service_of))
+    format!(
+        r#"{{"sn":"{}","url":"/due","task":{n},"version":{version}}}"#,
+        service_name(service_of)
+    )
 }

@@ -12,17 +12,17 @@
 //! instance died still reaches the store.
 
 use std::hash::Hash;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
-    ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry, Topics,
-    Transition,
+    ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent,
+    NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry,
+    Topics, Transition,
 };
 use tokio::sync::broadcast;
 use tokio::time::sleep;
@@ -31,6 +31,7 @@ use crate::checker::MOST_REQUESTS;
 use crate::dice::Throw;
 use crate::history::What;
 use crate::life::Life;
+use crate::sabotage::Sabotage;
 use crate::world::World;
 
 /// How long a caller waits for a silent store.
@@ -54,11 +55,13 @@ pub(crate) struct Access {
     life: Arc<Life>,
     /// The last edition of the registry that was received.
     edition: AtomicU32,
+    /// The lanes of the last look. Only a sabotage uses them.
+    looked: Mutex<Vec<Lane>>,
 }
 
 impl Access {
     pub(crate) fn new(world: Arc<World>, life: Arc<Life>) -> Self {
-        Self { world, life, edition: AtomicU32::new(0) }
+        Self { world, life, edition: AtomicU32::new(0), looked: Mutex::default() }
     }
 
     /// Sends its instance a hint of a task that waits again.
@@ -223,15 +226,23 @@ impl Access {
 
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
-        let Look { seen: _, workers, consumers, heartbeat } = look;
+        let Look { seen: _, mut workers, consumers, heartbeat } = look;
+        if self.world.is_sabotaged(Sabotage::TurnsUnused) {
+            // Only what it looks at twice in a row.
+            let before = std::mem::replace(&mut *self.looked.lock().unwrap(), workers.clone());
+            workers.retain(|lane| before.contains(lane));
+        }
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
             if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
+        let instances = match heartbeat {
+            Some(own) => self.ask("heartbeat", (), move |world| world.beat(&own)).await,
+            None => Ok(Vec::new()),
+        };
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        let instances = Ok(heartbeat.into_iter().collect());
         let (unknown, is_partial) = (Vec::new(), false);
         Looked { registry, holds, next, pulls, unknown, is_partial, instances }
     }
@@ -297,6 +308,16 @@ impl Delivery for Access {
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.life.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.life.messages.subscribe())
+    }
+
+    fn tell_others(&self, message: Message) {
+        if !self.life.is_dead() {
+            self.world.tell_others(self.life.id, &message);
+        }
     }
 }
 

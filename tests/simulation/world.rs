@@ -6,20 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent,
-    NewTask, Novelty, Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry,
-    Transition,
+    Added, Cancelled, Claim, Claimed, Holder, INSTANCE_TTL, Instance, ListQuery, MAX_LEASE,
+    Message, Misfired, Moment, NewContent, NewTask, Novelty, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Task, TopicEntry, Transition,
 };
 use tokio::time::Instant;
 
 use crate::dice::Dice;
 use crate::history::{Asked, Call, Event, History, LifeId, What};
+use crate::life::Life;
 use crate::model::Model;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
@@ -44,6 +45,8 @@ pub(crate) struct World {
     pub(crate) late: AtomicU32,
     /// How often a pause began or ended.
     edition: AtomicU32,
+    /// All lives so far.
+    lives: Mutex<Vec<Arc<Life>>>,
     kept: Mutex<Kept>,
     history: Mutex<History>,
 }
@@ -52,6 +55,8 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct Kept {
     model: Model,
+    /// The last heartbeat of each instance.
+    heartbeats: BTreeMap<String, Instance>,
     locks: BTreeMap<Lane, (Holder, Instant)>,
     /// Tasks that a sabotage has ended. In the model they are cancelled.
     falsely_delivered: BTreeSet<TaskId>,
@@ -76,8 +81,10 @@ impl World {
             numbers: AtomicU32::new(1),
             late: AtomicU32::new(0),
             edition: AtomicU32::new(0),
+            lives: Mutex::default(),
             kept: Mutex::new(Kept {
                 model,
+                heartbeats: BTreeMap::new(),
                 locks: BTreeMap::new(),
                 falsely_delivered: BTreeSet::new(),
                 leased_before: BTreeSet::new(),
@@ -123,6 +130,46 @@ impl World {
     /// How many events have happened.
     pub(crate) fn events(&self) -> usize {
         self.history.lock().unwrap().events.len()
+    }
+
+    /// A new life begins.
+    pub(crate) fn join(&self, life: Arc<Life>) {
+        self.lives.lock().unwrap().push(life);
+    }
+
+    pub(crate) fn living(&self) -> Vec<Arc<Life>> {
+        self.lives.lock().unwrap().iter().filter(|life| !life.is_dead()).cloned().collect()
+    }
+
+    /// A worker's message to all other instances. It reaches each of them, or is lost.
+    pub(crate) fn tell_others(&self, by: LifeId, message: &Message) {
+        if let Message::Help { lane } = message {
+            if self.is_sabotaged(Sabotage::HelpUnasked) {
+                return;
+            }
+            self.write(What::AskedForHelp { by, lane: lane.clone() });
+        }
+        for life in self.living().into_iter().filter(|life| life.id != by) {
+            let mut throw = self.dice.throw(("message", by, life.id));
+            if !self.is_healed() && throw.per_mille(self.plan.lost_messages) {
+                self.write(What::Untold { by, to: life.id, message: message.clone() });
+            } else {
+                let _ = life.messages.send(message.clone());
+            }
+        }
+    }
+
+    /// Keeps a heartbeat, and returns those that are not too old.
+    pub(crate) fn beat(&self, own: &Instance) -> Vec<Instance> {
+        let mut kept = self.kept();
+        let now = self.clock.now();
+        kept.heartbeats.insert(own.id.clone(), Instance { seen: now, ..own.clone() });
+        let is_living =
+            |one: &&Instance| u128::from(now.0.abs_diff(one.seen.0)) < INSTANCE_TTL.as_millis();
+        if self.is_sabotaged(Sabotage::DeathUnnoticed) {
+            kept.heartbeats.values_mut().for_each(|one| one.seen = now);
+        }
+        kept.heartbeats.values().filter(is_living).cloned().collect()
     }
 
     /// Counts a request, and returns how many its life has made in this second.

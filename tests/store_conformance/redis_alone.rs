@@ -9,7 +9,7 @@ use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Asker, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance,
-    NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
+    Message, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
 
 use crate::bench::{
@@ -30,7 +30,7 @@ impl Deployment {
     }
 
     async fn instance(&self) -> Redis {
-        connect(&self.prefix, &self.clock, false).await
+        connect(&self.prefix, &self.clock).await
     }
 
     /// A key outside of all lanes.
@@ -223,21 +223,31 @@ async fn prefixes_keep_deployments_apart() {
     assert!(stranger.recover_topics().await.unwrap().is_empty());
 }
 
+/// What the workers of one instance say reaches those of the others, and not themselves.
 #[tokio::test]
-async fn hints_reach_other_instances_from_one_that_publishes() {
+async fn messages_reach_the_workers_of_other_instances() {
     let deployment = Deployment::new();
-    let worker = deployment.instance().await;
-    let edge = connect(&deployment.prefix, &deployment.clock, true).await;
-    let mut hints = worker.hints();
+    let (here, there) = (deployment.instance().await, deployment.instance().await);
+    let [mut at_here, mut at_there] = [&here, &there].map(|store| store.messages().unwrap());
     let channel = deployment.key("DELAY_HINT");
     let deadline = Instant::now() + Duration::from_secs(10);
     while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
-        assert!(Instant::now() < deadline, "the instances do not listen for hints");
+        assert!(Instant::now() < deadline, "the instances do not listen for messages");
         tokio::time::sleep(ms(5)).await;
     }
-    let added = edge.add(vec![new_task("message.call", 700)]).await.remove(0).unwrap();
-    let hint = hear(&mut hints).await;
-    assert_eq!((hint.lane, hint.due), (lane(), added.due));
+    let due = Message::Due { lane: lane(), due: at(700) };
+    for message in [Message::Help { lane: lane() }, Message::Leaves, due] {
+        here.tell_others(message.clone());
+        let heard = tokio::time::timeout(Duration::from_secs(10), at_there.recv()).await;
+        assert_eq!(heard.expect("it is heard in time").unwrap(), message);
+    }
+    there.tell_others(Message::Leaves);
+    let heard = tokio::time::timeout(Duration::from_secs(10), async {
+        // Its own message about due work has no origin.
+        while matches!(at_here.recv().await.unwrap(), Message::Due { .. }) {}
+    });
+    heard.await.expect("only the other instance's message ends this");
+    assert!(at_here.is_empty());
 }
 
 /// A consumer may wait at any instance, whichever takes the add. Without the hint it would get the

@@ -106,6 +106,11 @@ impl DestinationLimits {
         }
     }
 
+    /// Whether operators hold the destination.
+    pub fn is_held(&self, destination: &Destination) -> bool {
+        self.0.table().held.contains(destination)
+    }
+
     /// Returns a new waiter. It joins the wait queue for `destination` at its first
     /// [`Waiter::check`].
     pub fn enqueue(&self, destination: &Destination, wake: Arc<Notify>) -> Waiter {

@@ -17,12 +17,21 @@ pub trait Delivery: Send + Sync + 'static {
     /// server is unreachable: `delayd store new-id` may give the store another.
     fn id(&self) -> impl Future<Output = Result<StoreId>> + Send;
 
-    /// Receives hints about the lanes' schedules, from this process and from others that publish
-    /// them. A hint follows an add, an adoption, a settle, a change by an operator, and a
+    /// Receives hints about the lanes' schedules: from this process, and those for consumers also
+    /// from others. A hint follows an add, an adoption, a settle, a change by an operator, and a
     /// dead-letter call. It names a lane and the earliest due moment of a batch, separately for
     /// called and pulled tasks. A hint only saves time and may be lost. There may be none for a
     /// task behind the earliest one of its destination, or for a swept task.
     fn hints(&self) -> broadcast::Receiver<Hint>;
+
+    /// Receives messages of other instances' workers. `None` if the store has one instance.
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        None
+    }
+
+    /// Sends a message to the workers of the other instances, without waiting. It may be lost.
+    /// Messages that wait to be sent are joined: one of each kind for a lane.
+    fn tell_others(&self, _message: Message) {}
 
     /// What each instance polls every second, in as few requests as possible: the registry unless
     /// its revision is the one that was `seen`, the manual holds, the next moments of lanes, as
@@ -101,12 +110,31 @@ pub struct Hint {
     pub is_pull: bool,
 }
 
+/// A message to the workers of other instances. It only saves time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A lane has work from a moment on. It is for the lane's owner.
+    Due {
+        /// The lane.
+        lane: Lane,
+        /// The earliest new due moment.
+        due: UnixMillis,
+    },
+    /// The sender cannot claim what is due in a lane.
+    Help {
+        /// The lane.
+        lane: Lane,
+    },
+    /// The sender has stopped working, as its last heartbeat says.
+    Leaves,
+}
+
 /// What an instance polls every second.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// The revision of the registry that the instance knows.
     pub seen: Option<Revision>,
-    /// The lanes that this instance works.
+    /// The lanes that this instance looks at now.
     pub workers: Vec<Lane>,
     /// The lanes for which consumers wait at this instance.
     pub consumers: Vec<Lane>,

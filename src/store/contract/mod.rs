@@ -30,7 +30,7 @@ pub use bounds::{
 pub use delayd_wire::Durability;
 pub use delivery::{
     Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind,
-    LeasedTask, Look, Looked, NextDue, Outlook, Settle, Settled, Swept, Transition, Want,
+    LeasedTask, Look, Looked, Message, NextDue, Outlook, Settle, Settled, Swept, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use maintenance::{Histories, History, Maintenance};

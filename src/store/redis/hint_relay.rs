@@ -1,49 +1,30 @@
-//! Publishes this instance's hints through Redis, and receives those of other instances.
+//! Publishes this instance's hints and messages through Redis, and receives those of others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value, cmd};
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
 
 use super::session::Session;
 use super::transport::node::Purpose;
-use crate::model::clock::UnixMillis;
-use crate::model::task::Lane;
-use crate::store::Hint;
-
-/// The most hints that are sent together.
-const BACKLOG: usize = 1_024;
 /// The delay before the subscription is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// The interval between two checks of the subscription.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// Publishes hints until the sender is dropped. Hints that arrive during a round trip are sent
-/// together, each lane once.
-pub(super) async fn publish(session: Arc<Session>, mut hints: mpsc::Receiver<Hint>) {
-    let mut gathered = Vec::with_capacity(BACKLOG);
-    while hints.recv_many(&mut gathered, BACKLOG).await > 0 {
-        let mut earliest = HashMap::new();
-        for Hint { lane, due, is_pull } in gathered.drain(..) {
-            let first = earliest.entry((lane, is_pull)).or_insert(due);
-            *first = due.min(*first);
-        }
-        let publish = |((lane, is_pull), due): ((Lane, bool), UnixMillis)| {
-            cmd("PUBLISH")
-                .arg(session.keys.hints())
-                .arg(session.hints.write(&lane, due, is_pull))
-                .take()
-        };
-        let commands: Vec<Cmd> = earliest.into_iter().map(publish).collect();
-        // A lost hint costs at most a second: the other instances poll.
+/// Publishes hints and messages for ever. Those that arrive during a round trip are sent together.
+pub(super) async fn publish(session: Arc<Session>) {
+    loop {
+        let texts = session.hints.outgoing().await;
+        let publish = |text| cmd("PUBLISH").arg(session.keys.hints()).arg(text).take();
+        let commands: Vec<Cmd> = texts.into_iter().map(publish).collect();
+        // What is lost costs at most the time to the next look: the other instances poll.
         let _ = session.working.run_repeatable(&commands).await;
     }
 }
 
-/// Receives hints for ever.
+/// Receives hints and messages for ever.
 pub(super) async fn listen(session: Arc<Session>) {
     loop {
         // Whatever ended the subscription, it begins again.
@@ -52,7 +33,7 @@ pub(super) async fn listen(session: Arc<Session>) {
     }
 }
 
-/// Receives hints until the server closes the connection, falls silent, or leaves the cluster's
+/// Receives until the server closes the connection, falls silent, or leaves the cluster's
 /// map. In a cluster, any node passes on what is published on another.
 async fn listen_once(session: &Session) -> Option<()> {
     let node = session.servers.map().owner(None)?.clone();
@@ -70,9 +51,8 @@ async fn listen_once(session: &Session) -> Option<()> {
     loop {
         tokio::select! {
             message = messages.next() => {
-                let told = message?.get_payload::<String>().ok();
-                if let Some(hint) = told.as_deref().and_then(|text| session.hints.read(text)) {
-                    session.hints.tell_here(hint);
+                if let Ok(text) = message?.get_payload::<String>() {
+                    session.hints.take_in(&text);
                 }
             }
             _ = rounds.tick() => {

@@ -1,49 +1,92 @@
-//! Hints: within this process through a channel, to other instances through Redis. They only save
-//! time.
+//! Hints and messages: within this process through channels, to other instances through Redis. They
+//! only save time.
 
-use tokio::sync::{broadcast, mpsc};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, broadcast};
 
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt};
-use crate::store::Hint;
+use crate::store::{Hint, Message};
 
-/// How many hints a slow receiver may fall behind.
+/// How many hints or messages a slow receiver may fall behind.
 const BACKLOG: usize = 1_024;
-/// Sends hints to this process and to other instances.
+/// The most lanes of each kind that wait to be published.
+const MOST_LANES: usize = 1_024;
+
+/// Sends hints to this process, and hints and messages to other instances.
 #[derive(Debug)]
 pub(super) struct Hints {
     local: broadcast::Sender<Hint>,
-    outward: mpsc::Sender<Hint>,
-    /// Whether hints about called destinations are published. An instance that works keeps them to
-    /// itself.
-    publishes_calls: bool,
+    /// What the workers of other instances say.
+    messages: broadcast::Sender<Message>,
+    outbox: Mutex<Outbox>,
+    /// Notified when something is in the outbox.
+    is_filled: Notify,
     /// The suffix of this instance's own messages, which Redis sends back to it.
     origin: String,
 }
 
+/// What waits to be published. Each kind has its own bound, so none can keep another from being
+/// sent.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Hints for consumers, and the earliest moment of each lane.
+    pulls: HashMap<Lane, UnixMillis>,
+    /// [`Message::Due`].
+    dues: HashMap<Lane, UnixMillis>,
+    /// [`Message::Help`].
+    helps: HashSet<Lane>,
+    /// [`Message::Leaves`].
+    leaves: bool,
+}
+
+/// A message of another instance.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// For consumers that wait here.
+    Pull(Hint),
+    /// For the workers.
+    Workers(Message),
+}
+
+/// Keeps the earliest moment of each lane. If there are many lanes, the others' polls find the
+/// rest.
+fn keep_earliest(lanes: &mut HashMap<Lane, UnixMillis>, lane: Lane, due: UnixMillis) {
+    if let Some(earliest) = lanes.get_mut(&lane) {
+        *earliest = due.min(*earliest);
+    } else if lanes.len() < MOST_LANES {
+        lanes.insert(lane, due);
+    }
+}
+
 impl Hints {
-    /// The hints, and a receiver of those to be published.
-    pub(super) fn new(publishes_calls: bool) -> (Self, mpsc::Receiver<Hint>) {
-        let (outward, receiver) = mpsc::channel(BACKLOG);
-        let origin = Receipt::random().as_str().to_owned();
-        (
-            Self { local: broadcast::Sender::new(BACKLOG), outward, publishes_calls, origin },
-            receiver,
-        )
+    pub(super) fn new() -> Self {
+        Self {
+            local: broadcast::Sender::new(BACKLOG),
+            messages: broadcast::Sender::new(BACKLOG),
+            outbox: Mutex::default(),
+            is_filled: Notify::new(),
+            origin: Receipt::random().as_str().to_owned(),
+        }
     }
 
-    /// Sends a hint to this process and, if that can be of use, to other instances.
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a hint to this process, and to consumers that wait at other instances.
     pub(super) fn tell(&self, hint: Hint) {
-        // Consumers may wait at any instance.
-        if hint.is_pull || self.publishes_calls {
-            // If the queue is full, enough hints are on their way.
-            let _ = self.outward.try_send(hint.clone());
+        if hint.is_pull {
+            keep_earliest(&mut self.outbox().pulls, hint.lane.clone(), hint.due);
+            self.is_filled.notify_one();
         }
         self.tell_here(hint);
     }
 
     /// Sends a hint to this process only.
-    pub(super) fn tell_here(&self, hint: Hint) {
+    fn tell_here(&self, hint: Hint) {
         // There may be no listeners.
         let _ = self.local.send(hint);
     }
@@ -55,28 +98,145 @@ impl Hints {
         }
     }
 
+    /// Sends a message to the workers of other instances.
+    pub(super) fn tell_others(&self, message: Message) {
+        let mut outbox = self.outbox();
+        match message {
+            Message::Due { lane, due } => keep_earliest(&mut outbox.dues, lane, due),
+            Message::Help { lane } => {
+                if outbox.helps.len() < MOST_LANES {
+                    outbox.helps.insert(lane);
+                }
+            }
+            Message::Leaves => outbox.leaves = true,
+        }
+        drop(outbox);
+        self.is_filled.notify_one();
+    }
+
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Hint> {
         self.local.subscribe()
     }
 
-    /// Writes `lane due_ms`; for consumers also `pull` and the origin.
-    pub(super) fn write(&self, lane: &Lane, due: UnixMillis, is_pull: bool) -> String {
-        match is_pull {
-            true => format!("{lane} {due} pull {}", self.origin),
-            false => format!("{lane} {due}"),
+    pub(super) fn messages(&self) -> broadcast::Receiver<Message> {
+        self.messages.subscribe()
+    }
+
+    /// Waits until something is to be published, and returns it as it is written.
+    pub(super) async fn outgoing(&self) -> Vec<String> {
+        loop {
+            let written = self.write(std::mem::take(&mut self.outbox()));
+            if !written.is_empty() {
+                return written;
+            }
+            self.is_filled.notified().await;
         }
     }
 
-    /// Reads a message. `None` for this instance's own, and for those of other versions.
-    pub(super) fn read(&self, message: &str) -> Option<Hint> {
-        let mut words = message.split(' ');
-        let (lane, due) = (words.next()?.parse().ok()?, UnixMillis(words.next()?.parse().ok()?));
-        match (words.next(), words.next()) {
-            (None, _) => Some(Hint { lane, due, is_pull: false }),
-            (Some("pull"), Some(origin)) if origin != self.origin => {
-                Some(Hint { lane, due, is_pull: true })
-            }
-            _ => None,
+    /// Writes `lane due_ms` for a message about due work, which every version understands, and
+    /// otherwise a word and the origin. Earlier versions ignore the words that they do not know.
+    fn write(&self, outbox: Outbox) -> Vec<String> {
+        let Outbox { pulls, dues, helps, leaves } = outbox;
+        let origin = &self.origin;
+        let pulls = pulls.into_iter().map(|(lane, due)| format!("{lane} {due} pull {origin}"));
+        let dues = dues.into_iter().map(|(lane, due)| format!("{lane} {due}"));
+        let helps = helps.into_iter().map(|lane| format!("{lane} 0 help {origin}"));
+        let leaves = leaves.then(|| format!("* 0 leaves {origin}"));
+        pulls.chain(leaves).chain(helps).chain(dues).collect()
+    }
+
+    /// Takes in what was published.
+    pub(super) fn take_in(&self, text: &str) {
+        match self.read(text) {
+            Some(Heard::Pull(hint)) => self.tell_here(hint),
+            // There are no listeners while the workers stop.
+            Some(Heard::Workers(message)) => drop(self.messages.send(message)),
+            None => {}
         }
+    }
+
+    /// Reads a message. `None` for this instance's own, and for those of other versions. Only a
+    /// message about due work has no origin: an instance that reads its own wakes a lane once too
+    /// often.
+    fn read(&self, text: &str) -> Option<Heard> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let ([name, due] | [name, due, _, _]) = words[..] else { return None };
+        if words.get(3).is_some_and(|origin| *origin == self.origin) {
+            return None;
+        }
+        let lane = || name.parse::<Lane>().ok();
+        let due = UnixMillis(due.parse().ok()?);
+        match words.get(2) {
+            None => Some(Heard::Workers(Message::Due { lane: lane()?, due })),
+            Some(&"pull") => Some(Heard::Pull(Hint { lane: lane()?, due, is_pull: true })),
+            Some(&"help") => Some(Heard::Workers(Message::Help { lane: lane()? })),
+            Some(&"leaves") => Some(Heard::Workers(Message::Leaves)),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(n: usize) -> Lane {
+        format!("t{n}:0").parse().unwrap()
+    }
+
+    async fn sent(from: &Hints) -> Vec<String> {
+        let mut texts = from.outgoing().await;
+        texts.sort_unstable();
+        texts
+    }
+
+    #[tokio::test]
+    async fn others_read_what_an_instance_writes_and_it_does_not() {
+        let (here, there) = (Hints::new(), Hints::new());
+        let pull = Hint { lane: lane(1), due: UnixMillis(7), is_pull: true };
+        let messages = [
+            Message::Due { lane: lane(2), due: UnixMillis(8) },
+            Message::Help { lane: lane(3) },
+            Message::Leaves,
+        ];
+        here.tell(pull.clone());
+        messages.iter().for_each(|message| here.tell_others(message.clone()));
+        let texts = sent(&here).await;
+        let mut read: Vec<Heard> = texts.iter().filter_map(|text| there.read(text)).collect();
+        for message in messages {
+            assert!(read.contains(&Heard::Workers(message.clone())), "{message:?} in {texts:?}");
+            read.retain(|heard| *heard != Heard::Workers(message.clone()));
+        }
+        assert_eq!(read, [Heard::Pull(pull)]);
+        let own: Vec<Heard> = texts.iter().filter_map(|text| here.read(text)).collect();
+        let due = Message::Due { lane: lane(2), due: UnixMillis(8) };
+        assert_eq!(own, [Heard::Workers(due)], "only this has no origin");
+    }
+
+    /// The version before knew `lane due` and `lane due pull origin`, and ignored other texts.
+    #[test]
+    fn texts_of_other_versions() {
+        let hints = Hints::new();
+        let due = Message::Due { lane: lane(1), due: UnixMillis(5) };
+        assert_eq!(hints.read("t1:0 5"), Some(Heard::Workers(due)));
+        for text in ["", "t1:0", "t1:0 five", "t1 5", "t1:0 5 call", "t1:0 5 later another"] {
+            assert_eq!(hints.read(text), None, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_kind_has_a_bound_and_a_lane_is_sent_once() {
+        let hints = Hints::new();
+        for n in 0..2 * MOST_LANES {
+            hints.tell_others(Message::Help { lane: lane(n) });
+            hints.tell_others(Message::Due { lane: lane(n), due: UnixMillis(9) });
+            hints.tell_others(Message::Due { lane: lane(0), due: UnixMillis(9 - n.min(5) as i64) });
+        }
+        hints.tell(Hint { lane: lane(9_999), due: UnixMillis(3), is_pull: true });
+        let texts = sent(&hints).await;
+        assert_eq!(texts.len(), 2 * MOST_LANES + 1, "the hint for consumers is among them");
+        assert_eq!(texts.iter().filter(|text| text.starts_with("t0:0 ")).count(), 2);
+        assert!(texts.contains(&"t0:0 4".to_owned()), "the earliest moment");
+        assert!(texts.iter().any(|text| text.starts_with("t9999:0 3 pull ")));
     }
 }

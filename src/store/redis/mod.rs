@@ -104,8 +104,7 @@ impl Redis {
                 servers.upgrade().map(|servers| servers.open_breakers()).unwrap_or_default()
             });
         }
-        let (hints, outward) = Hints::new(params.publish_hints);
-        let session = Arc::new(Session::new(params, servers.clone(), hints));
+        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
         if let Some(reserve) = &metrics.id_reserve {
             let session = Arc::downgrade(&session);
             reserve
@@ -113,7 +112,7 @@ impl Redis {
         }
         let tasks = vec![
             tokio::spawn(hint_relay::listen(session.clone())).abort_handle(),
-            tokio::spawn(hint_relay::publish(session.clone(), outward)).abort_handle(),
+            tokio::spawn(hint_relay::publish(session.clone())).abort_handle(),
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
         let adders = Adders::new(session.clone());

@@ -55,9 +55,6 @@ pub struct Params {
     pub breaker: breaker::Params,
     /// Tests set a manual clock; scripts then use its now instead of the server's.
     pub clock: Clock,
-    /// Whether to publish hints about called tasks, for an instance that does not work. Hints about
-    /// pulled tasks are always published.
-    pub publish_hints: bool,
     /// [`ID_OUTAGE`]. Tests make it short.
     pub id_outage: Duration,
 }
@@ -81,7 +78,6 @@ impl Params {
                 half_open_probes: 1,
             },
             clock: Clock::system(),
-            publish_hints: false,
             id_outage: ID_OUTAGE,
         }
     }

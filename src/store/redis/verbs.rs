@@ -16,9 +16,9 @@ use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
     AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability,
     Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
-    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
-    Topics, Waiting,
+    Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
+    Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
+    TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -72,6 +72,14 @@ impl Delivery for Redis {
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.session.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.session.hints.messages())
+    }
+
+    fn tell_others(&self, message: Message) {
+        self.session.hints.tell_others(message);
     }
 }
 

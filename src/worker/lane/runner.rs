@@ -12,7 +12,7 @@ use crate::callback::Caller;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{self, Delivery};
+use crate::store::{self, Delivery, Message};
 use crate::worker::call;
 use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
 use crate::worker::shared::Shared;
@@ -55,7 +55,7 @@ struct Until {
     recovered: Option<u64>,
     /// The store's clock has reached this moment.
     due: Option<UnixMillis>,
-    /// The lane is idle from this moment on.
+    /// The lane is idle from this moment on, or what is known of it is old.
     idle: Option<Instant>,
     /// The supervisor or a wait queue for permits wakes the lane.
     woken: bool,
@@ -124,9 +124,13 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         match self.claimer.claim(self.shared, ask).await {
             Ok(ClaimResult::Granted(batch)) => Event::Granted(self.hand_out(batch)),
             Ok(ClaimResult::Refused { retry_in }) => Event::Refused { retry_in },
-            Ok(ClaimResult::ServerAway { server }) => Event::ServerAway { server },
+            Ok(ClaimResult::ServerAway { server }) => {
+                self.ask_for_help();
+                Event::ServerAway { server }
+            }
             Err(error) => {
                 log(self.lane, &error);
+                self.ask_for_help();
                 Event::Failed
             }
         }
@@ -151,7 +155,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let outlook = self.claimer.outlook();
         let is_coming =
             outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
-        if self.idle_left().is_zero() && !is_coming && outlook.due.is_empty() {
+        let is_idle = self.idle_left().is_zero() && !is_coming;
+        if outlook.due.is_empty() && (is_idle || !self.is_open()) {
             return Granted::Idle;
         }
         Granted::Seen { keeps_lock: self.claimer.keeps_lock() }
@@ -176,21 +181,65 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         }
     }
 
+    /// Whether this instance looks at the lane each second.
+    fn is_open(&self) -> bool {
+        self.shared.ownership.is_open(self.lane)
+    }
+
+    /// Asks other instances to work the lane, because this one cannot.
+    fn ask_for_help(&self) {
+        if self.shared.ownership.asks(self.lane) {
+            self.shared.parts.store.tell_others(Message::Help { lane: self.lane.clone() });
+        }
+    }
+
+    /// Leaves the lane to the other instances, or asks them for help with what is due, which has no
+    /// permits here. What operators hold is held for all instances. Returns whether the lane is
+    /// left.
+    fn involve_others(&self) -> bool {
+        let Shared { ownership, parts, .. } = &**self.shared;
+        let due = &self.claimer.outlook().due;
+        if !ownership.is_shared() || due.is_empty() {
+            return false;
+        }
+        if due.iter().all(|destination| parts.limits.is_held(destination)) {
+            let is_left = !ownership.owns(self.lane);
+            if is_left {
+                ownership.withdraw(self.lane);
+            }
+            return is_left;
+        }
+        self.ask_for_help();
+        false
+    }
+
     fn idle_left(&self) -> Duration {
         self.shared.params.idle_stop.saturating_sub(self.last_work.elapsed())
     }
 
     async fn sleep(&mut self, retry_in: Option<Duration>) -> Event {
+        if self.involve_others() {
+            return Event::LeftToOthers;
+        }
         let outlook = self.claimer.outlook();
         self.nudge.sleeps_towards(outlook.next);
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let idle = outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
+        let idle = match outlook.due.is_empty() {
+            true => Some(self.idle_left().max(COMING)),
+            // Another instance may have called what is due, and no poll of this one says so.
+            false => self.shared.ownership.is_shared().then_some(COMING),
+        };
+        let idle = idle.map(|idle| Instant::now() + idle);
         let until = Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
             Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
+            // Its owner has it.
+            Waited::Due | Waited::Idle if outlook.due.is_empty() && !self.is_open() => {
+                Event::LeftToOthers
+            }
             Waited::Due | Waited::Idle | Waited::Nudged | Waited::Recovered => {
                 Event::Woken(Wake::Claim)
             }

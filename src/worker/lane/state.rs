@@ -59,6 +59,8 @@ pub(super) enum Event {
     NoPermit { retry_in: Option<Duration> },
     /// The sleep has ended, and why.
     Woken(Wake),
+    /// The lane is not open for this instance, and nothing is due that it may call.
+    LeftToOthers,
     /// The rest, or the wait for the server, is over.
     Rested,
     /// The instance stops, or the topic is paused.
@@ -70,7 +72,8 @@ pub(super) enum Event {
 pub(super) enum Granted {
     /// The list of due destinations has another page.
     ToBeContinued,
-    /// Nothing is due, nothing is coming soon, and there was no work for `worker.idle_stop`.
+    /// Nothing is due, and the lane is not open for this instance; or nothing is coming soon, and
+    /// there was no work for `worker.idle_stop`.
     Idle,
     /// Something is due, or may come.
     Seen { keeps_lock: bool },
@@ -120,6 +123,7 @@ impl State {
     pub(super) fn step(self, event: Event) -> (Self, Action) {
         match (self, event) {
             (_, Event::Stopped) => (self, Action::End),
+            (Self::Waiting { keeps_lock: false }, Event::LeftToOthers) => (self, Action::End),
             (Self::Claiming { .. }, Event::Granted(granted)) => match granted {
                 Granted::ToBeContinued => (Self::claiming(), Action::Claim),
                 Granted::Idle => (Self::claiming(), Action::End),
@@ -202,6 +206,7 @@ mod tests {
         check(open, Event::NoPermit { retry_in: None }, open, Action::Sleep { retry_in: None });
         check(open, Event::Woken(Wake::Permit), open, Action::CheckPermits);
         check(open, Event::Woken(Wake::Claim), claiming(50), Action::YieldAndClaim);
+        check(open, Event::LeftToOthers, open, Action::End);
         check(locked, free, claiming(50), Action::YieldAndClaim);
         check(locked, none, claiming(50), Action::GiveLockBack);
 

@@ -209,7 +209,7 @@ mod tests {
         let url = format!("redis://{}/0", server.local_addr().unwrap());
         let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
         let servers = Arc::new(params.servers().unwrap());
-        let session = Arc::new(Session::new(params, servers.clone(), Hints::new(false).0));
+        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
         let adders = Arc::new(Adders::new(session.clone()));
         let adding = || {
             let adders = adders.clone();

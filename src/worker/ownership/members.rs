@@ -1,0 +1,270 @@
+//! The working instances, and which of them looks at a lane: rendezvous hashing (Thaler and
+//! Ravishankar, "Using name-based mappings to increase hit rates", 1998). Pure.
+//!
+//! Each instance ranks all of them by itself, from the heartbeats. The first-ranked instance owns
+//! the lane and looks at it each second. The others take turns: one of them looks at the lane in
+//! every [`ROUND`]th second of the store's clock, whatever their number is. When an instance comes
+//! or leaves, only the lanes that it owns get another owner.
+
+use std::time::Duration;
+
+use crate::model::task::Lane;
+use crate::store::Instance;
+
+/// An instance counts as working for this long after its last heartbeat, by the store's clock.
+pub(in crate::worker) const OWNS_FOR: Duration = Duration::from_secs(2);
+/// The instances that do not own a lane together look at it once in so many seconds.
+const ROUND: u64 = 3;
+
+/// A name as a number that is the same in all instances, on all platforms and in all versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hashed(u64);
+
+impl Hashed {
+    pub(super) fn lane(lane: &Lane) -> Self {
+        Self(mix(fnv1a(lane.topic.as_str()).wrapping_add(u64::from(lane.shard))))
+    }
+
+    fn instance(id: &str) -> Self {
+        Self(mix(fnv1a(id)))
+    }
+
+    /// The weight of an instance at a lane. Two instances never have the same, because [`mix`] is a
+    /// bijection.
+    fn weight(self, lane: Self) -> u64 {
+        mix(self.0 ^ lane.0)
+    }
+}
+
+/// FNV-1a with 64 bits (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>).
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014): each bit of the result depends on all bits of the input.
+fn mix(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The working instances, as one instance knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Members {
+    /// In ascending order.
+    all: Vec<Hashed>,
+    /// This instance; `None` if it has no workers.
+    own: Option<Hashed>,
+}
+
+impl Members {
+    /// Only this instance, or none if it has no workers.
+    pub(super) fn alone(id: &str, works: bool) -> Self {
+        let own = works.then(|| Hashed::instance(id));
+        Self { all: own.into_iter().collect(), own }
+    }
+
+    /// The instances with workers whose heartbeats are younger than [`OWNS_FOR`], and this one if
+    /// it has workers. The moment of this instance's own heartbeat is the store's now.
+    pub(super) fn of(living: &[Instance], id: &str, works: bool) -> Self {
+        let mut members = Self::alone(id, works);
+        let Some(now) = living.iter().find(|one| one.id == id).map(|own| own.seen) else {
+            return members;
+        };
+        // A heartbeat ahead of the clock was stored before the clock was set back.
+        let is_young = |one: &Instance| {
+            u128::from(now.0.abs_diff(one.seen.0)) < OWNS_FOR.as_millis() && one.id != id
+        };
+        let others = living.iter().filter(|one| one.has_workers && is_young(one));
+        members.all.extend(others.map(|one| Hashed::instance(&one.id)));
+        members.all.sort_unstable();
+        members
+    }
+
+    /// Whether this instance is the only one that works.
+    pub(super) fn is_alone(&self) -> bool {
+        self.own.is_some() && self.all.len() == 1
+    }
+
+    /// How many instances rank before this one at the lane: 0 if it owns the lane. `None` if it has
+    /// no workers.
+    fn rank(&self, lane: Hashed) -> Option<usize> {
+        let weight = self.own?.weight(lane);
+        Some(self.all.iter().filter(|one| one.weight(lane) > weight).count())
+    }
+
+    pub(super) fn owns(&self, lane: Hashed) -> bool {
+        self.rank(lane) == Some(0)
+    }
+
+    /// Whether this instance looks at the lane: it owns the lane, or one of the seconds after
+    /// `since` and not after `now` is its turn. A look that comes late has all turns since the last
+    /// one.
+    pub(super) fn looks(&self, lane: Hashed, since: i64, now: i64) -> bool {
+        match self.rank(lane) {
+            None => false,
+            Some(0) => true,
+            Some(rank) => self.has_turn(rank, lane, since, now),
+        }
+    }
+
+    fn has_turn(&self, rank: usize, lane: Hashed, since: i64, now: i64) -> bool {
+        let cycle = ROUND * (self.all.len() as u64 - 1);
+        let phase = (lane.0 % cycle) as i64;
+        // If the clock was set back, only this second counts.
+        let since = if since > now { now - 1 } else { since };
+        let first = ROUND as i64 * (rank as i64 - 1);
+        let wait = (first - phase - (since + 1)).rem_euclid(cycle as i64);
+        wait < now - since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::clock::UnixMillis;
+
+    fn instance(id: &str, seen: i64) -> Instance {
+        let (id, seen) = (id.to_owned(), UnixMillis(seen));
+        Instance { id, seen, has_workers: true, ..Instance::default() }
+    }
+
+    /// The views of several instances that know each other.
+    fn views(count: usize) -> Vec<Members> {
+        let ids: Vec<String> = (0..count).map(|n| format!("{n:016x}")).collect();
+        let living: Vec<Instance> = ids.iter().map(|id| instance(id, 5_000)).collect();
+        ids.iter().map(|id| Members::of(&living, id, true)).collect()
+    }
+
+    fn lanes(count: usize) -> impl Iterator<Item = Hashed> {
+        (0..count).map(|n| {
+            let topic = format!("topic.{}", n / 2).parse().unwrap();
+            Hashed::lane(&Lane { topic, shard: n as u16 % 2 })
+        })
+    }
+
+    #[test]
+    fn the_hash_never_changes() {
+        // Computed with another program. Instances of several versions must agree.
+        assert_eq!(fnv1a("a"), 0xaf63_dc4c_8601_ec8c, "a published test vector of FNV-1a");
+        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0xe220_a839_7b1d_cdaf, "SplitMix64 of seed 0");
+    }
+
+    #[test]
+    fn members_are_the_working_instances_with_young_heartbeats() {
+        let own = instance("own", 10_000);
+        let without_workers = Instance { has_workers: false, ..instance("takes", 9_900) };
+        let living = [
+            instance("young", 8_001),
+            instance("old", 8_000),
+            instance("set back", 11_999),
+            instance("set far back", 12_000),
+            without_workers,
+            own.clone(),
+        ];
+        let expect = |works: bool, names: &[&str]| {
+            let mut all: Vec<Hashed> = names.iter().map(|name| Hashed::instance(name)).collect();
+            all.sort_unstable();
+            let own = works.then(|| Hashed::instance("own"));
+            assert_eq!(Members::of(&living, "own", works), Members { all, own });
+        };
+        expect(true, &["young", "set back", "own"]);
+        expect(false, &["young", "set back"]);
+        let leaves = Instance { has_workers: false, ..own };
+        assert!(Members::of(&[leaves], "own", true).is_alone(), "it still works its lanes");
+        assert!(Members::of(&living[..3], "own", true).is_alone(), "the store's now is unknown");
+    }
+
+    #[test]
+    fn all_views_agree_on_one_owner_of_each_lane() {
+        for count in 1..6 {
+            let views = views(count);
+            for lane in lanes(500) {
+                let mut ranks: Vec<usize> =
+                    views.iter().map(|view| view.rank(lane).unwrap()).collect();
+                ranks.sort_unstable();
+                assert_eq!(ranks, (0..count).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_are_divided_evenly() {
+        for (count, lanes_in_all) in [(2, 1_000), (4, 1_000), (10, 10_000)] {
+            let even = lanes_in_all / count;
+            for view in views(count) {
+                let owned = lanes(lanes_in_all).filter(|lane| view.owns(*lane)).count();
+                assert!((even * 4 / 5..=even * 6 / 5).contains(&owned), "{owned} of {even}");
+            }
+        }
+    }
+
+    #[test]
+    fn when_an_instance_leaves_only_its_lanes_move() {
+        let before = views(4);
+        let ids: Vec<String> = (0..4).map(|n| format!("{n:016x}")).collect();
+        let left: Vec<Instance> = ids[..3].iter().map(|id| instance(id, 5_000)).collect();
+        for (view, id) in before[..3].iter().zip(&ids) {
+            let after = Members::of(&left, id, true);
+            for lane in lanes(500).filter(|lane| !before[3].owns(*lane)) {
+                assert_eq!(view.owns(lane), after.owns(lane));
+            }
+        }
+    }
+
+    /// Each third second has a look by one of the others; each of the others has its turn.
+    #[test]
+    fn one_of_the_others_looks_in_each_third_second() {
+        for count in 2..6 {
+            let views = views(count);
+            for lane in lanes(50) {
+                let mut looked = vec![0; count];
+                let seconds = 1_000..1_000 + 3 * (count as i64 - 1) * 4;
+                let mut by_phase = [0; 3];
+                for second in seconds {
+                    for (at, view) in views.iter().enumerate() {
+                        if !view.owns(lane) && view.looks(lane, second - 1, second) {
+                            looked[at] += 1;
+                            by_phase[second as usize % 3] += 1;
+                        }
+                    }
+                }
+                let expected: Vec<_> =
+                    views.iter().map(|view| if view.owns(lane) { 0 } else { 4 }).collect();
+                assert_eq!(looked, expected, "{count} instances");
+                by_phase.sort_unstable();
+                assert_eq!(by_phase, [0, 0, 4 * (count - 1)], "3 s lie between two looks");
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_look_has_all_turns_since_the_last_one() {
+        for view in &views(4) {
+            for lane in lanes(50).filter(|lane| !view.owns(*lane)) {
+                for since in 1_000..1_009 {
+                    for late in 1..12 {
+                        let each = (since..since + late)
+                            .any(|second| view.looks(lane, second, second + 1));
+                        assert_eq!(view.looks(lane, since, since + late), each);
+                    }
+                    assert!(view.looks(lane, since, since + 9), "a turn in each cycle");
+                    assert!(!view.looks(lane, since, since), "a second counts once");
+                    let set_back = view.looks(lane, since + 3_600, since);
+                    assert_eq!(set_back, view.looks(lane, since - 1, since));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_instance_without_workers_owns_nothing_and_has_no_turns() {
+        let living = [instance("own", 5_000), instance("other", 5_000)];
+        let view = Members::of(&living, "own", false);
+        assert!(lanes(50).all(|lane| !view.owns(lane) && !view.looks(lane, 0, 100)));
+        assert!(!view.is_alone());
+    }
+}

@@ -329,7 +329,7 @@ impl Deployment {
             store,
             client: Postman::new(world.clone(), life.clone()),
             services: Arc::new(
-                Services::new(services(plan)).expect("the services of the plan are valid"),
+                Services::new(services(plan.services)).expect("the services of the plan are valid"),
             ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
@@ -357,11 +357,13 @@ impl Deployment {
     }
 }
 
-fn service(which: usize) -> String {
+/// The name of a service.
+pub(crate) fn service(which: usize) -> String {
     format!("service-{which}")
 }
 
-fn services(plan: &Plan) -> Vec<ServiceParams> {
+/// So many services, without limits of their own.
+pub(crate) fn services(count: usize) -> Vec<ServiceParams> {
     let service = |which| ServiceParams {
         name: service(which),
         endpoints: vec!["http://business.example".into()],
@@ -369,7 +371,7 @@ fn services(plan: &Plan) -> Vec<ServiceParams> {
         success: SuccessRule::Status,
         secrets: Vec::new(),
     };
-    (0..plan.services).map(service).collect()
+    (0..count).map(service).collect()
 }
 
 fn params(plan: &Plan) -> worker::Params {

@@ -61,7 +61,7 @@ impl Throw {
         self.number() % 1_000 < share
     }
 
-    /// From an exponential distribution with the mean 1: the time to the next of independent events.
+    /// From an exponential distribution with mean 1: the time to the next of independent events.
     pub(crate) fn exponential(&mut self) -> f64 {
         let share = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
         -(1.0 - share).ln()

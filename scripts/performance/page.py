@@ -507,7 +507,8 @@ def write(root, told):
             receiver and Redis, and the performance of the parts that it is made of.
             `scripts/bench --write` measures and writes this page, whole or in groups
             ([when](#machine)). [`delayd bench`](OPERATIONS.md#measuring-it) runs each scenario
-            alone. For targets that are missed, see [limits](performance/limits.md).
+            alone. For targets that are missed, see [limits](performance/limits.md). For larger
+            deployments, see the [capacity model](performance/capacity.md).
         """),
     ]
     if told["short"]:

@@ -61,6 +61,12 @@ impl Throw {
         self.number() % 1_000 < share
     }
 
+    /// From an exponential distribution with mean 1: the time to the next of independent events.
+    pub(crate) fn exponential(&mut self) -> f64 {
+        let share = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
+        -(1.0 - share).ln()
+    }
+
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.number() as usize % choices.len()]
     }

@@ -16,6 +16,7 @@
 //! - [`sabotage`]: broken stores and callers, each of which the checker must detect. [`corners`]:
 //!   the situations that the schedules must reach.
 //! - [`found`]: bugs that were found in this way, as schedules of their own.
+//! - [`capacity`]: the same workers over a store that takes time for each request.
 //!
 //! Time is tokio's, paused: it jumps to the next timer when no task can run.
 //! `SIMULATION_SEEDS=100000` runs that many schedules. `SIMULATION_SEED=42` runs one and prints it.
@@ -23,6 +24,7 @@
 #![allow(clippy::print_stdout, reason = "shown by --nocapture: what was found where")]
 
 mod account;
+mod capacity;
 mod checker;
 mod corners;
 mod dice;
@@ -37,6 +39,9 @@ mod sabotage;
 mod schedule;
 mod store;
 mod world;
+
+#[path = "../support/redis.rs"]
+mod redis_server;
 
 #[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "../store_conformance/model.rs"]

@@ -330,7 +330,10 @@ impl Deployment {
             store,
             client: Postman::new(world.clone(), life.clone()),
             services: Arc::new(
-                Services::new(services(plan, index)).expect("the services of the plan are valid"),
+                Services::new(services(plan.services, |which| {
+                    !plan.lacks(index, &service_name(which))
+                }))
+                .expect("the services of the plan are valid"),
             ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
@@ -361,8 +364,8 @@ impl Deployment {
     }
 }
 
-/// The services that an instance knows.
-fn services(plan: &Plan, instance: usize) -> Vec<ServiceParams> {
+/// Those of so many services that an instance knows, without limits of their own.
+pub(crate) fn services(count: usize, is_known: impl Fn(usize) -> bool) -> Vec<ServiceParams> {
     let service = |which| ServiceParams {
         name: service_name(which),
         endpoints: vec!["http://business.example".into()],
@@ -370,8 +373,7 @@ fn services(plan: &Plan, instance: usize) -> Vec<ServiceParams> {
         success: SuccessRule::Status,
         secrets: Vec::new(),
     };
-    let is_known = |which: &usize| !plan.lacks(instance, &service_name(*which));
-    (0..plan.services).filter(is_known).map(service).collect()
+    (0..count).filter(|&which| is_known(which)).map(service).collect()
 }
 
 fn params(plan: &Plan) -> worker::Params {

@@ -1,0 +1,127 @@
+"""Runs the capacity model, compares it with a real Redis, and draws its plots. See
+scripts/capacity."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import capacity_plot
+import capacity_real
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "performance"
+FIGURES = PAGES / "capacity.json"
+PAGE = PAGES / "capacity.md"
+PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
+MODEL = "cargo test --release --locked --test simulation prints_the_curves -- --ignored --nocapture"
+
+
+def run_model(only):
+    """The figures of the model by the names of their series."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figures.json"
+        environment = os.environ | {"CAPACITY_FIGURES": str(path), "CAPACITY_ONLY": only}
+        subprocess.run(MODEL.split(), cwd=ROOT, env=environment, check=True)
+        return json.loads(path.read_text())
+
+
+def sizes_of(row):
+    return row["rate"], row["lanes"], row["instances"]
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def curves(rows):
+    """The claims for each task, the utilization and the lateness of each size."""
+    def cells(row):
+        if row["is_overloaded"]:
+            late = ["overloaded", "–", "–"]
+        else:
+            late = [f"{row['utilization'] * 100:.1f} %"]
+            late += [f"{row[f'lateness_p{percent}_ms']:.1f}" for percent in (50, 99)]
+        calls = [f"{row[figure]:.2f}" for figure in ("claims_a_task", "calls_a_task")]
+        return [f"{row['rate']:g}", row["lanes"], row["instances"], *calls, *late]
+
+    head = ["tasks/s", "lanes", "instances", "claims a task", "all calls a task",
+            "utilization", "lateness p50, ms", "p99, ms"]
+    return table(head, [cells(row) for row in sorted(rows, key=sizes_of)])
+
+
+def comparison(model, real):
+    """Model and program side by side, with the deviations of the model."""
+    measured = {sizes_of(row): row for row in real}
+
+    def pair(row, figure, scale=1, digits=2):
+        ours, theirs = row[figure] * scale, measured[sizes_of(row)][figure] * scale
+        return [f"{ours:.{digits}f}", f"{theirs:.{digits}f}", f"{(ours / theirs - 1) * 100:+.0f} %"]
+
+    def cells(row):
+        cpu = measured[sizes_of(row)]["cpu"] * 100
+        late = [f"{source['lateness_p50_ms']:.1f}" for source in (row, measured[sizes_of(row)])]
+        return [
+            f"{row['rate']:g}", row["lanes"], row["instances"], *pair(row, "claims_a_task"),
+            *pair(row, "calls_a_task"), *pair(row, "utilization", 100, 1), f"{cpu:.1f}", *late,
+        ]
+
+    head = ["tasks/s", "lanes", "instances"]
+    for name in ("claims a task", "all calls a task", "% of the time in scripts"):
+        head += [f"{name}: model", "real", "deviation"]
+    head += ["Redis' thread, real, % of a core", "lateness p50, ms: model", "real"]
+    rows = [cells(row) for row in sorted(model, key=sizes_of) if sizes_of(row) in measured]
+    return table(head, rows)
+
+
+def sizing(rows):
+    """How many servers each deployment needs."""
+    head = ["tasks/s", "instances", "lanes", "servers", "claims a task", "busiest server"]
+    cells = [
+        [f"{row['rate']:g}", row["instances"], row["lanes"], row["servers"],
+         f"{row['claims_a_task']:.2f}", f"{row['utilization'] * 100:.0f} %"]
+        for row in rows
+    ]
+    return table(head, cells)
+
+
+def fill(page, name, text):
+    """The page with this text between the two comments of this name."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{text}\n\n{end}{rest.split(end)[1]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/capacity")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--real", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--only", default="curves,sizing,check")
+    options = parser.parse_args()
+    told = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    if not options.page:
+        told |= run_model(options.only)
+    if options.real:
+        told["real"] = list(capacity_real.measure_all(PROGRAM))
+    tables = {"curves": curves(told["curves"]), "sizing": sizing(told["sizing"])}
+    if "real" in told:
+        tables["comparison"] = comparison(told["check"], told["real"])
+    print("\n\n".join(tables.values()))
+    if options.write or options.page:
+        FIGURES.write_text(json.dumps(told, indent=1) + "\n")
+        page = PAGE.read_text()
+        for name, text in tables.items():
+            page = fill(page, name, text)
+        PAGE.write_text(page)
+        for name, plot in capacity_plot.draw_all(told["curves"]):
+            (PAGES / f"capacity-{name}.svg").write_text(plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+//! The model at small sizes, in the ordinary test suite.
+
+use std::time::Duration;
+
+use super::costs::Script;
+use super::figures::Figures;
+use super::run::run;
+use super::setup::Setup;
+
+/// A short run, whose tasks have short delays.
+fn short(instances: usize, lanes: usize, rate: f64) -> Setup {
+    let seconds = Duration::from_secs;
+    let (delays, warm_up, span) = ((seconds(1), seconds(2)), seconds(4), seconds(3));
+    Setup { delays, warm_up, span, ..Setup::new(instances, lanes, rate) }
+}
+
+/// Runs a setup and prints the figures.
+fn shown(setup: &Setup) -> Figures {
+    let figures = run(setup);
+    println!("{}\n{}", Figures::HEAD, figures.row());
+    figures
+}
+
+#[test]
+fn one_instance_calls_few_scripts_for_a_task() {
+    let figures = shown(&Setup { span: Duration::from_secs(20), ..short(1, 1, 20.0) });
+    assert!((300..500).contains(&figures.tasks()), "{} tasks", figures.tasks());
+    assert!(figures.claims_a_task() <= 2.0, "{} claims a task", figures.claims_a_task());
+    let moves = figures.calls_a_task(&[Script::Add, Script::Claim, Script::Settle]);
+    assert!((2.0..=3.0).contains(&moves), "{moves} calls a task that move tasks");
+    assert!(figures.lateness_ms(50) < 3.0, "{} ms", figures.lateness_ms(50));
+}
+
+#[test]
+fn the_time_of_all_scripts_is_the_time_that_the_server_is_busy() {
+    let figures = shown(&short(3, 20, 200.0));
+    let (by_clock, by_costs) = (figures.utilization, figures.utilization_by_costs());
+    assert!(by_clock > 0.01, "{by_clock}");
+    // At most one script runs across the beginning, and one across the end.
+    assert!((by_clock - by_costs).abs() < 1e-3, "{by_clock} and {by_costs}");
+}
+
+#[test]
+fn a_seed_gives_the_same_figures_again() {
+    let figures = [1, 1, 2].map(|seed| run(&Setup { seed, ..short(3, 20, 100.0) }).json());
+    assert_eq!(figures[0], figures[1]);
+    assert_ne!(figures[0], figures[2], "the seed changes nothing");
+}
+
+#[test]
+fn a_server_that_has_too_much_to_do_is_overloaded() {
+    let figures = shown(&short(4, 1_000, 5_000.0));
+    assert!(figures.is_overloaded());
+}
+
+#[test]
+fn two_servers_share_the_work() {
+    let [one, two] = [1, 2].map(|servers| shown(&Setup { servers, ..short(2, 20, 500.0) }));
+    assert!(two.utilization < 0.7 * one.utilization);
+}
+
+/// An instance that publishes its hints wakes the others before their next poll.
+#[test]
+fn published_hints_reach_the_other_instances() {
+    let [kept, told] =
+        [false, true].map(|publishes| shown(&Setup { publishes, ..short(3, 20, 50.0) }));
+    assert_eq!(kept.calls_a_task(&[Script::Publish]), 0.0);
+    assert!((0.8..1.2).contains(&told.calls_a_task(&[Script::Publish])));
+}

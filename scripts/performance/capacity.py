@@ -17,7 +17,7 @@ PAGES = ROOT / "docs" / "performance"
 FIGURES = PAGES / "capacity.json"
 PAGE = PAGES / "capacity.md"
 PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
-MODEL = "cargo test --release --locked --test simulation prints_the_curves -- --ignored --nocapture"
+MODEL = "cargo test --release --locked --bench capacity -- curves"
 
 
 def run_model(only):

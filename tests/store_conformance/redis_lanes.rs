@@ -11,7 +11,7 @@ use crate::redis_alone::raw;
 #[tokio::test]
 async fn a_broken_lane_does_not_affect_the_others_of_its_call() {
     let prefix = fresh_prefix();
-    let store = connect(&prefix, &Clock::manual(START), false).await;
+    let store = connect(&prefix, &Clock::manual(START)).await;
     let topics = ["first", "broken", "last"].map(|name| topic_of(name, 1));
     let tasks = || {
         let task = |topic| NewTask { topic, ..new_task("message.call", 50) };

@@ -7,7 +7,7 @@
 //! To measure again:
 //!
 //! ```sh
-//! cargo test --release --test simulation measures_the_costs -- --ignored --nocapture
+//! cargo test --release --bench capacity -- costs
 //! ```
 //!
 //! `measure.rs` calls the scripts through the store and prints this table.
@@ -35,7 +35,7 @@ pub(crate) enum Script {
     Look,
     /// The counts of lanes for the sampler.
     Sample,
-    /// A hint to the other instances.
+    /// A message to the other instances.
     Publish,
 }
 

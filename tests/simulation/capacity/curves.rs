@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::figures::Figures;
-use super::run::run;
-use super::setup::Setup;
+use crate::capacity::figures::Figures;
+use crate::capacity::run::run;
+use crate::capacity::setup::Setup;
 
 const INSTANCES: [usize; 6] = [1, 2, 4, 10, 20, 50];
 const LANES: [usize; 4] = [10, 100, 1_000, 10_000];
@@ -38,9 +38,7 @@ struct Series {
 
 /// Prints the figures of many sizes. The environment variable `CAPACITY_ONLY` names the series to
 /// run, and `CAPACITY_FIGURES` a file to which the figures are written as JSON.
-#[test]
-#[ignore = "takes minutes, and shows figures rather than errors"]
-fn prints_the_curves() {
+pub(crate) fn print_the_curves() {
     let only = std::env::var("CAPACITY_ONLY").unwrap_or_else(|_| "curves,sizing,check".into());
     let is_wanted = |series: &Series| only.split(',').any(|name| name == series.name);
     let figures = run_all(all().into_iter().filter(is_wanted).collect());

@@ -196,9 +196,7 @@ fn print_line(name: &str, points: &[(f64, f64)]) {
 
 /// Different calls in turn, as in a busy Redis: a script that follows itself finds its code and
 /// data in the processor's cache, and takes half as long.
-#[tokio::test]
-#[ignore = "measures Redis on this machine"]
-async fn measures_the_costs() {
+pub(crate) async fn measure_the_costs() {
     let bench = Bench::new().await;
     for n in 0..TOPICS {
         bench.add(n, 64, DUE, 200).await;
@@ -284,9 +282,7 @@ impl Times {
 }
 
 /// Prints the bytes of a pending task and of a delivered one, for two sizes of content.
-#[tokio::test]
-#[ignore = "measures Redis on this machine"]
-async fn measures_the_memory() {
+pub(crate) async fn measure_the_memory() {
     const PENDING: usize = 200_000;
     for bytes in [60, 200, 1_000] {
         let bench = Bench::new().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, TaskId};
-use delayd::store::{Hint, INSTANCE_TTL, Instance, Registered, TopicEntry};
+use delayd::store::{INSTANCE_TTL, Instance, Message, Registered, TopicEntry};
 use tokio::sync::broadcast;
 
 use super::fine_time::FineTime;
@@ -19,8 +19,8 @@ use crate::plan::service_name;
 /// The time of its clock at the beginning.
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 
-/// How many hints an instance may fall behind, as in the Redis store.
-const BACKLOG: usize = 1_024;
+/// How many hints or messages an instance may fall behind, as in the Redis store.
+pub(crate) const BACKLOG: usize = 1_024;
 
 /// The servers, and what is in them.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ pub(crate) struct Redis {
     server_of: BTreeMap<Lane, usize>,
     /// The instances, with their last heartbeats.
     heartbeats: Mutex<BTreeMap<String, Instance>>,
-    /// The channels on which the instances receive hints.
-    listeners: Mutex<Vec<broadcast::Sender<Hint>>>,
+    /// The channels on which the instances receive messages.
+    listeners: Mutex<Vec<broadcast::Sender<Message>>>,
     ids: AtomicU64,
 }
 
@@ -101,24 +101,24 @@ impl Redis {
         living
     }
 
-    /// A new channel on which an instance receives hints.
-    pub(crate) fn listen(&self) -> broadcast::Sender<Hint> {
+    /// A new channel on which an instance receives messages.
+    pub(crate) fn listen(&self) -> broadcast::Sender<Message> {
         let sender = broadcast::Sender::new(BACKLOG);
         self.listeners.lock().unwrap().push(sender.clone());
         sender
     }
 
-    /// Passes a published hint on to all instances but its sender.
-    pub(crate) fn pass_on(&self, hint: &Hint, sender: &broadcast::Sender<Hint>) {
+    /// Passes a message on to all instances but its sender.
+    pub(crate) fn pass_on(&self, message: &Message, sender: &broadcast::Sender<Message>) {
         for listener in &*self.listeners.lock().unwrap() {
             if !listener.same_channel(sender) {
                 // An instance that has not started does not receive it.
-                let _ = listener.send(hint.clone());
+                let _ = listener.send(message.clone());
             }
         }
     }
 
-    /// How many instances listen for hints.
+    /// How many instances listen for messages.
     pub(crate) fn listeners(&self) -> usize {
         self.listeners.lock().unwrap().len()
     }

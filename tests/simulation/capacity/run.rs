@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayd::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
+use delayd::instances::{self, Instances};
 use delayd::limits::{DestinationLimits, LimitParams};
 use delayd::metrics::Metrics;
 use delayd::model::breaker;
@@ -38,7 +39,8 @@ pub(crate) fn run(setup: &Setup) -> Figures {
             let mut throw = dice.throw(("instance", number));
             // Instances start, and so poll, at different moments of a second.
             let start = Duration::from_micros(throw.between(0, 1_000_000));
-            let instance = Instance { redis: redis.clone(), access, lateness: lateness.clone() };
+            let lateness = lateness.clone();
+            let instance = Instance { number, redis: redis.clone(), access, lateness };
             tokio::spawn(instance.live(start, throw));
         }
         time.until(setup.warm_up).await;
@@ -53,6 +55,7 @@ pub(crate) fn run(setup: &Setup) -> Figures {
 
 /// One instance, with a share of the producers.
 struct Instance {
+    number: usize,
     redis: Arc<Redis>,
     access: Arc<Access>,
     lateness: Lateness,
@@ -75,7 +78,10 @@ impl Instance {
             client: Receiver { redis: self.redis.clone(), lateness: self.lateness.clone() },
             services: Arc::new(Services::new(services(1, |_| true)).expect("the service is valid")),
             limits: DestinationLimits::new(limits()),
-            instances: Arc::default(),
+            instances: Arc::new(Instances::with_id(
+                self.number as u64,
+                instances::Params { has_workers: true, ..instances::Params::default() },
+            )),
             metrics: Metrics::new([]),
             clock: self.redis.clock.clone(),
         }

@@ -18,8 +18,6 @@ pub(crate) struct Setup {
     pub(crate) call: Duration,
     /// The shortest and the longest delay of a task.
     pub(crate) delays: (Duration, Duration),
-    /// Whether an instance publishes its hints to the others. An instance with workers does not.
-    pub(crate) publishes: bool,
     /// How long the instances run before the figures begin.
     pub(crate) warm_up: Duration,
     /// The time of the figures.
@@ -49,7 +47,6 @@ impl Setup {
             round_trip: Duration::from_micros(150),
             call: Duration::from_millis(2),
             delays,
-            publishes: false,
             warm_up,
             span,
             seed: 1,

@@ -9,14 +9,14 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, StoreId, TaskId};
 use delayd::store::{
-    Asker, AttemptNote, Claim, Claimed, Delivery, Hint, Holds, Look, Looked, NextDue, Result,
-    Revision, Settle, Settled, Transition,
+    Asker, AttemptNote, Claim, Claimed, Delivery, Hint, Holds, Look, Looked, Message, NextDue,
+    Result, Revision, Settle, Settled, Transition,
 };
 use futures_util::future::join_all;
 use tokio::sync::broadcast;
 
 use super::costs::{Job, Script};
-use super::redis::Redis;
+use super::redis::{BACKLOG, Redis};
 
 /// The most lanes of one script of a poll, and of one of a sample.
 const LANES_A_POLL: usize = 64;
@@ -33,8 +33,10 @@ const LANES_SAMPLED: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Access {
     redis: Arc<Redis>,
-    /// The channel on which this instance receives hints.
+    /// The hints of this instance.
     hints: broadcast::Sender<Hint>,
+    /// The channel on which this instance receives messages of the others.
+    messages: broadcast::Sender<Message>,
     /// The number of this instance, and how many receipts it has made.
     number: usize,
     receipts: AtomicU64,
@@ -42,8 +44,8 @@ pub(crate) struct Access {
 
 impl Access {
     pub(crate) fn new(redis: Arc<Redis>, number: usize) -> Self {
-        let hints = redis.listen();
-        Self { redis, hints, number, receipts: AtomicU64::new(0) }
+        let (hints, messages) = (broadcast::Sender::new(BACKLOG), redis.listen());
+        Self { redis, hints, messages, number, receipts: AtomicU64::new(0) }
     }
 
     /// Stores tasks of some lanes, each with its due moment: one script for each lane.
@@ -68,18 +70,8 @@ impl Access {
         }
     }
 
-    /// Sends a hint to this instance and, if hints are published, to the others.
+    /// Sends a hint to this instance.
     fn hint(&self, hint: Hint) {
-        if self.redis.setup.publishes {
-            let (redis, hint, sender) = (self.redis.clone(), hint.clone(), self.hints.clone());
-            tokio::spawn(async move {
-                redis.travel().await;
-                let publish = || ((), Job::one(Script::Publish, redis.listeners()));
-                redis.server(0).serve(publish).await;
-                redis.travel().await;
-                redis.pass_on(&hint, &sender);
-            });
-        }
         // An instance that is not ready does not receive it.
         let _ = self.hints.send(hint);
     }
@@ -260,5 +252,20 @@ impl Delivery for Access {
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.messages.subscribe())
+    }
+
+    fn tell_others(&self, message: Message) {
+        let (redis, sender) = (self.redis.clone(), self.messages.clone());
+        tokio::spawn(async move {
+            redis.travel().await;
+            let publish = || ((), Job::one(Script::Publish, redis.listeners()));
+            redis.server(0).serve(publish).await;
+            redis.travel().await;
+            redis.pass_on(&message, &sender);
+        });
     }
 }

@@ -49,7 +49,7 @@ fn a_seed_gives_the_same_figures_again() {
 
 #[test]
 fn a_server_that_has_too_much_to_do_is_overloaded() {
-    let figures = shown(&short(4, 1_000, 5_000.0));
+    let figures = shown(&short(10, 200, 2_500.0));
     assert!(figures.is_overloaded());
 }
 
@@ -59,11 +59,10 @@ fn two_servers_share_the_work() {
     assert!(two.utilization < 0.7 * one.utilization);
 }
 
-/// An instance that publishes its hints wakes the others before their next poll.
+/// Most tasks are added through an instance that does not own their lane.
 #[test]
-fn published_hints_reach_the_other_instances() {
-    let [kept, told] =
-        [false, true].map(|publishes| shown(&Setup { publishes, ..short(3, 20, 50.0) }));
-    assert_eq!(kept.calls_a_task(&[Script::Publish]), 0.0);
-    assert!((0.8..1.2).contains(&told.calls_a_task(&[Script::Publish])));
+fn the_owner_of_a_lane_hears_of_tasks_that_others_store() {
+    let figures = shown(&short(3, 20, 50.0));
+    assert!((0.2..1.2).contains(&figures.calls_a_task(&[Script::Publish])));
+    assert!(figures.claims_a_task() < 1.3, "{} claims a task", figures.claims_a_task());
 }

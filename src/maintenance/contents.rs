@@ -1,12 +1,14 @@
 //! Removes the contents of ended tasks (`history.contents = false`).
 //!
-//! A task keeps its content for a while after its end. Until then, the Redis store may send its add
-//! again after a lost answer, and recognizes it by the content.
+//! A task keeps its content for at least a minute after its end. Until then, the Redis store may
+//! send its add again after a lost answer, and recognizes it by the content.
 //!
 //! The tasks of each lane are read in the order of their ends, each once. Every [`A_SCAN`] rounds,
-//! they are read from the beginning: tasks that were moved here may have ended long ago.
+//! they are read from the beginning: tasks that were moved here may have ended long ago. A round
+//! reads at most [`PAGES_A_ROUND`] pages, so that the janitor goes on with its other work; the next
+//! round continues.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::{HISTORY, ROUND};
@@ -17,18 +19,22 @@ use crate::store::{History, ListQuery, Listed, Maintenance, Result, Topics};
 /// The most tasks of one call.
 const CHUNK: usize = 250;
 /// The number of rounds from one scan of all histories to the next. The first one is a scan.
-const A_SCAN: u32 = 60;
+const A_SCAN: u32 = 24 * 60;
+/// The most pages of one round: half a million tasks.
+const PAGES_A_ROUND: u32 = 2_000;
 
 /// How far the histories of the lanes were read.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     rounds: u32,
-    lanes: HashMap<Lane, OfLane>,
+    /// How many more pages this round may read.
+    pages: u32,
+    lanes: HashMap<Lane, LaneProgress>,
 }
 
 /// How far a lane was read.
 #[derive(Debug, Default)]
-struct OfLane {
+struct LaneProgress {
     seen: History,
     /// How many more rounds read it.
     turns: u32,
@@ -43,8 +49,10 @@ impl Progress {
             self.lanes.clear();
         }
         self.rounds = self.rounds.wrapping_add(1);
+        self.pages = PAGES_A_ROUND;
         if self.lanes.len() > lanes.len() {
-            self.lanes.retain(|lane, _| lanes.contains(lane));
+            let known: HashSet<&Lane> = lanes.iter().collect();
+            self.lanes.retain(|lane, _| known.contains(lane));
         }
     }
 
@@ -68,9 +76,12 @@ impl Progress {
             return Ok(());
         }
         for state in HISTORY {
-            of_lane.remove(store, lane, state, now - after).await?;
+            of_lane.remove(store, lane, state, now - after, &mut self.pages).await?;
         }
-        of_lane.turns -= 1;
+        // If the pages are used up, the next round continues.
+        if self.pages > 0 {
+            of_lane.turns -= 1;
+        }
         Ok(())
     }
 }
@@ -82,15 +93,17 @@ fn turns(after: Duration) -> u32 {
     u32::try_from(rounds).map_or(u32::MAX, |rounds| rounds + 1)
 }
 
-impl OfLane {
+impl LaneProgress {
     async fn remove(
         &mut self,
         store: &(impl Topics + Maintenance),
         lane: &Lane,
         state: State,
         before: UnixMillis,
+        pages: &mut u32,
     ) -> Result<()> {
-        loop {
+        while *pages > 0 {
+            *pages -= 1;
             let query = ListQuery {
                 lane: lane.clone(),
                 state,
@@ -109,6 +122,7 @@ impl OfLane {
             }
             tokio::task::yield_now().await;
         }
+        Ok(())
     }
 }
 

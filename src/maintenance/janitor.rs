@@ -38,9 +38,9 @@ pub(super) async fn run(parts: &Parts<impl Topics + Maintenance>) {
 }
 
 async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
-    let (mut said, mut bared) = (Said::new(), Progress::default());
+    let (mut said, mut contents) = (Said::new(), Progress::default());
     loop {
-        if let Err(error) = keep_house(parts, &mut said, &mut bared).await {
+        if let Err(error) = keep_house(parts, &mut said, &mut contents).await {
             tracing::debug!(%error, "A janitor round failed; trying again in a minute");
         }
         tokio::time::sleep(ROUND).await;
@@ -82,7 +82,7 @@ async fn search(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
 async fn keep_house(
     parts: &Parts<impl Topics + Maintenance>,
     said: &mut Said,
-    bared: &mut Progress,
+    contents: &mut Progress,
 ) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
@@ -90,7 +90,7 @@ async fn keep_house(
     let topics = parts.topics.known();
     let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     if params.remove_contents.is_some() {
-        bared.begin_round(&lanes);
+        contents.begin_round(&lanes);
     }
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
     let mut histories = lanes.into_iter();
@@ -117,7 +117,7 @@ async fn keep_house(
                 let store = &*parts.store;
                 let capped = if ended > most { cap(store, &lane, most, now).await? } else { 0 };
                 if let Some(after) = params.remove_contents {
-                    bared.remove(store, &lane, &history, now, after).await?;
+                    contents.remove(store, &lane, &history, now, after).await?;
                 }
                 Ok::<_, Error>(capped)
             };

@@ -10,9 +10,17 @@ use super::sql::task::with_content;
 use super::write_tx::WriteTx;
 use crate::model::task::{ContentDigest, Lane, Options, State, TaskId};
 
-pub(super) fn remove(tx: &mut WriteTx<'_>, lane: &Lane, ids: &[TaskId]) -> rusqlite::Result<()> {
-    let Some(lane) = tx.find_lane(lane)? else { return Ok(()) };
-    for &id in ids {
+/// The most bytes of contents that one transaction reads; a larger one alone is possible.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Removes contents of the first of the tasks. Returns how many tasks it has looked at.
+pub(super) fn remove(tx: &mut WriteTx<'_>, lane: &Lane, ids: &[TaskId]) -> rusqlite::Result<usize> {
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(ids.len()) };
+    let mut bytes = 0;
+    for (at, &id) in ids.iter().enumerate() {
+        if bytes >= MOST_BYTES {
+            return Ok(at);
+        }
         let has_ended = match tx.load(lane, id) {
             Ok(Some(Record::Ended(ended))) => ended.state != State::Dead,
             Ok(_) => false,
@@ -20,23 +28,29 @@ pub(super) fn remove(tx: &mut WriteTx<'_>, lane: &Lane, ids: &[TaskId]) -> rusql
             Err(failure) => return Err(failure),
         };
         if has_ended {
-            remove_one(tx, id)?;
+            bytes += match remove_one(tx, id) {
+                Err(failure) if is_unreadable(&failure) => 0,
+                read => read?,
+            };
         }
     }
-    Ok(())
+    Ok(ids.len())
 }
 
-fn remove_one(tx: &mut WriteTx<'_>, id: TaskId) -> rusqlite::Result<()> {
+/// Returns the length of the content. An empty one stays, because its digest would take more room.
+fn remove_one(tx: &mut WriteTx<'_>, id: TaskId) -> rusqlite::Result<usize> {
     let mut select = tx.db.prepare_cached(with_content::SQL)?;
-    let found: Option<(Options, ContentDigest)> = select
+    let found: Option<(Options, ContentDigest, usize)> = select
         .query_row([id], |row| {
             let content = row.get_ref(with_content::content)?.as_str()?;
-            Ok((read_options(row, with_content::options, id)?, ContentDigest::of(content)))
+            let options = read_options(row, with_content::options, id)?;
+            Ok((options, ContentDigest::of(content), content.len()))
         })
         .optional()?;
-    if let Some((options, digest)) = found.filter(|(options, _)| options.removed.is_none()) {
+    let Some((options, digest, length)) = found else { return Ok(0) };
+    if options.removed.is_none() && length > 0 {
         let options = options_text(&Options { removed: Some(digest), ..options });
         tx.db.prepare_cached(sql::task::REMOVE_CONTENT)?.execute((options, id))?;
     }
-    Ok(())
+    Ok(length)
 }

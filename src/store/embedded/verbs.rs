@@ -361,8 +361,14 @@ impl Maintenance for Embedded {
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
-        let (lane, ids) = (lane.clone(), ids.to_vec());
-        self.writes.run(ids.len(), move |tx| contents::remove(tx, &lane, &ids)).await
+        let mut ids = ids.to_vec();
+        while !ids.is_empty() {
+            let (lane, left) = (lane.clone(), ids.clone());
+            let seen =
+                self.writes.run(ids.len(), move |tx| contents::remove(tx, &lane, &left)).await?;
+            ids.drain(..seen);
+        }
+        Ok(())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -318,8 +318,12 @@ fn has_ended_well(standing: &Standing) -> bool {
 /// The destination of a task that is not called any more. It need not exist here.
 fn called_before(name: Option<String>) -> Result<Destination, Error> {
     let name = required(name, "destination")?;
-    let destination = name.parse::<Destination>();
-    destination.map_err(|error| Error::Invalid(format!("destination: {error}")))
+    let destination: Destination =
+        name.parse().map_err(|error| Error::Invalid(format!("destination: {error}")))?;
+    match destination.is_pull() {
+        true => Err(Error::invalid("destination: expected the name of a service, got @pull")),
+        false => Ok(destination),
+    }
 }
 
 fn read_log(raw: &RawValue) -> Result<Vec<AdoptedNote>, Error> {

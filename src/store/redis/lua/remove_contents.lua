@@ -12,8 +12,8 @@ for i = 3, #ARGV do
   local raw = redis.call('HGET', ENTRIES, ARGV[i])
   local entry = raw and read_entry(raw)
   local record = entry and not KEPT[entry.mark] and redis.call('HGET', BODIES, ARGV[i])
-  local bare = record and without_content(record)
-  if bare then redis.call('HSET', BODIES, ARGV[i], bare) end
+  local emptied = record and without_content(record)
+  if emptied then redis.call('HSET', BODIES, ARGV[i], emptied) end
   bytes = bytes + (record and #record or 0)
 end
 return count

@@ -79,10 +79,10 @@ local function digest_of(content)
 end
 
 -- The record without its content, whose digest is added to the options; nil if it was removed
--- before, or if the record cannot be read.
+-- before, if it is empty, so that its digest would take more room, or if the record cannot be read.
 local function without_content(record)
   local due, created, destination, options, content_at = read_record(record)
-  if not due or removed_of(options) then return nil end
+  if not due or removed_of(options) or content_at > #record then return nil end
   local removed = '"removed":"' .. digest_of(string.sub(record, content_at)) .. '"}'
   options = options == '-' and '{' .. removed or string.sub(options, 1, -2) .. ',' .. removed
   return (write_record(due, created, destination, options, ''))

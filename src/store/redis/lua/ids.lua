@@ -2,10 +2,10 @@
 -- seconds * 1,000,000.
 --
 -- KEYS    1 the last id drawn; 2 "<run> <base> <lead>": the run of the server that drew it, the
---         last id where the reserves of this run begin, and how far it was ahead of the clock then
+--         last id where the id reserves of this run begin, and how far it was ahead of the clock
 -- ARGV    1 now in Unix ms (0: the server's TIME); 2 the size of the block; 3 the wanted size of
 --         the id reserve; 4 the highest id that the caller has drawn; 5 how far to skip ahead in a
---         new run; 6 how far reserves may bring the counter ahead of the clock and of the lead
+--         new run; 6 how far id reserves may bring the counter ahead of the clock and of the lead
 -- returns {the last id drawn, as text; the size of the id reserve}
 --
 -- After a restart or a failover the counter may have lost its last increments, while ids above it

@@ -105,7 +105,7 @@ pub struct StoreMetrics {
     pub disk: Option<DiskMetrics>,
     /// The circuit breakers of the Redis servers.
     pub breakers: Option<Readings<OpenBreakers>>,
-    /// The ids that are left for an outage of the server of the id counter.
+    /// How many ids are left in the id reserve.
     pub id_reserve: Option<Readings<u64>>,
 }
 
@@ -277,8 +277,8 @@ impl Collector for IdReserve {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = encoder.encode_descriptor(
             "id_reserve",
-            "Ids that this instance has drawn for an outage of the server of the id counter, and \
-             may still use; 0 without a Redis cluster; absent with the embedded store",
+            "The ids in the id reserve of this instance, for an outage of the server of the id \
+             counter; 0 without a Redis cluster; absent with the embedded store",
             None,
             MetricType::Gauge,
         )?;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayd::metrics::Metrics;
-use delayd::model::task::TaskId;
+use delayd::model::task::{Lane, Options, TaskId};
 use delayd::store::redis::{Params, Redis, Topology};
-use delayd::store::{Intake, Moment, NewTask, TopicEntry};
+use delayd::store::{Delivery, Intake, Moment, NewTask, Store, TopicEntry};
 use serde_json::json;
 
 use crate::load::{Load, lost};
@@ -19,6 +19,9 @@ use crate::{Program, poll};
 
 /// How long adds have to go on without the counter.
 const OUTAGE: Duration = Duration::from_secs(10);
+/// The longest add without the counter: requests wait for at most half a second for ids, and the
+/// breaker of a silent server opens within another half. The rest is a margin for a busy machine.
+const SLOWEST: Duration = Duration::from_millis(1_000 + 500);
 
 /// What happens to the server of the counter. Its replica is killed before, so it has no successor.
 #[derive(Clone, Copy)]
@@ -76,13 +79,13 @@ async fn adds_go_on(fault: Fault) {
         let refused: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
         assert!(refused.is_empty(), "{refused:?}");
         let slowest = answers.iter().map(|answer| answer.took).max().unwrap();
-        assert!(slowest < Duration::from_secs(2), "an add took {slowest:?}");
+        assert!(slowest < SLOWEST, "an add took {slowest:?}");
         println!("cluster: {} adds without the counter, slowest {slowest:?}", answers.len());
     }
-    use_up(&delayd, &topics[0]).await;
+    let mut ids = use_up(&delayd, &topics[0]).await;
     delayd.wait_until_ready(503).await;
-    delayd.wait_for_log("tasks get ids that were drawn before").await;
-    delayd.wait_for_log("The ids that were drawn before are used up").await;
+    delayd.wait_for_log("tasks get ids of the id reserve").await;
+    delayd.wait_for_log("The id reserve has too few ids").await;
 
     fault.end(&mut cluster);
     for load in &loads {
@@ -93,17 +96,19 @@ async fn adds_go_on(fault: Fault) {
     for load in loads {
         let (topic, answers) = load.stop().await;
         assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
+        let mut given = answers.iter().filter_map(|answer| answer.id);
+        assert!(given.all(|id| ids.insert(id)), "an id was given to two tasks of all loads");
     }
 }
 
-/// Adds until the reserve is used up. Then adds are refused at once.
-async fn use_up(delayd: &Arc<Program>, topic: &str) {
+/// Adds until the id reserve is used up. Then adds are refused at once. Returns the ids.
+async fn use_up(delayd: &Arc<Program>, topic: &str) -> HashSet<u64> {
     let task = json!({
         "topic": topic, "delay": "1h", "content": {"sn": "message.call", "url": "/"},
     });
     let batch = json!({"tasks": vec![task; 500]}).to_string();
     let mut ids = HashSet::new();
-    // The largest reserve has 960,000 ids.
+    // The largest id reserve has 960,000 ids.
     for _ in 0..2_000 {
         let asked = Instant::now();
         let answer = delayd.post("/delay/task/add_batch", batch.clone()).await;
@@ -114,7 +119,7 @@ async fn use_up(delayd: &Arc<Program>, topic: &str) {
             let took = asked.elapsed();
             println!("cluster: {} ids used up, refused in {took:?}", ids.len());
             assert!(took < Duration::from_secs(1), "a refusal took {took:?}");
-            return;
+            return ids;
         }
     }
     panic!("the reserve has no end");
@@ -141,7 +146,11 @@ impl Instance {
     }
 
     async fn add(&self) -> delayd::store::Result<TaskId> {
-        let task = NewTask {
+        self.store.add(vec![self.task()]).await.remove(0).map(|added| added.id)
+    }
+
+    fn task(&self) -> NewTask {
+        NewTask {
             topic: self.topic.clone(),
             destination: "message.call".parse().unwrap(),
             moment: Moment::After(Duration::from_secs(3_600)),
@@ -149,8 +158,7 @@ impl Instance {
             content: "{}".into(),
             idempotency: None,
             quota: None,
-        };
-        self.store.add(vec![task]).await.remove(0).map(|added| added.id)
+        }
     }
 
     fn reserve(&self) -> u64 {
@@ -160,7 +168,7 @@ impl Instance {
     }
 }
 
-/// All instances used to skip ahead, and to have no reserve until the clock had followed.
+/// All instances used to skip ahead, and to have no id reserve until the clock had followed.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_failover_all_instances_skip_once_and_have_a_reserve_at_once() {
     let mut cluster = Cluster::start();
@@ -188,7 +196,7 @@ async fn after_a_failover_all_instances_skip_once_and_have_a_reserve_at_once() {
     let elected = Instant::now();
     let successor = &cluster.nodes[3];
     let base = || -> Option<u64> {
-        successor.command(&["GET", &marker]).trim().split_once(' ')?.1.parse().ok()
+        successor.command(&["GET", &marker]).split_whitespace().nth(1)?.parse().ok()
     };
     let before = base().expect("the mark was replicated");
     // The first draw after the failover, of whichever instance.
@@ -210,26 +218,132 @@ async fn after_a_failover_all_instances_skip_once_and_have_a_reserve_at_once() {
         assert!(instance.reserve() > 0, "instance {n} has no reserve");
     }
     assert_eq!(base(), Some(skipped), "several instances skipped");
+    // Each instance has used its id reserve, so its next draw brought another. A block lasts a
+    // second.
+    cluster.nodes[3].kill();
+    let killed = Instant::now();
+    while killed.elapsed() < Duration::from_secs(3) {
+        for instance in &instances {
+            let id = instance.add().await.expect("an add was refused");
+            note(id);
+            assert!(id.0 > skipped, "{id} is of a reserve from before the failover");
+        }
+    }
     println!("cluster: {} ids, all reserves {:?} after the election", ids.len(), elected.elapsed());
 }
 
-/// The counter takes longer than the wait for it. Its answers count, so the reserve is not used up.
+/// The counter takes longer than the wait for it, nearly all the time. Its answers count, so most
+/// ids are of blocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_counter_does_not_use_up_the_reserve() {
-    const SLOW_MS: &str = "400";
+    const SLOW_MS: u64 = 400;
+    const GAP_MS: u64 = 20;
     let cluster = Cluster::start();
     // As many ids as a block has.
     let instance = Instance::start(&cluster, 1, Duration::from_secs(1)).await;
     let mut ids = HashSet::new();
     assert!(poll::until(async || instance.add().await.is_ok()).await, "no add succeeds");
+    let (mut of_reserve, mut pauses) = (0, 0);
     let began = Instant::now();
     while began.elapsed() < OUTAGE {
-        cluster.nodes[0].command(&["CLIENT", "PAUSE", SLOW_MS, "WRITE"]);
+        cluster.nodes[0].command(&["CLIENT", "PAUSE", &SLOW_MS.to_string(), "WRITE"]);
+        pauses += 1;
         let paused = Instant::now();
-        while paused.elapsed() < Duration::from_millis(600) {
+        while paused.elapsed() < Duration::from_millis(SLOW_MS + GAP_MS) {
+            let before = instance.reserve();
             assert!(ids.insert(instance.add().await.expect("an add was refused")));
+            of_reserve += usize::from(instance.reserve() < before);
         }
     }
-    println!("cluster: {} adds beside a slow counter, {} left", ids.len(), instance.reserve());
+    println!(
+        "cluster: {} adds beside a slow counter ({pauses} pauses), {of_reserve} ids of the \
+         reserve, {} left",
+        ids.len(),
+        instance.reserve()
+    );
+    assert!(2 * of_reserve < ids.len(), "{of_reserve} of {} ids are of the reserve", ids.len());
     until("the reserve is full", || instance.reserve() >= 500);
+}
+
+/// A lane for which the id reserve has no ids used to mark all of it as used up. All adds of all
+/// topics were then refused, and those of the same batch failed, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_that_uses_up_its_share_of_the_reserve_stops_no_other_lane() {
+    const LANES: u16 = 64;
+    let mut cluster = Cluster::start();
+    let instance = Instance::start(&cluster, 1, Duration::from_secs(30)).await;
+    let shard_of = |key: &String| Lane::shard_of_key(key, LANES);
+    let is_there = |key: &String| cluster.first_owner(&format!("{{hot:{}}}", shard_of(key))).0 == 1;
+    let key = (0..).map(|n| format!("k{n}")).find(is_there).unwrap();
+    let hot = NewTask {
+        topic: TopicEntry { topic: "hot".parse().unwrap(), shards: LANES },
+        options: Options { key: Some(key.clone()), ..Options::default() },
+        ..instance.task()
+    };
+    // Now both lanes are open.
+    assert!(poll::until(async || instance.add().await.is_ok()).await, "no add succeeds");
+    instance.store.add(vec![hot.clone()]).await.remove(0).unwrap();
+    cluster.nodes[3].kill();
+    cluster.nodes[0].kill();
+    // Now all blocks are stale.
+    let killed = Instant::now();
+    while killed.elapsed() < Duration::from_secs(2) {
+        instance.add().await.expect("an add was refused");
+    }
+    let store = instance.store.clone();
+    let batch = tokio::spawn(async move { store.add(vec![hot; 500]).await });
+    while !batch.is_finished() {
+        instance.add().await.expect("an add beside the batch was refused");
+    }
+    let added = batch.await.unwrap();
+    let count = added.iter().filter(|added| added.is_ok()).count();
+    assert!((100..500).contains(&count), "{count} of 500 tasks have ids");
+    for _ in 0..20 {
+        instance.add().await.expect("an add after the batch was refused");
+    }
+    let left = instance.reserve();
+    assert!(left > 10_000, "{left} ids are left");
+    instance.store.ping().await.expect("the instance is ready");
+    println!("cluster: {count} of 500 tasks of one lane have ids, {left} ids are left");
+}
+
+/// The rest of the cluster has lost the majority, and refuses adds. The instance has ids, and used
+/// to be ready: the nodes answered TIME.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_with_ids_is_not_ready_while_no_server_takes_adds() {
+    let mut cluster = Cluster::start();
+    let instance = Instance::start(&cluster, 1, Duration::from_secs(30)).await;
+    assert!(poll::until(async || instance.add().await.is_ok()).await, "no add succeeds");
+    for node in [3, 5, 0] {
+        cluster.nodes[node].kill();
+    }
+    let ready = poll::until(async || instance.add().await.is_ok()).await;
+    assert!(ready, "the others take no adds");
+    instance.store.ping().await.expect("two servers take adds");
+    cluster.nodes[2].kill();
+    until("the cluster is down", || {
+        cluster.nodes[1].command(&["CLUSTER", "INFO"]).contains("cluster_state:fail")
+    });
+    assert!(instance.add().await.is_err());
+    assert!(instance.reserve() > 0, "the test shows nothing without ids");
+    assert!(instance.store.ping().await.is_err(), "adds are refused, and the instance is ready");
+}
+
+/// The store has an unknown format, so nothing is sent any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_with_ids_is_not_ready_while_it_sends_nothing() {
+    let cluster = Cluster::start();
+    let instance = Instance::start(&cluster, 1, Duration::from_secs(30)).await;
+    assert!(poll::until(async || instance.add().await.is_ok()).await, "no add succeeds");
+    instance.store.ping().await.expect("it is ready");
+    let prefix = cluster.prefix_on_first();
+    let store = format!("{prefix}:DELAY_STORE-{{{prefix}:DELAY_TOPIC_LIST}}");
+    cluster.nodes[0].command(&["HSET", &store, "format", "999"]);
+    let is_refused = poll::until(async || {
+        let _ = instance.store.id().await;
+        instance.add().await.is_err()
+    });
+    assert!(is_refused.await, "the instance still adds");
+    assert!(instance.reserve() > 0, "the test shows nothing without ids");
+    assert!(instance.store.ping().await.is_err(), "adds are refused, and the instance is ready");
 }

@@ -17,6 +17,7 @@ use crate::poll;
 use crate::program::service;
 use crate::proxy::Proxy;
 use crate::receiver::{Answer, Receiver};
+use crate::redis_many::until_followed;
 use crate::redis_server::{self, Server};
 use crate::slow_wire::SlowWire;
 use crate::{Program, StoreAt};
@@ -153,6 +154,46 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all, "an id was drawn twice");
+}
+
+/// A server is replaced, and promoted again without a restart: its `run_id` is the one that it had
+/// before. All that its successor wrote is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_stay_unique_when_a_server_is_promoted_again_without_a_restart() {
+    const LATER: Duration = Duration::from_secs(60);
+    // Two failovers, each of which loses everything, have to be more than two seconds apart.
+    const APART: Duration = Duration::from_secs(3);
+    let (first, second) = (Server::with_options(&[]), Server::with_options(&[]));
+    let follow = |replica: &Server, primary: &Server| {
+        replica.command(&["REPLICAOF", primary.host(), &primary.port().to_string()]);
+        until_followed(primary, 1);
+    };
+    let promote = |server: &Server| server.command(&["REPLICAOF", "NO", "ONE"]);
+    let clock = Clock::manual(Clock::system().now());
+    let add_to = async |server: &Server| {
+        let params = Params {
+            key_prefix: "ids".into(),
+            clock: clock.clone(),
+            ..Params::standalone(server.url())
+        };
+        add(&Redis::connect(params).await.unwrap(), 3).await
+    };
+    follow(&second, &first);
+    let mut ids = add_to(&first).await;
+    clock.advance(LATER);
+    ids.extend(add_to(&first).await);
+    until_followed(&first, 1);
+    promote(&second);
+    follow(&first, &second);
+    // From here, the first server receives nothing of the second.
+    promote(&first);
+    ids.extend(add_to(&second).await);
+    drop(second);
+    clock.advance(APART);
+    let again = add_to(&first).await;
+    let (last, next) = (ids.iter().max().unwrap(), again.iter().min().unwrap());
+    assert!(next > last, "{again:?} follow {ids:?}");
+    assert!(next.0 - last.0 < 5_000_000, "{again:?} are far above {ids:?}");
 }
 
 /// A caller that disconnects while ids are drawn has been refused: none of its tasks may be stored.

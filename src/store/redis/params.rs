@@ -34,8 +34,8 @@ pub enum Topology {
     Cluster,
 }
 
-/// In a cluster, how long ids that were drawn before last while the server of the id counter is
-/// away, at the recent rate.
+/// In a cluster, how long the id reserve lasts while the server of the id counter is away, at the
+/// recent rate.
 pub const ID_OUTAGE: Duration = Duration::from_secs(30);
 
 /// The settings of the Redis store.

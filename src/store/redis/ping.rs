@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use deadpool_redis::redis::cmd;
+use deadpool_redis::redis::{FromRedisValue, cmd};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::session::Session;
 use super::transport::fault::silent;
 use super::transport::link::Repeat;
+use super::transport::map::Map;
 use super::transport::node::{Node, Purpose};
 use super::transport::slot;
 use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
+
+/// How many keys are tried to find one in a slot of a node.
+const KEYS_TRIED: usize = 1_000;
 
 /// The store's now, as a sign that it answers. There is one ping at a time, and callers that arrive
 /// meanwhile share its answer. Otherwise, if replicas were missing, pings that wait behind each
@@ -36,17 +40,24 @@ pub(super) async fn ping(session: &Arc<Session>) -> Result<UnixMillis> {
 }
 
 /// A store that answers reads but accepts no tasks is not healthy. Tasks are accepted while the
-/// server of the id counter answers or, with a reserve of ids, another server does.
-async fn ping_alone(session: &Session) -> Result<UnixMillis> {
-    if session.ids.reserve_left() == 0 {
+/// server of the id counter answers or, with an id reserve, another server does.
+async fn ping_alone(session: &Arc<Session>) -> Result<UnixMillis> {
+    if session.ids.reserve_left() == 0 || session.servers.is_refused() {
         return ping_counter(session).await;
     }
+    // It continues after the time limit, so that the breaker counts a silent server.
+    let counter = tokio::spawn({
+        let session = session.clone();
+        async move { ping_counter(&session).await }
+    });
     // Half of the time is left for the others.
-    match tokio::time::timeout(session.timeout / 2, ping_counter(session)).await {
-        Ok(Ok(now)) => Ok(now),
-        Ok(Err(error)) => ping_others(session).await.ok_or(error),
-        Err(_) => ping_others(session).await.ok_or_else(silent),
-    }
+    let half = session.timeout / 2;
+    let error = match timeout(half, counter).await {
+        Ok(Ok(Ok(now))) => return Ok(now),
+        Ok(Ok(Err(error))) => error,
+        Ok(Err(_)) | Err(_) => silent(),
+    };
+    timeout(half, ping_others(session)).await.ok().flatten().ok_or(error)
 }
 
 /// Asks the server of the id counter, through both kinds of connections.
@@ -62,11 +73,9 @@ async fn ping_others(session: &Session) -> Option<UnixMillis> {
     let map = session.servers.map();
     let counter = map.owner(Some(slot::of_key(session.keys.last_id().as_bytes())));
     let is_other = |node: &&Arc<Node>| counter.is_none_or(|counter| node.number != counter.number);
-    let others = map.nodes().iter().filter(is_other).map(|node| {
-        Box::pin(async {
-            let answers = node.run(Purpose::Adding, &[cmd("TIME")], Repeat::Once).await.ok()?;
-            session.read_time(answers.into_iter().next()?.ok()?).ok()
-        })
+    let others = map.nodes().iter().filter(is_other).filter_map(|node| {
+        let key = key_on(session, &map, node)?;
+        Some(Box::pin(ping_node(session, node, key)))
     });
     let mut asked: FuturesUnordered<_> = others.collect();
     while let Some(answer) = asked.next().await {
@@ -75,4 +84,26 @@ async fn ping_others(session: &Session) -> Option<UnixMillis> {
         }
     }
     None
+}
+
+/// The now of a node that takes adds: it has the slot of a key, and the cluster serves keys. With
+/// `cluster-allow-reads-when-down`, a node answers reads while it refuses adds.
+async fn ping_node(session: &Session, node: &Node, key: String) -> Option<UnixMillis> {
+    let asked = [cmd("EXISTS").arg(key).take(), cmd("CLUSTER").arg("INFO").take(), cmd("TIME")];
+    let answers = node.run(Purpose::Adding, &asked, Repeat::Once).await.ok()?;
+    let [exists, cluster, time] = <[_; 3]>::try_from(answers).ok()?;
+    exists.ok()?;
+    let cluster = String::from_redis_value(cluster.ok()?).ok()?;
+    let is_well = cluster.lines().any(|line| line.trim() == "cluster_state:ok");
+    is_well.then(|| session.read_time(time.ok()?).ok()).flatten()
+}
+
+/// The name of a key in a slot of the node; `None` if the node has hardly any slots.
+fn key_on(session: &Session, map: &Map, node: &Node) -> Option<String> {
+    let is_there = |key: &String| {
+        let owner = map.owner(Some(slot::of_key(key.as_bytes())));
+        owner.is_some_and(|owner| owner.number == node.number)
+    };
+    let prefix = session.keys.last_id();
+    (0..KEYS_TRIED).map(|n| format!("{prefix}-{n}")).find(is_there)
 }

@@ -171,24 +171,24 @@ pub(super) const KEYS: &[Row] = &[
 pub(super) const FSCK_COUNTER: &[Row] = &[
     Row {
         case: "behind an id in use",
-        before: &[&["last_id = 5"]],
+        before: &[&["last_id = 5", "id_run = <run> 4 0"]],
         args: &["9"],
         answer: "nil",
-        after: &["- last_id = 5", "+ last_id = 9"],
+        after: &["- id_run = <run> 4 0", "- last_id = 5", "+ last_id = 9"],
     },
     Row {
         case: "in front of it",
-        before: &[&["last_id = 10"]],
+        before: &[&["last_id = 10", "id_run = <run> 4 0"]],
         args: &["9"],
         answer: "nil",
         after: &[],
     },
     Row {
         case: "no number",
-        before: &[&["last_id = what"]],
+        before: &[&["last_id = what", "id_run = <run> 4 0"]],
         args: &["9"],
         answer: "nil",
-        after: &["- last_id = what", "+ last_id = 9"],
+        after: &["- id_run = <run> 4 0", "- last_id = what", "+ last_id = 9"],
     },
 ];
 

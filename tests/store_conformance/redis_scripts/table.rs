@@ -8,8 +8,8 @@
 //! | `lock = token` | a string |
 //! | `audit entry = {}` | an entry of a stream, and its only field; only read |
 //!
-//! `<run>` stands for the run of the server, and `|` for a line break. `…` at the end of a line or
-//! an answer stands for any text, since it comes from the server's own clock.
+//! `<run>` stands for `<run_id>-<replid>`, which the server reports, and `|` for a line break. `…` at
+//! the end of a line or an answer stands for any text, since it comes from the server's own clock.
 
 use std::fmt::Write as _;
 
@@ -150,10 +150,11 @@ impl Stored {
         }
     }
 
-    /// The run of the server.
-    fn run(&mut self) -> String {
-        let info: String = self.ask("INFO", &["server"]);
-        info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
+    /// The run and the replication id of the server.
+    fn run(&mut self) -> [String; 2] {
+        let info: String = self.ask("INFO", &["server", "replication"]);
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        ["run_id:", "master_replid:"].map(|name| field(name).to_owned())
     }
 
     /// All stored data, sorted.
@@ -197,8 +198,11 @@ pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
         let connection =
             redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
         let mut stored = Stored { prefix: fresh_prefix(), connection };
-        let run = stored.run();
-        let with_run = |line: &str| line.replace("<run>", &run);
+        let [run_id, replid] = stored.run();
+        let with_run = |line: &str| {
+            let line = line.replace("<run>", "<run_id>-<replid>");
+            line.replace("<run_id>", &run_id).replace("<replid>", &replid)
+        };
         row.before.concat().into_iter().for_each(|line| stored.write(&with_run(line)));
         let before = stored.read();
         let names: Vec<String> =

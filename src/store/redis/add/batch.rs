@@ -28,8 +28,8 @@ pub(crate) struct Batch {
     kept: Vec<Vec<Result<Kept>>>,
     /// Tasks that are not stored because their lanes are not open to them.
     pub(crate) refused: Vec<(LaneTasks, Refusal)>,
-    /// The ids of the tasks, in order, until they are sent.
-    drawn: Vec<Drawn>,
+    /// The ids of the tasks, in order, until they are sent. Tasks without ids have failed.
+    drawn: Vec<Option<Drawn>>,
 }
 
 impl Batch {
@@ -50,12 +50,14 @@ impl Batch {
             .collect()
     }
 
-    /// The position of each task, in order, with its ids.
-    fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
+    /// The position of each task that has ids, in order.
+    fn places(&self, drawn: Vec<Option<Drawn>>) -> impl Iterator<Item = Place> {
         let requests = self.kept.iter().enumerate();
         let places = requests
             .flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
-        places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
+        places.zip(drawn).filter_map(|((request, member), drawn)| {
+            drawn.map(|drawn| Place { request, member, drawn })
+        })
     }
 
     fn task(&self, place: Place) -> &NewTask {
@@ -67,9 +69,11 @@ impl Batch {
         self.kept[place.request][place.member] = kept;
     }
 
-    /// Sets the same error for all tasks.
-    fn note_all(&mut self, error: &Error) {
-        self.kept.iter_mut().flatten().for_each(|kept| *kept = Err(error.clone()));
+    /// Sets the ids of all tasks, in order, and the errors of those without ids.
+    fn note_ids(&mut self, drawn: Vec<Result<Drawn>>) {
+        let tasks = drawn.into_iter().zip(self.kept.iter_mut().flatten());
+        self.drawn =
+            tasks.map(|(drawn, kept)| drawn.map_err(|error| *kept = Err(error)).ok()).collect();
     }
 
     /// Answers every caller that still waits.
@@ -102,7 +106,7 @@ impl Batch {
     /// The tasks to send: first the plain ones of each lane, sorted by destination, then the others
     /// of each lane; in several parts if there are many. A quota counts the tasks before, so in a
     /// lane with one, all tasks are sent in their order.
-    fn by_lane(&self, drawn: Vec<Drawn>) -> Vec<LaneTasks> {
+    fn by_lane(&self, drawn: Vec<Option<Drawn>>) -> Vec<LaneTasks> {
         let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
         // Callers that were refused while ids were allocated are left out, with all of their tasks.
         // If a caller leaves later, all of its tasks are stored.
@@ -137,13 +141,11 @@ impl Batch {
 }
 
 impl Batch {
-    /// A batch of requests, whose tasks have ids.
+    /// A batch of requests, whose tasks have ids or have failed.
     pub(crate) async fn with_ids(session: &Arc<Session>, requests: Vec<Request>) -> Self {
         let mut batch = Self::of(requests);
-        match ids::draw(session, &batch.id_requests()).await {
-            Ok(drawn) => batch.drawn = drawn,
-            Err(error) => batch.note_all(&error),
-        }
+        let drawn = ids::draw(session, &batch.id_requests()).await;
+        batch.note_ids(drawn);
         batch
     }
 
@@ -267,7 +269,7 @@ mod tests {
         };
         let (old, _waits) = request(1);
         let (new, _waits_too) = request(4);
-        let drawn = [4, 8].map(|id| Drawn { own: TaskId(id), call: None });
+        let drawn = [4, 8].map(|id| Some(Drawn { own: TaskId(id), call: None }));
         let mut lanes: Vec<_> = Batch::of(vec![old, new]).by_lane(drawn.to_vec());
         lanes.sort_by_key(|lane| lane.shards);
         let seen: Vec<_> =

@@ -17,8 +17,9 @@ pub(crate) async fn last(session: &Session) -> Result<Option<u64>> {
     Ok(number.filter(|last| *last <= TaskId::MAX.0))
 }
 
-/// Raises the counter to at least this number.
+/// Raises the counter to at least this number. If it changes, the next draw skips ahead.
 pub(crate) async fn raise(session: &Session, to: u64) -> Result<()> {
-    let raise = session.call(&script::FSCK_COUNTER, &[session.keys.last_id()]).arg(to).take();
+    let keys = [session.keys.last_id(), session.keys.id_run()];
+    let raise = session.call(&script::FSCK_COUNTER, &keys).arg(to).take();
     session.working.run_one(raise).await.map(drop)
 }

@@ -8,8 +8,8 @@
 //! There is one draw at a time, in a task of its own, and all requests that find no id wait for it.
 //! The next block is drawn ahead, by twice the time that the last draw took. If Redis is far away,
 //! no request waits; if it is near, there are few draws without need. In a cluster, each adder
-//! requests ids for the lanes of its own server, and all adders share the blocks. There, each draw
-//! also brings a `reserve` for an outage of the counter's server.
+//! requests ids for the lanes of its own server, and all adders share the blocks. There, draws also
+//! bring an id `reserve` for an outage of the counter's server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,12 @@ use deadpool_redis::redis::FromRedisValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::pool::{Drawn, IdRequest};
-use self::stock::{Brought, Drawing, Order, Stock};
+use self::pool::{Drawn, IdRequest, open};
+use self::stock::{Brought, Drawing, LONGEST_WAIT, Order, Stock};
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
+use super::transport::fault::silent;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::servers::one;
@@ -36,66 +37,87 @@ mod reserve;
 pub(crate) mod shared;
 mod stock;
 
-/// How far reserves may bring the counter ahead of the clock.
+/// How far id reserves may bring the counter ahead of the clock, or further ahead if it is.
 const AHEAD: u64 = 2 * TaskId::PER_SECOND;
-/// How far the first draw in a new run of the server skips ahead: beyond all reserves, by a margin
-/// of three seconds for clocks that differ and for a primary that was replaced and still answers.
-const SKIP: u64 = AHEAD + 3 * TaskId::PER_SECOND;
+/// How far the first draw in a new run of the server skips ahead of the counter that is left, and
+/// of the ids that id reserves may have brought ahead of the clock: more than a server loses, and
+/// a margin for clocks that differ and for a primary that was replaced and still answers.
+const SKIP: u64 = 5 * TaskId::PER_SECOND;
 
-/// New ids as requested. They grow, unless they have to lead to certain lanes, or the counter is
-/// away.
+/// New ids as requested, or why a request has none. They grow, unless they have to lead to certain
+/// lanes, or the counter is away.
 ///
-/// # Errors
-/// [`Error::Unavailable`]; then no id was used.
-pub(super) async fn draw(session: &Arc<Session>, requests: &[IdRequest]) -> Result<Vec<Drawn>> {
-    let mut drawn = Vec::with_capacity(requests.len());
-    while let Some((drawing, patience)) = take(session, requests, &mut drawn) {
-        match ended(drawing, patience).await {
+/// While there is an id reserve, all requests wait until one deadline, however many draws end
+/// meanwhile. Then they use the id reserve. Requests for which it has no ids wait until a second
+/// deadline.
+pub(super) async fn draw(session: &Arc<Session>, requests: &[IdRequest]) -> Vec<Result<Drawn>> {
+    let began = Instant::now();
+    let mut drawn = vec![None; requests.len()];
+    let mut patience = None;
+    let mut error = silent();
+    while let Some(missing) = take(session, requests, &mut drawn) {
+        let patience = *patience.get_or_insert(missing.patience);
+        let wait = if missing.is_away { patience.map(|_| LONGEST_WAIT) } else { patience };
+        match ended(missing.drawing, wait.map(|wait| began + wait)).await {
             Some(Ok(())) => {}
-            Some(Err(error)) => {
+            Some(Err(failure)) => {
                 session.ids.stock().take_for(requests, &mut drawn);
-                return if drawn.len() == requests.len() { Ok(drawn) } else { Err(error) };
+                error = failure;
+                break;
             }
-            None => session.ids.stock().counter_is_away(),
+            None if missing.is_away => break,
+            None => session.ids.stock().counter_is_away(&error),
         }
     }
-    Ok(drawn)
+    drawn.into_iter().map(|drawn| drawn.ok_or_else(|| error.clone())).collect()
 }
 
-/// Takes ids. If some are missing, returns the draw to wait for, and how long to wait before the
-/// reserve is used, if there is one.
+/// Requests have no ids yet.
+struct Missing {
+    /// The draw to wait for.
+    drawing: Drawing,
+    /// How long to wait before the id reserve is used; `None` if there is none.
+    patience: Option<Duration>,
+    /// Whether the id reserve was used already.
+    is_away: bool,
+}
+
+/// Takes ids. If some are missing, returns what to wait for.
 fn take(
     session: &Arc<Session>,
     requests: &[IdRequest],
-    drawn: &mut Vec<Drawn>,
-) -> Option<(Drawing, Option<Duration>)> {
+    drawn: &mut [Option<Drawn>],
+) -> Option<Missing> {
     let mut stock = session.ids.stock();
-    stock.take_for(requests, drawn);
-    let open = &requests[drawn.len()..];
-    if !open.is_empty() {
-        let drawing = stock.drawing().unwrap_or_else(|| begin(session, &mut stock, open));
-        return Some((drawing, stock.patience(round_trip(session))));
+    let has_reserve = stock.reserve_left() > 0;
+    if stock.take_for(requests, drawn) {
+        if stock.is_to_draw() {
+            begin(session, &mut stock, &[]);
+        }
+        return None;
     }
-    if stock.is_to_draw() {
-        begin(session, &mut stock, open);
-    }
-    None
+    let is_away = stock.is_away();
+    let begin = |stock: &mut Stock| begin(session, stock, &open(requests, drawn));
+    let drawing = stock.drawing().unwrap_or_else(|| begin(&mut stock));
+    let patience = has_reserve.then(|| stock.patience(round_trip(session)));
+    Some(Missing { drawing, patience, is_away })
 }
 
-/// The result of a draw; `None` if it takes longer than `patience`.
-async fn ended(mut drawing: Drawing, patience: Option<Duration>) -> Option<Result<()>> {
+/// The result of a draw; `None` if there is none at the deadline.
+async fn ended(mut drawing: Drawing, deadline: Option<Instant>) -> Option<Result<()>> {
     let result = async {
         let result = drawing.wait_for(Option::is_some).await;
         let closed = || Err(Error::Unavailable("the store is closed".into()));
         result.map_or_else(|_| closed(), |result| result.clone().unwrap_or(Ok(())))
     };
-    match patience {
-        Some(patience) => tokio::time::timeout(patience, result).await.ok(),
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, result).await.ok(),
         None => Some(result.await),
     }
 }
 
-/// Begins a draw for the requests that remain. Nobody can cut it off: a late answer counts, too.
+/// Begins a draw for the requests that remain, in a task of its own. It continues after its callers
+/// have left, because a late answer counts, too.
 fn begin(session: &Arc<Session>, stock: &mut Stock, open: &[IdRequest]) -> Drawing {
     let (result, drawing) = watch::channel(None);
     let order = stock.order(open, session.ids.outage);
@@ -103,12 +125,10 @@ fn begin(session: &Arc<Session>, stock: &mut Stock, open: &[IdRequest]) -> Drawi
     let session = session.clone();
     tokio::spawn(async move {
         let began = Instant::now();
-        let (brought, error) = match ask(&session, order).await {
-            Ok(brought) => (Some(brought), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
+        let brought = ask(&session, order).await;
+        let end = brought.as_ref().map(drop).map_err(Error::clone);
         session.ids.stock().ended(order, brought, began);
-        result.send_replace(Some(error));
+        result.send_replace(Some(end));
     });
     drawing
 }

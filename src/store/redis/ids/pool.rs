@@ -104,6 +104,12 @@ impl Way {
     }
 }
 
+/// The requests that have no ids yet.
+pub(crate) fn open(requests: &[IdRequest], drawn: &[Option<Drawn>]) -> Vec<IdRequest> {
+    let open = requests.iter().zip(drawn).filter(|(_, drawn)| drawn.is_none());
+    open.map(|(request, _)| *request).collect()
+}
+
 impl IdPool {
     /// A pool with these ids, which do not become stale.
     pub(crate) fn of(ids: Range<u64>) -> Self {
@@ -123,19 +129,22 @@ impl IdPool {
         }
     }
 
-    /// Takes ids for as many requests as possible. Each in turn gets the lowest free id, its own
-    /// before the one for its call.
-    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
-        drawn.extend(requests[drawn.len()..].iter().map_while(|request| {
-            let own = self.take(request.way())?;
-            // If there is no id for the call, its own id is wasted.
-            let call = if request.has_call {
-                Some(TaskId(self.take(Way::of(own, request.shards))?))
-            } else {
-                None
-            };
-            Some(Drawn { own: TaskId(own), call })
-        }));
+    /// Takes ids for the requests that have none, as far as there are ids. Each in turn gets the
+    /// lowest free id, its own before the one for its call.
+    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut [Option<Drawn>]) {
+        let open = requests.iter().zip(drawn).filter(|(_, drawn)| drawn.is_none());
+        open.for_each(|(request, drawn)| *drawn = self.take_both(request));
+    }
+
+    fn take_both(&mut self, request: &IdRequest) -> Option<Drawn> {
+        let own = self.take(request.way())?;
+        // If there is no id for the call, its own id is wasted.
+        let call = if request.has_call {
+            Some(TaskId(self.take(Way::of(own, request.shards))?))
+        } else {
+            None
+        };
+        Some(Drawn { own: TaskId(own), call })
     }
 
     fn take(&mut self, way: Way) -> Option<u64> {
@@ -179,6 +188,11 @@ impl IdPool {
         let shards = requests.iter().map(|request| u64::from(request.shards)).max().unwrap_or(0);
         let of_all = counts.values().sum::<u64>() + 2 * shards;
         usual.max(of_a_lane).max(of_all)
+    }
+
+    /// Whether an id is used.
+    pub(crate) fn is_used(&self) -> bool {
+        self.blocks.iter().any(|block| block.used > 0)
     }
 
     /// How many ids are not used.
@@ -249,20 +263,21 @@ mod tests {
 
     impl IdPool {
         fn take_all(&mut self, requests: &[IdRequest]) -> Vec<Drawn> {
-            let mut drawn = Vec::new();
+            let mut drawn = vec![None; requests.len()];
             self.take_for(requests, &mut drawn);
-            drawn
+            drawn.into_iter().flatten().collect()
         }
 
         /// As `ids::draw` does, from a counter that stands at `last`.
         fn draw(&mut self, requests: &[IdRequest], last: &mut u64) -> Vec<Drawn> {
-            let mut drawn = Vec::new();
+            let mut drawn = vec![None; requests.len()];
             loop {
                 self.take_for(requests, &mut drawn);
-                if drawn.len() == requests.len() {
-                    return drawn;
+                let open = open(requests, &drawn);
+                if open.is_empty() {
+                    return drawn.into_iter().flatten().collect();
                 }
-                let size = self.size_for(&requests[drawn.len()..]);
+                let size = self.size_for(&open);
                 self.blocks.push(Block::new(*last + 1..*last + 1 + size, Instant::now()));
                 *last += size;
             }
@@ -398,14 +413,14 @@ mod tests {
     }
 
     /// The same, by examining all ids that are left.
-    fn take_plainly(left: &mut BTreeSet<u64>, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
+    fn take_plainly(left: &mut BTreeSet<u64>, requests: &[IdRequest], drawn: &mut [Option<Drawn>]) {
         let mut lowest = |shards: u16, shard: Option<u16>| {
             let leads =
                 |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
             let id = left.iter().copied().find(leads)?;
             left.remove(&id).then_some(id)
         };
-        drawn.extend(requests[drawn.len()..].iter().map_while(|request| {
+        let mut both = |request: &IdRequest| {
             let own = lowest(request.shards, request.shard)?;
             let shard = (own % u64::from(request.shards)) as u16;
             let call = if request.has_call {
@@ -414,7 +429,10 @@ mod tests {
                 None
             };
             Some(Drawn { own: TaskId(own), call })
-        }));
+        };
+        for (request, drawn) in requests.iter().zip(drawn) {
+            *drawn = drawn.or_else(|| both(request));
+        }
     }
 
     proptest! {
@@ -431,12 +449,13 @@ mod tests {
                     IdRequest { shards, shard: shard.map(|shard| shard % shards), has_call }
                 };
                 let requests: Vec<IdRequest> = call.into_iter().map(request).collect();
-                let (mut drawn, mut expected) = (Vec::new(), Vec::new());
+                let mut drawn = vec![None; requests.len()];
+                let mut expected = drawn.clone();
                 loop {
                     pool.take_for(&requests, &mut drawn);
                     take_plainly(&mut left, &requests, &mut expected);
                     prop_assert_eq!(&drawn, &expected);
-                    if drawn.len() == requests.len() {
+                    if drawn.iter().all(Option::is_some) {
                         break;
                     }
                     // With other instances, a block does not begin where the previous one ends.

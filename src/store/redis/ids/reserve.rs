@@ -1,8 +1,9 @@
-//! Ids for an outage of the server that has the counter.
+//! The id reserve: ids for an outage of the server that has the counter.
 //!
-//! In a cluster, one server has the counter, and adds to the lanes of all servers need ids. So each
-//! draw also brings a reserve: as many ids as the blocks of an outage have. They are higher than
-//! those of the block, and lower than those of the next draw, which replaces them.
+//! In a cluster, one server has the counter, and adds to the lanes of all servers need ids. So
+//! draws also bring an id reserve: as many ids as the blocks of an outage have. It is replaced once
+//! it is partly used, too small, or a minute old. Not each draw does that: the instances would
+//! compete for the ids that the counter may be ahead of the clock.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,8 +12,10 @@ use tokio::time::Instant;
 
 use super::pool::{Drawn, IdPool, IdRequest, LONGEST_BLOCK};
 
-/// How long after its draw a reserve is used. It bounds by how much the time in an id is wrong.
+/// How long after its draw a id reserve is used. It bounds by how much the time in an id is wrong.
 const USABLE: Duration = Duration::from_secs(300);
+/// How long after its draw another id reserve is requested.
+const RENEWED: Duration = Duration::from_secs(60);
 
 /// Ids that are used while the counter does not answer.
 #[derive(Debug, Default)]
@@ -21,42 +24,47 @@ pub(crate) struct Reserve {
     drawn: Option<Instant>,
     /// The same ids, and which of them are used; `None` before the first is.
     opened: Option<IdPool>,
-    /// Whether a request found no id.
-    is_used_up: bool,
 }
 
 impl Reserve {
-    /// How many ids to draw for it, beside a block of this size for a second.
-    pub(crate) fn size_for(block: u64, outage: Duration) -> u64 {
-        (block.min(LONGEST_BLOCK) as f64 * outage.as_secs_f64()) as u64
+    /// How many ids a draw should bring for it, beside a block of this size for a second; 0 while
+    /// the present id reserve will do.
+    pub(crate) fn wanted(&self, block: u64, outage: Duration) -> u64 {
+        let wanted = (block.min(LONGEST_BLOCK) as f64 * outage.as_secs_f64()) as u64;
+        let is_recent = self.drawn.is_some_and(|drawn| drawn.elapsed() < RENEWED);
+        let is_whole = self.opened.as_ref().is_none_or(|opened| !opened.is_used());
+        if is_recent && is_whole && self.size() >= wanted { 0 } else { wanted }
     }
 
-    /// Replaces the reserve by a later one. If there was no room for a large one, the better one
+    /// Replaces the id reserve by a later one. If there was no room for a large one, the better one
     /// stays.
     pub(crate) fn replace(&mut self, ids: Range<u64>, drawn: Instant) {
         let size = ids.end.saturating_sub(ids.start);
         if size > 0 && 2 * size >= self.left() {
-            *self = Self { ids, drawn: Some(drawn), opened: None, is_used_up: false };
+            *self = Self { ids, drawn: Some(drawn), opened: None };
         }
     }
 
-    /// Takes ids for as many requests as possible, as [`IdPool::take_for`] does.
-    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
+    /// Takes ids for the requests that have none, as [`IdPool::take_for`] does.
+    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut [Option<Drawn>]) {
         if self.left() > 0 {
             let opened = self.opened.get_or_insert_with(|| IdPool::of(self.ids.clone()));
             opened.take_for(requests, drawn);
         }
-        self.is_used_up |= drawn.len() < requests.len();
     }
 
-    /// How many ids may be used; 0 once a request has found none.
+    /// How many ids may be used. They may lead to other lanes than a request names.
     pub(crate) fn left(&self) -> u64 {
         let is_usable = self.drawn.is_some_and(|drawn| drawn.elapsed() < USABLE);
         match &self.opened {
-            _ if !is_usable || self.is_used_up => 0,
+            _ if !is_usable => 0,
             Some(opened) => opened.left(),
-            None => self.ids.end - self.ids.start,
+            None => self.size(),
         }
+    }
+
+    fn size(&self) -> u64 {
+        self.ids.end - self.ids.start
     }
 }
 
@@ -66,16 +74,16 @@ mod tests {
     use crate::model::task::TaskId;
 
     fn take(reserve: &mut Reserve, count: usize) -> Vec<u64> {
-        let mut drawn = Vec::new();
+        let mut drawn = vec![None; count];
         let request = IdRequest { shards: 1, shard: None, has_call: false };
         reserve.take_for(&vec![request; count], &mut drawn);
-        drawn.into_iter().map(|Drawn { own: TaskId(id), .. }| id).collect()
+        drawn.into_iter().flatten().map(|Drawn { own: TaskId(id), .. }| id).collect()
     }
 
     #[test]
     fn a_reserve_has_the_blocks_of_an_outage() {
         let check = |block, outage_ms, expected| {
-            let size = Reserve::size_for(block, Duration::from_millis(outage_ms));
+            let size = Reserve::default().wanted(block, Duration::from_millis(outage_ms));
             assert_eq!(size, expected, "{block} for {outage_ms} ms");
         };
         check(1_000, 30_000, 30_000);
@@ -113,15 +121,35 @@ mod tests {
         assert_eq!(take(&mut reserve, 1), [500]);
     }
 
-    /// No id of the reserve leads to a lane, though others are left. The instance is not ready: it
-    /// cannot store the tasks that come.
+    /// Each draw used to request a id reserve, and a second instance found no room for its own.
     #[tokio::test(start_paused = true)]
-    async fn it_is_used_up_once_a_lane_finds_no_id() {
+    async fn another_reserve_is_requested_once_it_is_used_too_small_or_old() {
+        const OUTAGE: Duration = Duration::from_secs(2);
         let mut reserve = Reserve::default();
-        reserve.replace(100..103, Instant::now());
-        let mut drawn = Vec::new();
-        let request = IdRequest { shards: 4, shard: Some(3), has_call: false };
-        reserve.take_for(&[request], &mut drawn);
-        assert_eq!((drawn.len(), reserve.left()), (0, 0));
+        assert_eq!(reserve.wanted(50, OUTAGE), 100);
+        reserve.replace(100..200, Instant::now());
+        assert_eq!(reserve.wanted(50, OUTAGE), 0);
+        assert_eq!(reserve.wanted(51, OUTAGE), 102, "it is too small");
+        tokio::time::advance(RENEWED).await;
+        assert_eq!(reserve.wanted(50, OUTAGE), 100, "it is too old");
+        reserve.replace(200..300, Instant::now());
+        assert_eq!(reserve.wanted(50, OUTAGE), 0);
+        take(&mut reserve, 1);
+        assert_eq!(reserve.wanted(50, OUTAGE), 100, "it is partly used");
+    }
+
+    /// A request without an id used to mark the whole id reserve as used up, so that all adds were
+    /// refused.
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_without_ids_leaves_the_ids_of_the_others() {
+        let mut reserve = Reserve::default();
+        reserve.replace(100..108, Instant::now());
+        let request = |shard| IdRequest { shards: 4, shard: Some(shard), has_call: false };
+        let requests = [request(3), request(3), request(3), request(1)];
+        let mut drawn = [None; 4];
+        reserve.take_for(&requests, &mut drawn);
+        let ids = drawn.map(|drawn| drawn.map(|Drawn { own: TaskId(id), .. }| id));
+        assert_eq!(ids, [Some(103), Some(107), None, Some(101)]);
+        assert_eq!((reserve.left(), take(&mut reserve, 1)), (5, vec![100]));
     }
 }

@@ -9,8 +9,8 @@ use super::stock::Stock;
 #[derive(Debug)]
 pub(crate) struct Ids {
     stock: Mutex<Stock>,
-    /// The outage that the reserve is made for; zero without a cluster, where no lane works without
-    /// the server of the counter.
+    /// The outage that the id reserve is made for; zero without a cluster, where no lane works
+    /// without the server of the counter.
     pub(super) outage: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! The ids that an instance has drawn, and whether the counter answers.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -8,13 +9,16 @@ use tokio::time::Instant;
 
 use super::pool::{Drawn, IdPool, IdRequest};
 use super::reserve::Reserve;
-use crate::store::Result;
+use crate::store::{Error, Result};
 
-/// How long the counter is left alone after it did not answer.
+/// The interval between two draws while the counter does not answer.
 const REST: Duration = Duration::from_millis(100);
-/// The bounds of the wait for a draw while there is a reserve.
+/// How long a failure counts. Later, for example when the instance was idle, requests wait for a
+/// draw again.
+const RECENT: Duration = Duration::from_secs(1);
+/// The bounds of the wait for a draw while there is an id reserve.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The result of a draw, once there is one.
 pub(crate) type Drawing = watch::Receiver<Option<Result<()>>>;
@@ -34,20 +38,20 @@ pub(crate) struct Stock {
 }
 
 /// Whether the counter answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Counter {
     #[default]
     Answers,
-    /// It does not, and is not asked again before a moment.
-    IsAway { rests_until: Instant, used: Used },
+    /// A draw has failed, or takes long.
+    IsAway { since: Instant, why: Arc<str>, used: Used },
 }
 
-/// How far the reserve was used in an outage. Each step is logged once.
+/// How far the id reserve was used in an outage. Each step is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Used {
     Nothing,
     Some,
-    All,
+    TooFew,
 }
 
 /// What a draw asks for.
@@ -55,7 +59,7 @@ enum Used {
 pub(crate) struct Order {
     /// The ids for the block of the next second.
     pub(crate) block: u64,
-    /// The ids for the reserve.
+    /// The ids for the id reserve.
     pub(crate) reserve: u64,
     /// The highest id drawn before.
     pub(crate) highest: u64,
@@ -70,22 +74,33 @@ pub(crate) struct Brought {
 }
 
 impl Stock {
-    /// Takes ids for as many requests as possible, from the reserve only while the counter is away.
-    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut Vec<Drawn>) {
+    /// Takes ids for the requests that have none, from the id reserve only while the counter is
+    /// away. Returns whether each request has its ids.
+    pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut [Option<Drawn>]) -> bool {
+        let is_done = |drawn: &[Option<Drawn>]| drawn.iter().all(Option::is_some);
         self.pool.keep_fresh();
         self.pool.take_for(requests, drawn);
-        if drawn.len() == requests.len() {
-            return;
+        if is_done(drawn) || !self.is_away() {
+            return is_done(drawn);
         }
-        if let Counter::IsAway { used, .. } = &mut self.counter {
-            let has_some = self.reserve.left() > 0;
-            self.reserve.take_for(requests, drawn);
-            let is_enough = drawn.len() == requests.len();
-            let now = if is_enough { Used::Some } else { Used::All };
+        let has_some = self.reserve.left() > 0;
+        self.reserve.take_for(requests, drawn);
+        let is_done = is_done(drawn);
+        if let Counter::IsAway { used, why, .. } = &mut self.counter {
+            let now = if is_done { Used::Some } else { Used::TooFew };
             if now > *used && (has_some || *used == Used::Some) {
-                now.log(self.reserve.left());
+                now.log(self.reserve.left(), why);
                 *used = now;
             }
+        }
+        is_done
+    }
+
+    /// Whether the counter did not answer lately.
+    pub(crate) fn is_away(&self) -> bool {
+        match self.counter {
+            Counter::Answers => false,
+            Counter::IsAway { since, .. } => self.drawing().is_some() || since.elapsed() < RECENT,
         }
     }
 
@@ -95,14 +110,14 @@ impl Stock {
         match self.counter {
             _ if self.drawing().is_some() => false,
             Counter::Answers => self.pool.is_soon_over(),
-            Counter::IsAway { rests_until, .. } => Instant::now() >= rests_until,
+            Counter::IsAway { since, .. } => since.elapsed() >= REST,
         }
     }
 
-    /// What to draw for the requests that remain. `outage` is that of the reserve.
+    /// What to draw for the requests that remain. `outage` is that of the id reserve.
     pub(crate) fn order(&self, requests: &[IdRequest], outage: Duration) -> Order {
         let block = self.pool.size_for(requests);
-        let reserve = Reserve::size_for(block, outage);
+        let reserve = self.reserve.wanted(block, outage);
         Order { block, reserve, highest: self.highest, emptied: self.emptied }
     }
 
@@ -118,10 +133,13 @@ impl Stock {
     }
 
     /// A draw has ended. However late its answer is, its ids are used.
-    pub(crate) fn ended(&mut self, order: Order, brought: Option<Brought>, began: Instant) {
+    pub(crate) fn ended(&mut self, order: Order, brought: Result<Brought>, began: Instant) {
         self.drawing = None;
-        let Some(Brought { block, reserve }) = brought else { return self.counter_is_away() };
-        if let Counter::IsAway { used: Used::Some | Used::All, .. } = self.counter {
+        let Brought { block, reserve } = match brought {
+            Ok(brought) => brought,
+            Err(error) => return self.counter_is_away(&error),
+        };
+        if let Counter::IsAway { used: Used::Some | Used::TooFew, .. } = self.counter {
             tracing::info!("The id counter answers again");
         }
         self.counter = Counter::Answers;
@@ -133,23 +151,23 @@ impl Stock {
         }
     }
 
-    /// The counter did not answer, or not in time.
-    pub(crate) fn counter_is_away(&mut self) {
+    /// A draw has failed, or takes long.
+    pub(crate) fn counter_is_away(&mut self, error: &Error) {
         let used = match self.counter {
-            Counter::Answers => Used::Nothing,
             Counter::IsAway { used, .. } => used,
+            Counter::Answers => Used::Nothing,
         };
-        self.counter = Counter::IsAway { rests_until: Instant::now() + REST, used };
+        let why = error.to_string().into();
+        self.counter = Counter::IsAway { since: Instant::now(), why, used };
     }
 
-    /// How long to wait for a draw before the reserve is used; `None` if there is none. It follows
-    /// the round trip to the counter's server, and the last draw, which shows how busy it is.
-    pub(crate) fn patience(&self, round_trip: Duration) -> Option<Duration> {
-        let wait = (4 * round_trip).max(2 * self.pool.took());
-        (self.reserve.left() > 0).then(|| wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+    /// How long to wait for a draw before the id reserve is used. It follows the round trip to the
+    /// counter's server, and the last draw, which shows how busy it is.
+    pub(crate) fn patience(&self, round_trip: Duration) -> Duration {
+        (4 * round_trip).max(2 * self.pool.took()).clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 
-    /// How many ids of the reserve may be used.
+    /// How many ids of the id reserve may be used.
     pub(crate) fn reserve_left(&self) -> u64 {
         self.reserve.left()
     }
@@ -162,16 +180,18 @@ impl Stock {
 }
 
 impl Used {
-    fn log(self, left: u64) {
+    fn log(self, left: u64, error: &str) {
         match self {
             Self::Nothing => {}
             Self::Some => tracing::warn!(
                 left,
-                "The id counter's server does not answer: tasks get ids that were drawn before"
+                error,
+                "The id counter does not answer: tasks get ids of the id reserve"
             ),
-            Self::All => tracing::warn!(
-                "The ids that were drawn before are used up: adds are refused until the id \
-                 counter's server answers"
+            Self::TooFew => tracing::warn!(
+                left,
+                error,
+                "The id reserve has too few ids: adds are refused until the id counter answers"
             ),
         }
     }
@@ -185,14 +205,18 @@ mod tests {
     const OUTAGE: Duration = Duration::from_secs(30);
 
     fn take(stock: &mut Stock, count: usize) -> Vec<u64> {
-        let mut drawn = Vec::new();
+        let mut drawn = vec![None; count];
         let request = IdRequest { shards: 1, shard: None, has_call: false };
         stock.take_for(&vec![request; count], &mut drawn);
-        drawn.into_iter().map(|Drawn { own: TaskId(id), .. }| id).collect()
+        drawn.into_iter().flatten().map(|Drawn { own: TaskId(id), .. }| id).collect()
     }
 
-    fn brought(first: u64) -> Option<Brought> {
-        Some(Brought { block: first..first + 3, reserve: first + 3..first + 9 })
+    fn silent() -> Error {
+        Error::Unavailable("silent".into())
+    }
+
+    fn brought(first: u64) -> Result<Brought> {
+        Ok(Brought { block: first..first + 3, reserve: first + 3..first + 9 })
     }
 
     /// A stock whose draw took this long.
@@ -209,7 +233,7 @@ mod tests {
         let mut stock = stock(Duration::ZERO).await;
         assert_eq!(take(&mut stock, 4), [100, 101, 102]);
         assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 6));
-        stock.counter_is_away();
+        stock.counter_is_away(&silent());
         assert_eq!((take(&mut stock, 2), stock.reserve_left()), (vec![103, 104], 4));
         let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
         assert_eq!(order.highest, 108);
@@ -217,19 +241,32 @@ mod tests {
         assert_eq!((take(&mut stock, 4), stock.reserve_left()), (vec![200, 201, 202], 6));
     }
 
-    /// The reserve used to be dropped before another draw had succeeded.
+    /// The id reserve used to be dropped before another draw had succeeded.
     #[tokio::test(start_paused = true)]
     async fn a_failed_draw_leaves_the_reserve_and_the_counter_rests() {
         let mut stock = stock(Duration::ZERO).await;
         take(&mut stock, 3);
         for next in [103, 104] {
             let order = stock.order(&[], OUTAGE);
-            stock.ended(order, None, Instant::now());
+            stock.ended(order, Err(silent()), Instant::now());
             assert!(!stock.is_to_draw());
             assert_eq!(take(&mut stock, 1), [next]);
             tokio::time::advance(REST).await;
             assert!(stock.is_to_draw());
         }
+    }
+
+    /// An idle instance sends no draws. Its first request used to take from the id reserve although
+    /// the counter had answered long before.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_failure_does_not_open_the_reserve() {
+        let mut stock = stock(Duration::ZERO).await;
+        stock.counter_is_away(&silent());
+        tokio::time::advance(RECENT).await;
+        assert!((take(&mut stock, 1).is_empty(), stock.is_to_draw()) == (true, true));
+        let (_sender, drawing) = watch::channel(None);
+        stock.begins(drawing);
+        assert_eq!(take(&mut stock, 1), [103], "the draw of another request takes long");
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,7 +276,7 @@ mod tests {
         let (_sender, drawing) = watch::channel(None);
         stock.begins(drawing);
         tokio::time::advance(LONGEST_WAIT).await;
-        stock.counter_is_away();
+        stock.counter_is_away(&silent());
         tokio::time::advance(REST).await;
         assert!(!stock.is_to_draw(), "one draw is under way");
         stock.ended(order, brought(200), began);
@@ -253,7 +290,7 @@ mod tests {
             let stock = stock(Duration::from_millis(took_ms)).await;
             let patience = stock.patience(Duration::from_millis(round_trip_ms));
             let expected = Duration::from_millis(expected_ms);
-            assert_eq!(patience, Some(expected), "{took_ms} ms, {round_trip_ms} ms");
+            assert_eq!(patience, expected, "{took_ms} ms, {round_trip_ms} ms");
         };
         check(0, 0, 50).await;
         check(2, 1, 50).await;
@@ -261,7 +298,6 @@ mod tests {
         check(200, 1, 400).await;
         check(900, 1, 500).await;
         check(2, 300, 500).await;
-        assert_eq!(Stock::default().patience(Duration::ZERO), None, "there is no reserve");
     }
 
     #[tokio::test(start_paused = true)]
@@ -270,7 +306,7 @@ mod tests {
         let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
         stock.empty();
         stock.ended(order, brought(200), began);
-        stock.counter_is_away();
+        stock.counter_is_away(&silent());
         assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 0));
         assert_eq!(stock.order(&[], OUTAGE).highest, 208);
     }

@@ -47,7 +47,8 @@ export function Chart({ title, times, lines, text }: Props) {
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        tzDate: (at) => uPlot.tzDate(new Date(at * 1000), shownZone === "utc" ? "Etc/UTC" : ownZone),
+        tzDate: (at) =>
+          uPlot.tzDate(new Date(at * 1000), shownZone === "utc" ? "Etc/UTC" : ownZone),
         axes: [
           {
             ...axis,

@@ -1,6 +1,7 @@
 // Text of other people. Marks that change the direction of the text, and control characters, are
 // shown by their numbers: otherwise a text could look like another one.
-const MARKS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const MARKS =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 const nameOf = (mark: string): string =>
   `U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;

@@ -179,7 +179,8 @@ const Input = ({ name, label, help, value, fault, isTime = false }: InputProps) 
         onInput: (event: TargetedInputEvent<HTMLInputElement>) =>
           change({ [name]: event.currentTarget.value }),
       };
-      return isTime ? <input type="datetime-local" step={1} {...all} /> : <input type="text" {...all} />;
+      if (isTime) return <input type="datetime-local" step={1} {...all} />;
+      return <input type="text" {...all} />;
     }}
   </Labelled>
 );

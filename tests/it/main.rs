@@ -16,6 +16,7 @@ mod client_samples;
 mod clock_jumps;
 mod command_line;
 mod crash;
+mod dashboard;
 mod destinations;
 mod disk;
 mod documentation;

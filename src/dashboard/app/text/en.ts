@@ -122,6 +122,7 @@ export const en = {
     graphs: "Figures over time, this instance",
     span: "Time span",
     spans: { "5m": "5 minutes", "1h": "1 hour", "24h": "24 hours" },
+    noFigures: "There are no figures of this span yet.",
     graphRates: "Adds and calls per second",
     graphLateness: "Highest lateness, by cause",
     graphBacklog: "Waiting and leased tasks",

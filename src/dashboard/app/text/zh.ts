@@ -118,6 +118,7 @@ export const zh: Dictionary = {
     graphs: "历史曲线（本实例）",
     span: "时间范围",
     spans: { "5m": "5 分钟", "1h": "1 小时", "24h": "24 小时" },
+    noFigures: "此时间范围内尚无数据。",
     graphRates: "每秒添加与调用",
     graphLateness: "最大延误（按原因）",
     graphBacklog: "等待与租用中的任务",

@@ -28,7 +28,7 @@ export function duration(ms: number): string {
       ? `${number(whole)} ${bigUnit}`
       : `${number(whole)} ${bigUnit} ${rest} ${smallUnit}`;
   };
-  if (ms < SECOND) return `${Math.round(ms)} ${units.ms}`;
+  if (ms < SECOND) return `${number(ms, ms < 10 ? 1 : 0)} ${units.ms}`;
   if (ms < MINUTE) return `${number(ms / SECOND, ms < 10 * SECOND ? 1 : 0)} ${units.s}`;
   if (ms < HOUR) return two(MINUTE, units.min, SECOND, units.s);
   if (ms < DAY) return two(HOUR, units.h, MINUTE, units.min);

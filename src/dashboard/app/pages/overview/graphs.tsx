@@ -56,7 +56,8 @@ export function Graphs() {
         </label>
       </div>
       {loaded.error && <Failure error={loaded.error} />}
-      <Charts series={series} points={points} />
+      {series !== null && points.length === 0 && <p class="quiet">{texts.noFigures}</p>}
+      {points.length > 0 && <Charts series={series} points={points} />}
     </section>
   );
 }

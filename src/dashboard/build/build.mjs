@@ -12,6 +12,11 @@ const isCheck = process.argv.includes("--check");
 /** The most compressed bytes of all files together. */
 const BUDGET = 120 * 1024;
 
+/** The licences of these libraries ask to be part of every copy. */
+const LIBRARIES = ["preact", "@preact/signals", "@preact/signals-core", "uplot"];
+const licence = (name) =>
+  `${name}\n\n${readFileSync(`${root}node_modules/${name}/LICENSE`, "utf8").trim()}`;
+
 const { outputFiles } = await build({
   absWorkingDir: root,
   entryPoints: { app: "app/main.tsx" },
@@ -22,6 +27,7 @@ const { outputFiles } = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",
+  banner: { js: `/*\n${LIBRARIES.map(licence).join("\n\n")}\n*/` },
   charset: "utf8",
   sourcemap: false,
   outdir: "assets",

@@ -33,6 +33,7 @@ mod audit_tests;
 mod auth;
 #[cfg(test)]
 mod bounds_tests;
+mod dashboard;
 mod docs;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -47,6 +48,7 @@ mod openapi;
 mod params;
 mod routes;
 mod state;
+mod static_file;
 #[cfg(test)]
 mod testing;
 mod transport;

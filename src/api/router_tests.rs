@@ -236,12 +236,13 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
 }
 
 #[tokio::test]
-async fn the_root_leads_to_the_page_for_readers() {
+async fn the_root_is_the_dashboard() {
     let response = answer(get_of("/")).await;
-    assert_eq!(
-        (response.status().as_u16(), &response.headers()["location"]),
-        (307, &"/docs".parse().unwrap())
-    );
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
+    let policy = response.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains("require-trusted-types-for 'script'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
 }
 
 #[tokio::test]

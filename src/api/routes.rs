@@ -19,7 +19,7 @@ use crate::api::handlers::{audit, dead, destination, health, instance, live, met
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
-use crate::api::{docs, openapi};
+use crate::api::{dashboard, docs, openapi};
 use crate::model::task::{Options, TopicPolicy};
 use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
 
@@ -287,8 +287,8 @@ fn audits() -> Vec<Route> {
     ]
 }
 
-/// Load balancers and probes have no token. The page at `/docs` holds no data; it sends calls with
-/// the reader's token. `/metrics` needs a token, because metrics name services.
+/// Load balancers and probes have no token. The pages at `/` and `/docs` hold no data; they send
+/// calls with the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
     let health = |statuses| Answer::Health(described::<health::Health>, statuses);
     vec![
@@ -326,7 +326,9 @@ fn pages() -> Vec<Route> {
             Answer::Text("text/html"),
             || get(docs::page),
         ),
-        Route::part("/", || get(docs::home)),
+        Route::part("/", || get(dashboard::page)),
+        Route::part("/dashboard/app.js", || get(dashboard::script)),
+        Route::part("/dashboard/app.css", || get(dashboard::style)),
         Route::part("/docs/explorer.js", || get(docs::script)),
         Route::part("/docs/explorer.css", || get(docs::style)),
         Route::part("/docs/icon.svg", || get(docs::icon)),
@@ -353,10 +355,10 @@ mod tests {
                 methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
             })
             .collect();
-        let routes = ROUTES
-            .all()
-            .iter()
-            .filter(|route| route.path != "/" && !route.path.starts_with("/docs/"));
+        let is_part = |path: &str| {
+            path == "/" || path.starts_with("/docs/") || path.starts_with("/dashboard/")
+        };
+        let routes = ROUTES.all().iter().filter(|route| !is_part(route.path));
         let routes = routes
             .map(|route| (route.path.to_owned(), route.method().as_str().to_ascii_lowercase()));
         assert!(documented.len() >= 28);

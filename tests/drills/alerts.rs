@@ -9,11 +9,11 @@ use std::time::Duration;
 use delayd::model::token::TokenHash;
 use serde_json::{Value, json};
 
-use crate::dashboard;
 use crate::disk::{as_seen_by, small_disk};
 use crate::fake_time::FakeTime;
 use crate::fleet;
 use crate::full::Full;
+use crate::grafana;
 use crate::machine::Paused;
 use crate::probe::Probe;
 use crate::program::{Program, StoreAt, folder, serve};
@@ -421,7 +421,7 @@ async fn every_query_has_a_result(on: &str, absent: &[&str], store: impl FnOnce(
     scene.add(20, "limited", "/", "30m").await;
     assert_eq!(scene.delayd.post("/delay/task/add", "{}").await.status, 400);
     scene.receiver.wait_for(40).await;
-    let queries = dashboard::queries("10s", "1m");
+    let queries = grafana::queries("10s", "1m");
     for query in queries.iter().filter(|query| !absent.iter().any(|name| query.contains(name))) {
         let answered = watched.prometheus.answers(query).await;
         watched.row.promise(answered, format!("no result: {query}"));

@@ -58,10 +58,10 @@ mod rolling;
 mod slow_callers;
 mod time;
 
-#[path = "../support/dashboard.rs"]
-mod dashboard;
 #[path = "../support/fake_time.rs"]
 mod fake_time;
+#[path = "../support/grafana.rs"]
+mod grafana;
 #[path = "../support/open_loop.rs"]
 mod open_loop;
 #[path = "../support/poll.rs"]

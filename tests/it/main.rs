@@ -16,6 +16,7 @@ mod client_samples;
 mod clock_jumps;
 mod command_line;
 mod crash;
+mod dashboard;
 mod destinations;
 mod disk;
 mod documentation;
@@ -58,10 +59,10 @@ mod verbs;
 
 mod program;
 
-#[path = "../support/dashboard.rs"]
-mod dashboard;
 #[path = "../support/fake_time.rs"]
 mod fake_time;
+#[path = "../support/grafana.rs"]
+mod grafana;
 #[path = "../support/open_loop.rs"]
 mod open_loop;
 #[path = "../support/poll.rs"]

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::dashboard::{dashboard, queries};
 use crate::documentation::{anchors, page};
+use crate::grafana::{dashboard, queries};
 use crate::image::below;
 use crate::program::folder;
 

@@ -4,16 +4,13 @@
 //! It consists of four files of our own and loads nothing else: no framework, no font, no inline
 //! script or style. Its content security policy would block them.
 
-use axum::response::{IntoResponse, Redirect, Response};
-use http::header;
+use axum::response::Response;
+use http::HeaderMap;
+
+use crate::api::static_file::StaticFile;
 
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// `GET /`: redirects to the page, for people who type only the address.
-pub(super) async fn home() -> Redirect {
-    Redirect::temporary("/docs")
-}
 
 /// `GET /docs`
 pub(crate) async fn page() -> Response {
@@ -35,16 +32,9 @@ pub(crate) async fn icon() -> Response {
     asset("image/svg+xml", include_str!("icon.svg"))
 }
 
-fn asset(kind: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, kind),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        // Another version of the program has another page.
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, text).into_response()
+fn asset(content_type: &'static str, text: &'static str) -> Response {
+    let file = StaticFile { content_type, policy: POLICY, bytes: text.as_bytes(), gzip: None };
+    file.answer(&HeaderMap::new())
 }
 
 #[cfg(test)]

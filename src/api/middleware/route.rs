@@ -51,7 +51,7 @@ pub(crate) struct Route {
     pub(crate) target: Target,
     /// Whether the call changes nothing: its errors then do not speak of confirmation.
     pub(crate) only_reads: bool,
-    /// Its part of the OpenAPI document. The files of the page at `/docs` have none.
+    /// Its part of the OpenAPI document. The files of the pages at `/` and `/docs` have none.
     pub(crate) operation: Option<Operation>,
 }
 

@@ -1,0 +1,23 @@
+// Short names for the generated types.
+import type { components, paths } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type AuditEntry = Schemas["AuditEntry"];
+export type Destination = Schemas["DestinationShown"];
+export type Instance = Schemas["InstanceShown"];
+export type Overview = Schemas["Overview"];
+export type Series = Schemas["Series"];
+export type Task = Schemas["Task"];
+export type TopicListed = Schemas["TopicListed"];
+export type WhoAmI = Schemas["WhoAmIAnswer"];
+export type AddRequest = Schemas["AddRequest"];
+
+/** A path of a call, such as `/delay/topic/list`. */
+export type Path = keyof paths;
+type Post<P extends Path> = paths[P]["post"];
+export type RequestOf<P extends Path> = Post<P>["requestBody"]["content"]["application/json"];
+type Contents<P extends Path> = Post<P>["responses"][200]["content"];
+export type AnswerOf<P extends Path> = Contents<P> extends { "application/json": infer A }
+  ? A
+  : never;

@@ -1,0 +1,57 @@
+// What is wrong now, as sentences, derived from an overview.
+import type { Overview } from "../../api/types";
+import { t } from "../../text";
+import { age, count, number } from "../../view/format";
+
+export interface Problem {
+  tone: "bad" | "warn" | "plain";
+  text: string;
+  /** The page that shows more. */
+  page?: string;
+}
+
+/** A sample is read each second. */
+const STALE = 5_000;
+
+/** The problems, the worst first. `sampleAge` is in ms. */
+export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
+  const texts = t().problems;
+  const found: Problem[] = [];
+  const add = (tone: Problem["tone"], text: string, page?: string) =>
+    found.push({ tone, text, ...(page && { page }) });
+
+  if (sampleAge > STALE) add("bad", texts.stale(age(sampleAge)), "system");
+  if (!shown.complete) add("warn", texts.incomplete);
+  if (shown.workers === 0) add("bad", texts.noWorkers, "system");
+
+  const pages: Record<string, string> = { receiver: "destinations", operator: "topics" };
+  for (const { culprit, count: tasks, cut, oldest_ms } of shown.overdue) {
+    // Tasks are overdue for moments in normal work.
+    const late = oldest_ms == null ? 0 : shown.at_ms - oldest_ms;
+    const say = texts.overdue[culprit];
+    if (tasks === 0 || late <= shown.objective.lateness_ms || !say) continue;
+    const tone = culprit === "delayd" || culprit === "store" ? "bad" : "warn";
+    add(tone, say(count(tasks, cut), age(late)), pages[culprit]);
+  }
+
+  for (const { sn, breaker, waiting, configured, held } of shown.destinations) {
+    const tasks = number(waiting);
+    if (!configured && waiting > 0) add("bad", texts.unconfigured(sn, tasks), "destinations");
+    if (breaker === "open") add("bad", texts.open(sn, tasks), "destinations");
+    if (breaker === "half_open") add("warn", texts.halfOpen(sn, tasks), "destinations");
+    if (held) add("warn", texts.held(sn, tasks), "destinations");
+  }
+
+  const left = budgetLeft(shown);
+  if (left !== null && left < 0) add("bad", texts.budget);
+  if (shown.paused_topics > 0) add("warn", texts.paused(number(shown.paused_topics)), "topics");
+  if (shown.tasks.dead > 0) add("plain", texts.dead(number(shown.tasks.dead)), "topics");
+  const order = { bad: 0, warn: 1, plain: 2 };
+  return found.sort((a, b) => order[a.tone] - order[b.tone]);
+}
+
+/** The share of the budget that is left; below 0 if it is exceeded, null without tasks. */
+export function budgetLeft({ objective: { good, bad, target } }: Overview): number | null {
+  const all = good + bad;
+  return all === 0 ? null : 1 - bad / (all * (1 - target));
+}

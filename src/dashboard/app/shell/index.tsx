@@ -1,0 +1,64 @@
+import { useEffect, useRef } from "preact/hooks";
+import { may, who, whoError } from "../state/session";
+import { route } from "../state/route";
+import { needsToken } from "../state/token";
+import { t } from "../text";
+import { Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { Header } from "./header";
+import { Navigation } from "./navigation";
+import { PAGES } from "./pages";
+import { TokenPrompt } from "./token_prompt";
+
+/** The header, the navigation and the page that the address names. */
+export function Shell() {
+  const main = useRef<HTMLElement>(null);
+  const skip = (event: Event) => {
+    event.preventDefault();
+    main.current?.focus();
+  };
+  return (
+    <>
+      <Header skip={skip} />
+      <Navigation />
+      <main ref={main} tabIndex={-1}>
+        <Content />
+      </main>
+      <Dialog />
+    </>
+  );
+}
+
+function Content() {
+  if (needsToken.value) return <TokenPrompt />;
+  if (who.value === null) {
+    return whoError.value ? (
+      <Failure error={whoError.value} />
+    ) : (
+      <p role="status">{t().loading}</p>
+    );
+  }
+  return <Current />;
+}
+
+function Current() {
+  const { page: name, parts } = route.value;
+  const page = PAGES.find((page) => page.name === name);
+  const title = page ? t().pages[page.title] : t().errors.notFound;
+  const heading = useRef<HTMLHeadingElement>(null);
+  const shown = useRef(name);
+  useEffect(() => {
+    document.title = `${title} – delayd`;
+  }, [title]);
+  useEffect(() => {
+    // Screen readers then read the new page.
+    if (shown.current !== name) heading.current?.focus();
+    shown.current = name;
+  }, [name]);
+  return (
+    <>
+      <h1 ref={heading} tabIndex={-1}>{title}</h1>
+      {page && (page.mayOpen(may) ? page.show(parts) : <p>{t().errors[page.needs]}</p>)}
+    </>
+  );
+}

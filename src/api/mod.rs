@@ -10,7 +10,7 @@
 //! - `wire`: JSON requests; errors, envelopes and answers; fields, request ids and schemas.
 //! - `auth`: tokens and what each may call.
 //! - `params`: the settings.
-//! - `long_poll`: pulls that wait for a task.
+//! - `long_poll`: pulls that wait for a task; `live`: the places of live streams.
 //! - `state`: what the handlers share.
 //! - `middleware`: what every request passes: concurrency limit, deadline, body, memory budgets.
 //! - `transport`: connections and their timeouts; whether an answer was written.
@@ -39,6 +39,7 @@ mod docs;
 #[doc(hidden)]
 pub mod fuzzed;
 mod handlers;
+mod live;
 mod long_poll;
 #[cfg(feature = "benching")]
 #[doc(hidden)]

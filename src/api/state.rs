@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
-use crate::api::handlers::live::Live;
+use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{Bounds, Limit, Params};

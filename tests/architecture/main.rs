@@ -109,6 +109,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "auth",
             "params",
             "long_poll",
+            "live",
             "state",
             "middleware",
             "transport",

@@ -2,11 +2,10 @@
 //! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
 //! It is a `POST`, so that the caller reads it with `fetch`: `EventSource` sends no token, and
-//! browsers send `Origin` with each `POST`. A stream holds no request slot. All streams share the
-//! bytes of an event, which the first of them writes.
+//! browsers send `Origin` with each `POST`. A stream holds no request slot.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +14,7 @@ use bytes::Bytes;
 use delayd_wire::LiveRequest;
 use futures_util::stream;
 use http::header;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::overview;
 use crate::api::middleware::route::Routed;
@@ -24,37 +23,8 @@ use crate::api::wire::error::Error;
 use crate::api::wire::json;
 use crate::sampler::Snapshot;
 
-/// The most streams of an instance.
-const STREAMS: usize = 64;
 /// A comment is sent if there is no event for this long, so that proxies keep the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-
-/// The open streams of this instance.
-#[derive(Debug)]
-pub(crate) struct Live {
-    streams: Arc<Semaphore>,
-    /// The last event, and the snapshot that it shows.
-    last: Mutex<(Arc<Snapshot>, Bytes)>,
-}
-
-impl Default for Live {
-    fn default() -> Self {
-        Self { streams: Arc::new(Semaphore::new(STREAMS)), last: Mutex::default() }
-    }
-}
-
-impl Live {
-    /// The event of a snapshot.
-    fn event(&self, api: &Api, snapshot: Arc<Snapshot>) -> Bytes {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.1.is_empty() || !Arc::ptr_eq(&last.0, &snapshot) {
-            let overview = overview::shown(api, &snapshot);
-            let data = serde_json::to_string(&overview).expect("an overview is plain data");
-            *last = (snapshot, format!("event: overview\ndata: {data}\n\n").into());
-        }
-        last.1.clone()
-    }
-}
 
 /// One stream.
 struct Viewer {
@@ -78,7 +48,8 @@ impl Viewer {
             changed = tokio::time::timeout(HEARTBEAT, self.snapshots.changed()) => match changed {
                 Ok(Ok(())) => {
                     let snapshot = self.snapshots.borrow_and_update().clone();
-                    Some(self.api.live.event(&self.api, snapshot))
+                    let shown = snapshot.clone();
+                    Some(self.api.live.event(snapshot, || overview::shown(&self.api, &shown)))
                 }
                 Ok(Err(_)) => None,
                 Err(_) => Some(Bytes::from_static(b":\n\n")),
@@ -94,9 +65,7 @@ pub(crate) async fn serve(
 ) -> Result<Response, Error> {
     let LiveRequest {} = json::read(request.body())?;
     api.check_accepting()?;
-    let place = api.live.streams.clone().try_acquire_owned().map_err(|_| {
-        Error::Unavailable("64 live streams are open already: close one, or try again later")
-    })?;
+    let place = api.live.place()?;
     let (snapshots, draining) = (api.sampled.snapshots(), api.draining.clone());
     let viewer = Viewer { api, snapshots, draining, is_first: true, _place: place };
     let events = stream::unfold(viewer, |mut viewer| async move {

@@ -124,7 +124,7 @@ export const en = {
     spans: { "5m": "5 minutes", "1h": "1 hour", "24h": "24 hours" },
     noFigures: "There are no figures of this span yet.",
     graphRates: "Adds and calls per second",
-    graphLateness: "Highest lateness, by cause",
+    graphLateness: "Sum of lateness per step, by cause",
     graphBacklog: "Waiting and leased tasks",
     graphSlots: "Calls in flight",
     oldestFigure: (age: string) => `The oldest figure is ${age} old.`,

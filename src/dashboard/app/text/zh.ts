@@ -120,7 +120,7 @@ export const zh: Dictionary = {
     spans: { "5m": "5 分钟", "1h": "1 小时", "24h": "24 小时" },
     noFigures: "此时间范围内尚无数据。",
     graphRates: "每秒添加与调用",
-    graphLateness: "最大延误（按原因）",
+    graphLateness: "每个时间段的延误总和（按原因）",
     graphBacklog: "等待与租用中的任务",
     graphSlots: "进行中的调用",
     oldestFigure: (age) => `最旧的数据采自${age}前。`,

@@ -1363,6 +1363,8 @@ export interface components {
             content: string;
             /** Format: double */
             created_ms: number;
+            /** @description Only without a content: the service or the host that the task was delivered to. */
+            destination?: string | null;
             /** Format: double */
             due_ms: number;
             /** Format: double */
@@ -2143,8 +2145,13 @@ export interface components {
         Pulled: {
             /** Format: int32 */
             attempt?: number | null;
-            /** @description Null if nothing is due. */
+            /** @description Null if nothing is due, and if it was removed. */
             content?: string | null;
+            /**
+             * @description Only with `task_id`: the content was removed after the end of the task
+             *     (`history.contents = false`).
+             */
+            content_removed?: boolean;
             receipt?: string | null;
             task_id?: components["schemas"]["TaskId"] | null;
         };
@@ -2152,8 +2159,13 @@ export interface components {
         PulledAnswer: {
             /** Format: int32 */
             attempt?: number | null;
-            /** @description Null if nothing is due. */
+            /** @description Null if nothing is due, and if it was removed. */
             content?: string | null;
+            /**
+             * @description Only with `task_id`: the content was removed after the end of the task
+             *     (`history.contents = false`).
+             */
+            content_removed?: boolean;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */
@@ -2207,8 +2219,11 @@ export interface components {
             attempts: number;
             /** @description A cancel is pending: the task is cancelled when its lease ends, unless it succeeds. */
             cancelling?: boolean;
+            /** @description Empty if it was removed. */
             content: string;
             created_ms: components["schemas"]["UnixMillis"];
+            /** @description Where the task was delivered, if its content was removed: a service, or a host. */
+            destination?: string | null;
             /** @description The due time that an add or an update set. */
             due_ms: components["schemas"]["UnixMillis"];
             finished_ms?: components["schemas"]["UnixMillis"] | null;
@@ -2223,7 +2238,8 @@ export interface components {
             mode: components["schemas"]["Way"];
             /**
              * @description The options as `get` shows them. In addition: `origin`, the store id in the task's
-             *     `webhook-id`, and in `on_dead` the `task_id` of the dead-letter callback.
+             *     `webhook-id`; in `on_dead` the `task_id` of the dead-letter callback; `removed`, a digest of
+             *     the content if that was removed.
              */
             options: Record<string, never>;
             /** @description `leased`: another holder has the task. A task that is leased to the mover is `scheduled`. */
@@ -2348,8 +2364,10 @@ export interface components {
         Task: {
             /** Format: int32 */
             attempts: number;
-            /** @description Null for a token with only the scope `view`. */
+            /** @description Null for a token with only the scope `view`, and if it was removed. */
             content?: string | null;
+            /** @description The content was removed after the end of the task (`history.contents = false`). */
+            content_removed?: boolean;
             created_ms: components["schemas"]["UnixMillis"];
             /** @description `due_ms` as text. */
             due: components["schemas"]["Rfc3339"];

@@ -58,7 +58,7 @@ pub(crate) async fn embedded() -> Bench<AnyStore> {
 pub(crate) async fn redis() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
     let prefix = fresh_prefix();
-    let store = AnyStore::Redis(connect(&prefix, &clock, false).await);
+    let store = AnyStore::Redis(connect(&prefix, &clock).await);
     Bench { store, clock, kept: Box::new(prefix) }
 }
 
@@ -93,12 +93,11 @@ pub(crate) fn fresh_prefix() -> String {
 }
 
 /// A connected instance under a key prefix.
-pub(crate) async fn connect(prefix: &str, clock: &Clock, publish_hints: bool) -> redis::Redis {
+pub(crate) async fn connect(prefix: &str, clock: &Clock) -> redis::Redis {
     let params = redis::Params {
         key_prefix: prefix.into(),
         timeout: Duration::from_secs(10),
         clock: clock.clone(),
-        publish_hints,
         ..redis::Params::standalone(redis_server::shared().url())
     };
     redis::Redis::connect(params).await.unwrap()

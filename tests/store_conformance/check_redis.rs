@@ -20,7 +20,7 @@ pub(crate) struct Broken {
 pub(crate) async fn broken() -> Broken {
     let prefix = fresh_prefix();
     let clock = delayd::model::clock::Clock::manual(START);
-    let store = connect(&prefix, &clock, false).await;
+    let store = connect(&prefix, &clock).await;
     Broken { bench: Bench::around(store, clock), prefix }
 }
 

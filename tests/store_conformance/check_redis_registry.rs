@@ -35,7 +35,7 @@ async fn a_counter_behind_the_ids_is_raised() {
         } else {
             broken.mends(&[behind]).await;
         }
-        let another = connect(&broken.prefix, &broken.bench.clock, false).await;
+        let another = connect(&broken.prefix, &broken.bench.clock).await;
         let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
         assert!(next > id);
     }
@@ -140,7 +140,7 @@ async fn the_counter_does_not_follow_an_id_that_was_never_drawn() {
         .find(|found| found.flaw == Flaw::BehindIds)
         .expect("the flaw is reported");
     assert_eq!((behind.subject.as_str(), behind.repaired), (undrawn, false));
-    let another = connect(&broken.prefix, &broken.bench.clock, false).await;
+    let another = connect(&broken.prefix, &broken.bench.clock).await;
     let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
     assert!(next > id && next.0 < id.0 + 1_000_000_000, "{next}");
 }

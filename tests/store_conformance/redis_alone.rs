@@ -30,7 +30,7 @@ impl Deployment {
     }
 
     async fn instance(&self) -> Redis {
-        connect(&self.prefix, &self.clock, false).await
+        connect(&self.prefix, &self.clock).await
     }
 
     /// A key outside of all lanes.
@@ -227,7 +227,7 @@ async fn prefixes_keep_deployments_apart() {
 async fn hints_reach_other_instances_from_one_that_publishes() {
     let deployment = Deployment::new();
     let worker = deployment.instance().await;
-    let edge = connect(&deployment.prefix, &deployment.clock, true).await;
+    let edge = connect(&deployment.prefix, &deployment.clock).await;
     let mut hints = worker.hints();
     let channel = deployment.key("DELAY_HINT");
     let deadline = Instant::now() + Duration::from_secs(10);

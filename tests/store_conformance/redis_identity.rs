@@ -32,7 +32,7 @@ async fn instances_that_start_at_the_same_time_draw_one_id() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
     let mut instances = Vec::new();
     for _ in 0..12 {
-        instances.push(connect(&prefix, &clock, false).await);
+        instances.push(connect(&prefix, &clock).await);
     }
     let ids = futures_util::future::join_all(instances.iter().map(Delivery::id)).await;
     let first = *ids[0].as_ref().unwrap();
@@ -40,14 +40,14 @@ async fn instances_that_start_at_the_same_time_draw_one_id() {
         assert_eq!(id.unwrap(), first);
     }
     assert_eq!(raw::<String>(&["HGET", &key_of(&prefix), "id"]), first.to_string());
-    let other = connect(&fresh_prefix(), &clock, false).await;
+    let other = connect(&fresh_prefix(), &clock).await;
     assert_ne!(other.id().await.unwrap(), first);
 }
 
 #[tokio::test]
 async fn another_id_reaches_every_instance() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
-    let (one, two) = (connect(&prefix, &clock, false).await, connect(&prefix, &clock, false).await);
+    let (one, two) = (connect(&prefix, &clock).await, connect(&prefix, &clock).await);
     let first = one.id().await.unwrap();
     assert_eq!(two.id().await.unwrap(), first);
     let (before, id) = one.replace_id().await.unwrap();
@@ -61,7 +61,7 @@ async fn another_id_reaches_every_instance() {
 #[tokio::test]
 async fn instances_write_a_lost_id_again() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
-    let (one, two) = (connect(&prefix, &clock, false).await, connect(&prefix, &clock, false).await);
+    let (one, two) = (connect(&prefix, &clock).await, connect(&prefix, &clock).await);
     let first = one.id().await.unwrap();
     raw::<i64>(&["DEL", &key_of(&prefix)]);
     wait_for_key(&one, &prefix).await;
@@ -180,7 +180,7 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
 #[tokio::test]
 async fn a_new_store_has_the_newest_format_and_a_newer_one_is_refused() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
-    let store = connect(&prefix, &clock, false).await;
+    let store = connect(&prefix, &clock).await;
     store.id().await.unwrap();
     assert_eq!(raw::<u32>(&["HGET", &key_of(&prefix), "format"]), FORMAT);
     assert_eq!(store.formats().await.unwrap(), Formats { stored: FORMAT, newest: FORMAT });
@@ -215,7 +215,7 @@ async fn a_store_of_a_build_before_format_1_is_refused() {
 #[tokio::test]
 async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
-    let store = connect(&prefix, &clock, false).await;
+    let store = connect(&prefix, &clock).await;
     store.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap();
     store.id().await.unwrap();
     raw::<i64>(&["HSET", &key_of(&prefix), "format", &(FORMAT + 1).to_string()]);
@@ -230,7 +230,7 @@ async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {
 #[tokio::test]
 async fn a_format_is_raised_under_running_instances_and_kept_with_the_id() {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
-    let store = connect(&prefix, &clock, false).await;
+    let store = connect(&prefix, &clock).await;
     store.id().await.unwrap();
     let old = (FORMAT - 1).to_string();
     raw::<i64>(&["HSET", &key_of(&prefix), "format", &old]);

@@ -289,7 +289,7 @@ async fn a_full_redis_still_makes_the_call_for_the_dead() {
 #[tokio::test]
 async fn adds_at_once_under_one_idempotency_key_make_one_task() {
     let broken = broken().await;
-    let others = [crate::bench::connect(&broken.prefix, &broken.bench.clock, false).await];
+    let others = [crate::bench::connect(&broken.prefix, &broken.bench.clock).await];
     let task = || {
         let window = crate::bench::ms(60_000);
         let idempotency = Idempotency { key: "i".into(), fingerprint: 1, window };
@@ -312,7 +312,7 @@ async fn adds_at_once_under_one_idempotency_key_make_one_task() {
 #[tokio::test]
 async fn an_add_at_the_same_moment_as_an_unregistration_keeps_its_topic() {
     let broken = broken().await;
-    let other = crate::bench::connect(&broken.prefix, &broken.bench.clock, false).await;
+    let other = crate::bench::connect(&broken.prefix, &broken.bench.clock).await;
     for _ in 0..100 {
         let topic = crate::bench::topic();
         let (added, removed) = tokio::join!(

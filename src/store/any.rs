@@ -128,6 +128,13 @@ impl Delivery for AnyStore {
         }
     }
 
+    fn subscription(&self) -> Option<u64> {
+        match self {
+            Self::Embedded(store) => store.subscription(),
+            Self::Redis(store) => store.subscription(),
+        }
+    }
+
     fn tell_others(&self, message: Message) {
         match self {
             Self::Embedded(store) => store.tell_others(message),

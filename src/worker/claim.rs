@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::delays::{Answered, Delays};
-use super::permits::{Reserved, Waiters};
+use super::permits::{self, Reserved, Waiters};
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::limits::Availability;
@@ -214,6 +214,11 @@ impl Claimer {
     ) -> Availability {
         let (topic, due) = (&self.lane.topic, &self.outlook.due);
         self.waiters.check(shared, topic, due, wake, &mut self.delays)
+    }
+
+    /// Whether something that is due has no permit here, and is not held by operators.
+    pub(super) fn lacks_permits(&self, shared: &Shared<impl Delivery, impl Caller>) -> bool {
+        permits::are_lacking(shared, &self.lane.topic, &self.outlook.due)
     }
 
     /// How late the tasks of a claim are, and who delayed them.

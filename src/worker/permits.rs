@@ -233,6 +233,25 @@ impl Waiters {
     }
 }
 
+/// Whether the topic, or one of the due destinations that operators do not hold, has no permit.
+pub(super) fn are_lacking(
+    shared: &Shared<impl Delivery, impl Caller>,
+    topic: &Topic,
+    due: &[Destination],
+) -> bool {
+    let Shared { parts, topic_limits, .. } = shared;
+    let has_none = |destination: &Destination| {
+        let service = parts.services.get(destination.as_str());
+        service.is_none_or(|it| parts.limits.free(destination, it.allowance()) == 0)
+            && !parts.limits.is_held(destination)
+    };
+    let topic_is_full = || {
+        let allowance = topic_allowance(&shared.policy_of(topic));
+        allowance.is_some_and(|allowance| topic_limits.of(topic).blocked_by(allowance).is_some())
+    };
+    !due.is_empty() && (topic_is_full() || due.iter().any(has_none))
+}
+
 /// The limits of a topic; `None` if it has none.
 fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
     let is_limited = policy.rate.is_some() || policy.concurrency.is_some();

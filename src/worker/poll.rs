@@ -10,19 +10,28 @@ use super::shared::Shared;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Delivery, Look, Looked, NextDue, Result};
+use crate::store::{Delivery, Look, Looked, Message, NextDue, Result};
 
 /// What a poll found.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
     /// Whether the holds and the store's id were read. Calls name the store.
     pub(super) may_claim: bool,
-    /// The next due moments of the lanes that have one.
-    pub(super) due: Vec<(Lane, UnixMillis)>,
+    /// The lanes that have a next due moment.
+    pub(super) due: Vec<Found>,
     /// Whether other instances work now than before.
     pub(super) members_changed: bool,
     /// The first error, if any.
     pub(super) error: Option<String>,
+}
+
+/// The next due moment of a lane.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) lane: Lane,
+    pub(super) due: UnixMillis,
+    /// The store's now in the answer.
+    pub(super) at: UnixMillis,
 }
 
 impl Polled {
@@ -39,8 +48,9 @@ impl Polled {
     }
 
     fn add(&mut self, lanes: Vec<Lane>, next: NextDue) {
-        let due = lanes.into_iter().zip(next.lanes);
-        self.due.extend(due.filter_map(|(lane, due)| Some((lane, due?))));
+        let NextDue { now: at, lanes: dues } = next;
+        let found = lanes.into_iter().zip(dues);
+        self.due.extend(found.filter_map(|(lane, due)| Some(Found { lane, due: due?, at })));
     }
 }
 
@@ -54,7 +64,13 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     let mut polled = Polled::default();
     let lanes = lanes_of_workers(shared);
     let known: HashSet<Lane> = lanes.iter().cloned().collect();
-    let lanes = shared.ownership.to_look_at(lanes, shared.time.store_now());
+    // Read once: another second at the end would skip turns.
+    let looked_at = shared.time.store_now();
+    let subscription = parts.store.subscription();
+    let lanes = shared.ownership.to_look_at(lanes, looked_at, subscription);
+    if shared.ownership.take_missed() {
+        parts.store.tell_others(Message::Missed);
+    }
     let awaited = parts.topics.awaited().lanes(|topic| {
         // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
@@ -65,12 +81,14 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         seen: seen.revision,
         workers: lanes.clone(),
         consumers: awaited.clone(),
-        heartbeat: Some(parts.instances.heartbeat(parts.limits.in_flight())),
+        heartbeat: Some(
+            shared.ownership.announce(parts.instances.heartbeat(parts.limits.in_flight())),
+        ),
     };
     let looked = parts.store.look(look).await;
-    let Looked { registry, holds, next, pulls, unknown, is_partial, instances } = looked;
+    let Looked { registry, holds, next, pulls, unknown, unanswered, instances } = looked;
     let living = polled.part(instances);
-    polled.members_changed = shared.ownership.heard(living.as_deref());
+    polled.members_changed = shared.ownership.update_members(living.as_deref());
     let mut beat = None;
     if let Some(living) = living {
         let own = living.iter().find(|one| one.id == parts.instances.id());
@@ -81,7 +99,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
     // Without lanes, only the registry tells whether the store answers.
-    let answers = next.is_ok() && !is_partial && (!lanes.is_empty() || registry.is_ok());
+    let answers = next.is_ok() && unanswered.is_empty() && (!lanes.is_empty() || registry.is_ok());
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
@@ -91,8 +109,14 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     });
     let id = polled.part(parts.store.id().await).map(|id| shared.set_store_id(id));
     polled.may_claim = holds.is_some() && id.is_some();
+    if polled.may_claim {
+        shared.ownership.may_claim();
+    }
     note_delays(shared, asked, began, answers);
-    let has_all = next.is_ok() && !is_partial;
+    match &next {
+        Ok(_) => shared.ownership.looked(looked_at, unanswered),
+        Err(_) => shared.ownership.look_failed(),
+    }
     match polled.part(next) {
         Some(Some(next)) => {
             shared.time.saw(next.now, asked);
@@ -101,9 +125,6 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         // Without lanes, only the heartbeat tells the store's time.
         Some(None) => beat.into_iter().for_each(|now| shared.time.saw(now, asked)),
         None => {}
-    }
-    if has_all {
-        shared.ownership.looked(shared.time.at(asked));
     }
     // The lanes of topics that this poll has found.
     let is_new = |lane: &Lane| !known.contains(lane) && shared.ownership.is_open(lane);

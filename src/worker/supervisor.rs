@@ -10,10 +10,10 @@ use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, OptionFuture};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::lane::{self, COMING, Nudge};
-use super::poll::{self, Polled};
+use super::poll::{self, Found, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;
 use crate::callback::Caller;
@@ -24,6 +24,9 @@ use crate::store::{Delivery, Hint, Instance, Look, Message};
 /// Other instances hear of work that begins within this time. The poll of the lane's owner finds
 /// later work before it is due: it comes each second, and may take a second.
 const NEAR: Duration = Duration::from_secs(2);
+
+/// The shortest interval between two polls, except after a change of the members.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The running lanes.
 #[derive(Debug, Default)]
@@ -42,8 +45,7 @@ struct Lanes {
 pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
     let mut messages = shared.parts.store.messages();
-    let mut polls = tokio::time::interval(shared.params.poll_every);
-    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut polls = Polls::new(shared.params.poll_every);
     let mut lanes = Lanes::default();
     let mut jumps = JumpWatch::new(shared.parts.clock.clone());
     // The poll runs beside the hints: they must not wait for a slow server.
@@ -53,15 +55,19 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             biased;
             () = shared.stopping.cancelled() => {}
             Some(polled) = polling.as_mut() => {
+                let polled: Polled = polled;
                 polling.set(OptionFuture::from(None));
+                // The others hear at once that this instance divides the lanes with them.
+                let joins = polled.may_claim && !lanes.may_claim;
                 // An instance that has gone may have owned lanes that this one owns now.
                 let members_changed = take_in(&shared, &mut lanes, polled);
                 let missed_hint = lanes.may_claim && std::mem::take(&mut lanes.missed_hint);
-                if members_changed || missed_hint {
-                    polls.reset_immediately();
+                if members_changed || joins || missed_hint {
+                    polls.ticks.reset_immediately();
                 }
             }
-            _ = polls.tick(), if polling.is_terminated() => {
+            _ = polls.ticks.tick(), if polling.is_terminated() => {
+                polls.last = Instant::now();
                 if jumps.has_jumped() {
                     shared.parts.metrics.worker.clock_jumps.inc();
                 }
@@ -71,12 +77,15 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
                 // Some hints are lost. One poll finds their tasks.
-                Err(RecvError::Lagged(_)) => polls.reset_immediately(),
+                Err(RecvError::Lagged(_)) => polls.soon(),
                 Err(RecvError::Closed) => return,
             },
             message = next(&mut messages) => match message {
                 Ok(message) => take_message(&shared, &mut lanes, &mut polls, message),
-                Err(RecvError::Lagged(_)) => polls.reset_immediately(),
+                Err(RecvError::Lagged(_)) => {
+                    shared.ownership.lost_messages();
+                    polls.soon();
+                }
                 Err(RecvError::Closed) => messages = None,
             },
         }
@@ -85,6 +94,27 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     match messages {
         Some(_) => drop(tokio::join!(leave(&shared), ended)),
         None => ended.await,
+    }
+}
+
+/// When the polls begin.
+struct Polls {
+    every: Duration,
+    ticks: Interval,
+    last: Instant,
+}
+
+impl Polls {
+    fn new(every: Duration) -> Self {
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { every, ticks, last: Instant::now() }
+    }
+
+    /// The next poll begins now, or [`SHORTEST_INTERVAL`] after the last one.
+    fn soon(&mut self) {
+        let earliest = self.last + SHORTEST_INTERVAL.min(self.every);
+        self.ticks.reset_at(earliest.max(Instant::now()));
     }
 }
 
@@ -100,7 +130,7 @@ async fn next(messages: &mut Option<broadcast::Receiver<Message>>) -> Result<Mes
 /// once. If the store does not answer, they find it silent within two seconds.
 async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
     let parts = &shared.parts;
-    if shared.params.enabled {
+    if shared.params.enabled && shared.ownership.is_shared() {
         let own = parts.instances.heartbeat(parts.limits.in_flight());
         let heartbeat = Some(Instance { has_workers: false, ..own });
         let seen = parts.topics.seen().revision;
@@ -111,16 +141,15 @@ async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
     }
 }
 
-/// Returns whether other instances work than before.
+/// Returns whether other instances divide the lanes than before.
 fn take_in(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,
     polled: Polled,
 ) -> bool {
     lanes.may_claim |= polled.may_claim;
-    let now = shared.time.store_now();
-    for (lane, due) in polled.due {
-        if lanes.may_claim && shared.ownership.saw(&lane, due, now) {
+    for Found { lane, due, at } in polled.due {
+        if lanes.may_claim && shared.ownership.note_due(&lane, due, at) {
             tell(shared, lanes, lane, due);
         }
     }
@@ -151,17 +180,30 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
 fn take_message(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,
-    polls: &mut Interval,
+    polls: &mut Polls,
     message: Message,
 ) {
     match message {
+        // The poll reads the registry first. Without it, the limits of the topic are unknown.
+        Message::Due { lane, .. } if is_unknown(shared, &lane) => polls.soon(),
         Message::Due { lane, due } => tell_open(shared, lanes, lane, due),
-        Message::Help { lane } => {
-            shared.ownership.was_asked(&lane);
-            tell_open(shared, lanes, lane, shared.time.store_now());
+        Message::Help { lane, again_in } => {
+            // A lane that is open already is looked at each second.
+            if shared.ownership.was_asked(&lane, again_in) {
+                match is_unknown(shared, &lane) {
+                    true => polls.soon(),
+                    false => tell_open(shared, lanes, lane, shared.time.store_now()),
+                }
+            }
         }
-        Message::Leaves => polls.reset_immediately(),
+        Message::Leaves => polls.soon(),
+        Message::Missed => shared.ownership.repeat_requests(),
     }
+}
+
+/// Whether this instance does not know the lane's topic yet.
+fn is_unknown(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> bool {
+    shared.parts.topics.known_entry(&lane.topic).is_none()
 }
 
 /// Wakes or starts the lane, if it is open for this instance.

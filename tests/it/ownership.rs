@@ -15,6 +15,8 @@ use crate::redis_server::Server;
 /// The longest lateness of a task whose instances are all well: no poll is waited for. The rest is
 /// margin for a busy machine.
 const SOON_MS: i64 = 700;
+/// One call more for this share of the tasks is a timer that came late.
+const NOISE: f64 = 0.05;
 /// The longest lateness after the death of an instance: docs/adr/0022.
 const AFTER_DEATH_MS: i64 = 3_500;
 
@@ -51,7 +53,9 @@ async fn fleet(server: &Server, count: usize, sets: &[String]) -> Vec<Program> {
     for one in &fleet {
         assert!(poll::until(async || known(one).await == count).await, "they find each other");
     }
-    // The next poll of each looks at its own lanes only.
+    // The next poll of each announces that it divides the lanes. The others read that a second
+    // later, and then look at their own lanes only.
+    one_second(&fleet[0]).await;
     one_second(&fleet[0]).await;
     fleet
 }
@@ -105,11 +109,11 @@ async fn scripts_per_task(instances: usize) -> f64 {
 async fn four_instances_send_hardly_more_scripts_for_a_task_than_one() {
     let one = scripts_per_task(1).await;
     let four = scripts_per_task(4).await;
-    assert!(one <= 2.2, "{one} scripts a task");
+    assert!(one <= 2.0 + NOISE, "{one} scripts a task");
     assert!(four <= 2.4, "{four} scripts a task");
 }
 
-/// Each lane is looked at once a second by its owner, and once in three seconds by another.
+/// Each lane is looked at once a second by its owner, and once in two seconds by another.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_lanes_are_looked_at_by_their_owners_and_in_turn() {
     const TOPICS: usize = 600;
@@ -126,8 +130,8 @@ async fn idle_lanes_are_looked_at_by_their_owners_and_in_turn() {
     let looks = (calls(&server, "exists") - before) as f64 / since.elapsed().as_secs_f64();
     let a_lane = looks / TOPICS as f64;
     println!("each lane is looked at {a_lane:.2} times a second");
-    // 4/3, if all polls come in time. All three would make 3.
-    assert!((0.9..=1.6).contains(&a_lane), "{a_lane} looks a second");
+    // 3/2, if all polls come in time. All three would make 3.
+    assert!((1.2..=1.8).contains(&a_lane), "{a_lane} looks a second");
 }
 
 /// Each lane has its owner's attention at once, whatever instance takes the add.
@@ -173,40 +177,51 @@ async fn what_the_owner_does_not_know_is_called_by_another_instance() {
     assert!(latest(&seen) < SOON_MS, "{} ms", latest(&seen));
 }
 
-/// One lane, and more due than one instance may call at a time.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_burst_uses_both_instances() {
+/// The calls at each instance of one lane's burst, more than an instance may call at a time, and how
+/// late the last of them was.
+async fn burst(instances: usize) -> (Vec<usize>, i64) {
     const TASKS: usize = 300;
     let server = Server::start();
     let slow = |_: &Seen| Answer::After(Duration::from_millis(100));
-    let receivers = [Receiver::answering(slow).await, Receiver::answering(slow).await];
     let limit = "services.sn.concurrency=10".to_owned();
-    let mut fleet = Vec::new();
-    for receiver in &receivers {
-        let sets = [service("sn", receiver), limit.clone()];
+    let (mut fleet, mut receivers) = (Vec::new(), Vec::new());
+    for _ in 0..instances {
+        let receiver = Receiver::answering(slow).await;
+        let sets = [service("sn", &receiver), limit.clone()];
         fleet.push(Program::start(&store(&server), &sets).await);
+        receivers.push(receiver);
     }
     for one in &fleet {
-        assert!(poll::until(async || known(one).await == 2).await);
+        assert!(poll::until(async || known(one).await == instances).await);
     }
     one_second(&fleet[0]).await;
+    one_second(&fleet[0]).await;
     fleet[0].add_all(&vec![task("t", "sn", "2s"); TASKS]).await;
-    let counts = async || receivers.each_ref().map(|receiver| receiver.seen().len());
-    assert!(poll::until(async || counts().await.iter().sum::<usize>() >= TASKS).await);
-    let counts = counts().await;
-    println!("the burst was called {counts:?} times");
-    assert!(counts.iter().all(|count| *count > TASKS / 5), "{counts:?}");
-    let ids: HashSet<u64> = receivers.iter().flat_map(Receiver::seen).map(|call| call.id).collect();
-    assert_eq!(ids.len(), TASKS);
-    // 10 calls of 100 ms at a time would take 3 s.
+    let counts = || receivers.iter().map(|receiver| receiver.seen().len()).collect::<Vec<_>>();
+    assert!(poll::until(async || counts().iter().sum::<usize>() >= TASKS).await);
     let all = receivers.iter().flat_map(Receiver::seen).collect::<Vec<_>>();
-    assert!(latest(&all) < 2_700, "one instance alone takes 3 s; both took {} ms", latest(&all));
+    assert_eq!(all.iter().map(|call| call.id).collect::<HashSet<u64>>().len(), TASKS);
+    (counts(), latest(&all))
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_uses_both_instances() {
+    let (_, alone) = burst(1).await;
+    let (counts, both) = burst(2).await;
+    println!("one instance: {alone} ms; two: {both} ms, {counts:?} calls");
+    assert!(counts.iter().all(|count| *count > 60), "{counts:?}");
+    // Half the time, and 100 ms until the owner asks for help. The rest is margin.
+    assert!(both * 10 <= alone * 7, "one instance takes {alone} ms, two take {both} ms");
+}
+
+/// With so many, each of three instances owns some: one without any is a chance of 1 in 5,000.
+const STREAM_TOPICS: usize = 24;
 
 /// Adds tasks of several topics that fall due in each 50 ms.
 async fn stream(program: &Program, from_ms: usize, count: usize) -> usize {
     let delay = |n: usize| format!("{}ms", from_ms + 50 * n);
-    let tasks: Vec<Value> = (0..count).map(|n| task(&topic(n, 6), "sn", &delay(n))).collect();
+    let tasks: Vec<Value> =
+        (0..count).map(|n| task(&topic(n, STREAM_TOPICS), "sn", &delay(n))).collect();
     program.add_all(&tasks).await.len()
 }
 

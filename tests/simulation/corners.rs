@@ -58,7 +58,9 @@ fn corner(what: &What) -> Option<&'static str> {
         What::Drained { cut_off: 0, .. } => "an orderly stop",
         What::AskedForHelp { .. } => "a request for help",
         What::Untold { message: Message::Help { .. }, .. } => "a request for help that is lost",
-        What::Untold { message: Message::Leaves, .. } => "a farewell that is lost",
+        What::Untold { message: Message::Leaves, .. } => {
+            "a message of an instance that leaves, which is lost"
+        }
         What::Jumped { .. } => "a jump of the store's clock",
         What::StoreFailed { verb: "settle", how: "done, answer lost", .. } => {
             "a settle whose answer is lost"

@@ -47,6 +47,8 @@ fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
         store: StoreFaults { share: 0, latency_ms: 20 },
         lost_messages: 0,
         lacking: Vec::new(),
+        ailment: None,
+        of_old_version: Vec::new(),
         bad_calls: 0,
         call_ms: 100,
         meddling: 0,

@@ -28,6 +28,11 @@ pub(crate) struct Plan {
     pub(crate) lost_messages: u64,
     /// The instances, by index, that do not know a service, by its number.
     pub(crate) lacking: Vec<(usize, usize)>,
+    /// Why the first instance cannot call what is due, although it runs.
+    pub(crate) ailment: Option<Ailment>,
+    /// The instances, by index, of an earlier version: they look at all lanes and never ask for
+    /// help.
+    pub(crate) of_old_version: Vec<usize>,
     /// How many of a thousand calls go wrong.
     pub(crate) bad_calls: u64,
     /// The longest time that the receiver usually takes for a call, in milliseconds.
@@ -62,6 +67,31 @@ pub(crate) enum Mishap {
     Restart { grace: Duration, down: Duration },
     /// Its own clock jumps by this many milliseconds.
     ClockJump { by_ms: i64 },
+}
+
+/// Why an instance that runs cannot call what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ailment {
+    /// It has one slot for each service, and its calls are slow.
+    SaturatedSlots,
+    /// Its calls fail, so its breakers open.
+    OpenBreaker,
+    /// Receivers answer it with `Retry-After`.
+    RetryAfter,
+    /// The store refuses its claims.
+    FailingClaims,
+    /// The store refuses its settles.
+    ServerAway,
+}
+
+impl Ailment {
+    const ALL: [Self; 5] = [
+        Self::SaturatedSlots,
+        Self::OpenBreaker,
+        Self::RetryAfter,
+        Self::FailingClaims,
+        Self::ServerAway,
+    ];
 }
 
 /// A task to be added.
@@ -114,13 +144,15 @@ const HOUR_MS: i64 = 3_600_000;
 
 impl Plan {
     /// The schedule of a seed. Every eighth schedule has no faults except skewed clocks and orderly
-    /// restarts, and another eighth only loses instances and their messages.
+    /// restarts, another eighth only loses instances and their messages, and in another one an
+    /// instance cannot call.
     pub(crate) fn of(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let mut plan = Self::calm(&dice);
         match seed % 8 {
             0 => {}
             1 => plan.lose_members(&dice),
+            2 => plan.ail(&dice, Ailment::ALL[(seed / 8 % 5) as usize]),
             _ => plan.spoil(&dice),
         }
         plan
@@ -141,6 +173,7 @@ impl Plan {
         self.store.latency_ms = throw.one_of(&[0, 1, 4]);
         self.lost_messages = throw.one_of(&[0, 0, 200, 1_000]);
         self.instances.resize(throw.between(2, 4) as usize, (0, Vec::new()));
+        self.add_old_version(&mut dice.throw("versions"));
         let length = self.length;
         for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
             let mut throw = dice.throw(("member", instance));
@@ -160,6 +193,26 @@ impl Plan {
                 mishaps.push((Self::moment(&mut throw, length), mishap));
             }
             mishaps.sort_by_key(|(at, _)| *at);
+        }
+    }
+
+    /// The first instance cannot call, and nothing else goes wrong except lost messages.
+    fn ail(&mut self, dice: &Dice, ailment: Ailment) {
+        let mut throw = dice.throw("ailment");
+        self.pauses.clear();
+        self.settings.concurrency = 64;
+        self.settings.concurrency_per_service = 32;
+        self.store.latency_ms = throw.one_of(&[0, 1, 4]);
+        self.lost_messages = throw.one_of(&[0, 0, 200]);
+        self.instances = vec![(0, Vec::new()); throw.between(2, 4) as usize];
+        self.ailment = Some(ailment);
+        self.add_old_version(&mut throw);
+    }
+
+    /// In some schedules, the last instance has an earlier version.
+    fn add_old_version(&mut self, throw: &mut Throw) {
+        if throw.per_mille(250) {
+            self.of_old_version.push(self.instances.len() - 1);
         }
     }
 
@@ -220,6 +273,8 @@ impl Plan {
             store: StoreFaults { share: 0, latency_ms: throw.one_of(&[0, 1, 4]) },
             lost_messages: throw.one_of(&[0, 300]),
             lacking: Vec::new(),
+            ailment: None,
+            of_old_version: Vec::new(),
             bad_calls: 0,
             call_ms: 20,
             meddling: 0,

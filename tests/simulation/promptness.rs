@@ -16,12 +16,11 @@ use crate::plan::{Mishap, Plan};
 const PROMPT: Duration = Duration::from_millis(1_200);
 /// How late a call may be after the death of the instance that looked at its lane: docs/adr/0022.
 const AFTER_DEATH: Duration = Duration::from_millis(3_500);
-/// How long a lane must be due before it is open to all.
-const OPEN_AFTER: Duration = Duration::from_millis(500);
-/// The shortest time between two requests for help with one lane.
-const ASKS_EVERY: Duration = Duration::from_millis(1_500);
-/// The time between two looks of the others at a lane.
-const ROUND: Duration = Duration::from_secs(3);
+/// How late a call may be if an instance cannot call, or if a request for help was lost: the same
+/// bound.
+const AFTER_LOSS: Duration = AFTER_DEATH;
+/// The longest interval between two requests for help with one lane.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A time during which an instance ran. It ends with a death, a stop, or a pause.
 #[derive(Debug)]
@@ -129,14 +128,11 @@ impl<'a> Promptness<'a> {
         let is_known_to_all = (0..self.plan.instances.len())
             .all(|instance| !self.plan.lacks(instance, destination.as_str()));
         // A request shortly before would have been for this task, too.
-        let asked = due.saturating_sub(ASKS_EVERY);
+        let asked = due.saturating_sub(LONGEST_INTERVAL);
         let is_untold = self.losses.iter().any(|lost| (asked..at).contains(lost));
-        let mut allowed = from.saturating_add(PROMPT);
-        if !is_known_to_all && is_untold {
-            // The others find it in their turns: one of them may be the only one that knows it.
-            let others = self.plan.instances.len() as u32 - 1;
-            allowed = allowed.saturating_add(OPEN_AFTER + others * ROUND);
-        }
-        at > allowed
+        // An instance that needs help may be the only one that knows of the task.
+        let needs_help = self.plan.ailment.is_some() || !is_known_to_all && is_untold;
+        let allowed = if needs_help { AFTER_LOSS } else { PROMPT };
+        at > from.saturating_add(allowed)
     }
 }

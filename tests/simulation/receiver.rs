@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::history::{CallId, Heard, What};
 use crate::life::Life;
+use crate::plan::Ailment;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
@@ -82,6 +83,15 @@ impl Postman {
     fn draw(&self, call: &Call<'_>) -> (Conduct, Duration) {
         let mut throw = self.world.dice.throw(("call", self.life.id, call.id));
         let works = throw.millis(0, self.world.plan.call_ms);
+        match self.world.ailment_of(&self.life) {
+            Some(Ailment::SaturatedSlots) => return (Conduct::Takes, throw.millis(1_500, 1_900)),
+            Some(Ailment::OpenBreaker) => return (Conduct::Fails, works),
+            Some(Ailment::RetryAfter) => {
+                let retry_after = throw.millis(2_000, 6_000);
+                return (Conduct::IsBusy { retry_after }, works);
+            }
+            _ => {}
+        }
         if self.world.is_healed() || !throw.per_mille(self.world.plan.bad_calls) {
             return (Conduct::Takes, works);
         }

@@ -29,7 +29,7 @@ use crate::checker::{self, Broken};
 use crate::dice::Throw;
 use crate::history::{History, LifeId, What};
 use crate::life::Life;
-use crate::plan::{Add, Mishap, Plan, service_name};
+use crate::plan::{Add, Ailment, Mishap, Plan, service_name};
 use crate::receiver::Postman;
 use crate::sabotage::Sabotage;
 use crate::store::Access;
@@ -159,7 +159,7 @@ async fn pauses(world: Arc<World>) {
     let pauses = world.plan.pauses.clone().into_iter().enumerate().map(|(n, (from, pause))| {
         let world = world.clone();
         async move {
-            let client = Access::new(world.clone(), Arc::new(Life::new(LifeId(0))));
+            let client = Access::new(world.clone(), Arc::new(Life::new(LifeId(0), None)));
             let topic = &world.plan.topics[pause.topic].topic;
             world.until(from).await;
             drop(client.pause(topic).await);
@@ -320,7 +320,7 @@ impl Deployment {
     fn start(&self, index: usize, skew_ms: i64) -> Running {
         let world = &self.world;
         let plan = &world.plan;
-        let life = Arc::new(Life::new(LifeId(world.number())));
+        let life = Arc::new(Life::new(LifeId(world.number()), Some(index)));
         world.write(What::Started { life: life.id, instance: index });
         world.join(life.clone());
         let store = Arc::new(Access::new(world.clone(), life.clone()));
@@ -337,7 +337,10 @@ impl Deployment {
             ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
-                concurrency_per_service: plan.settings.concurrency_per_service,
+                concurrency_per_service: match plan.ailment {
+                    Some(Ailment::SaturatedSlots) if index == 0 => 1,
+                    _ => plan.settings.concurrency_per_service,
+                },
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
             }),
@@ -399,7 +402,7 @@ fn params(plan: &Plan) -> worker::Params {
 /// The clients that add and change tasks. Their requests fail like all others.
 async fn clients(deployment: Arc<Deployment>) {
     let world = &deployment.world;
-    let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0)))));
+    let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0), None))));
     // API instances know the topics as they were when the schedule began, until the store refuses
     // that.
     let edges: Vec<Arc<Registry<Access>>> = (0..EDGES)

@@ -20,9 +20,9 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
-    ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent,
-    NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry,
-    Topics, Transition,
+    Instance, ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
+    TopicEntry, Topics, Transition,
 };
 use tokio::sync::broadcast;
 use tokio::time::sleep;
@@ -31,6 +31,7 @@ use crate::checker::MOST_REQUESTS;
 use crate::dice::Throw;
 use crate::history::What;
 use crate::life::Life;
+use crate::plan::Ailment;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
@@ -128,7 +129,11 @@ impl Access {
     }
 
     fn fate(&self, verb: &'static str, throw: &mut Throw) -> Fate {
-        let fate = self.draw_fate(throw);
+        let fate = match (self.world.ailment_of(&self.life), verb) {
+            (Some(Ailment::FailingClaims), "claim") => Fate::Refused,
+            (Some(Ailment::ServerAway), "settle" | "extend") => Fate::Refused,
+            _ => self.draw_fate(throw),
+        };
         let how = match fate {
             Fate::Done => return fate,
             Fate::Refused => "refused",
@@ -237,14 +242,22 @@ impl Delivery for Access {
         let pulls =
             if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
+        let is_old = self.world.is_of_old_version(&self.life);
+        let heartbeat = heartbeat.map(|own| Instance { divides: own.divides && !is_old, ..own });
+        let own = self.life.id.0;
         let instances = match heartbeat {
             Some(own) => self.ask("heartbeat", (), move |world| world.beat(&own)).await,
             None => Ok(Vec::new()),
         };
+        // An earlier version takes no notice of the others.
+        let instances = instances.map(|mut living| {
+            living.retain(|one| !is_old || one.id == format!("{own:016x}"));
+            living
+        });
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        let (unknown, is_partial) = (Vec::new(), false);
-        Looked { registry, holds, next, pulls, unknown, is_partial, instances }
+        let (unknown, unanswered) = (Vec::new(), Vec::new());
+        Looked { registry, holds, next, pulls, unknown, unanswered, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -314,8 +327,15 @@ impl Delivery for Access {
         Some(self.life.messages.subscribe())
     }
 
+    fn subscription(&self) -> Option<u64> {
+        // One that loses everything is none.
+        let is_dead = self.world.plan.lost_messages >= 1_000 && !self.world.is_healed();
+        (!is_dead).then(|| self.life.subscription())
+    }
+
     fn tell_others(&self, message: Message) {
-        if !self.life.is_dead() {
+        let is_known = matches!(message, Message::Due { .. });
+        if !self.life.is_dead() && (is_known || !self.world.is_of_old_version(&self.life)) {
             self.world.tell_others(self.life.id, &message);
         }
     }

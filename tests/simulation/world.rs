@@ -22,11 +22,14 @@ use crate::dice::Dice;
 use crate::history::{Asked, Call, Event, History, LifeId, What};
 use crate::life::Life;
 use crate::model::Model;
-use crate::plan::Plan;
+use crate::plan::{Ailment, Plan};
 use crate::sabotage::Sabotage;
 
 /// The store's time at the beginning of a schedule.
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+/// Within how many milliseconds an instance notices that its subscription is broken.
+const NOTICED_WITHIN_MS: u64 = 2_000;
 
 /// How long the lock of a lane lasts.
 const LOCK: Duration = Duration::from_secs(2);
@@ -143,16 +146,25 @@ impl World {
 
     /// A worker's message to all other instances. It reaches each of them, or is lost.
     pub(crate) fn tell_others(&self, by: LifeId, message: &Message) {
-        if let Message::Help { lane } = message {
+        if let Message::Help { lane, .. } = message {
             if self.is_sabotaged(Sabotage::HelpUnasked) {
                 return;
             }
             self.write(What::AskedForHelp { by, lane: lane.clone() });
         }
         for life in self.living().into_iter().filter(|life| life.id != by) {
+            if self.is_of_old_version(&life) && !matches!(message, Message::Due { .. }) {
+                continue;
+            }
             let mut throw = self.dice.throw(("message", by, life.id));
             if !self.is_healed() && throw.per_mille(self.plan.lost_messages) {
                 self.write(What::Untold { by, to: life.id, message: message.clone() });
+                // Redis loses messages only with a connection. The instance notices that.
+                let notices = throw.millis(0, NOTICED_WITHIN_MS);
+                tokio::spawn(async move {
+                    tokio::time::sleep(notices).await;
+                    life.subscribes_again();
+                });
             } else {
                 let _ = life.messages.send(message.clone());
             }
@@ -170,6 +182,16 @@ impl World {
             kept.heartbeats.values_mut().for_each(|one| one.seen = now);
         }
         kept.heartbeats.values().filter(is_living).cloned().collect()
+    }
+
+    /// Why this life cannot call now, if it cannot.
+    pub(crate) fn ailment_of(&self, life: &Life) -> Option<Ailment> {
+        self.plan.ailment.filter(|_| life.instance == Some(0) && !self.is_healed())
+    }
+
+    /// Whether this life has an earlier version.
+    pub(crate) fn is_of_old_version(&self, life: &Life) -> bool {
+        life.instance.is_some_and(|instance| self.plan.of_old_version.contains(&instance))
     }
 
     /// Counts a request, and returns how many its life has made in this second.

@@ -197,8 +197,8 @@ pub(crate) async fn a_poll_gives_the_answers_of_the_verbs(bench: Bench<impl Stor
         heartbeat: Some(own.clone()),
     };
     let looked = bench.store.look(look).await;
-    let Looked { registry, holds, next, pulls, unknown, is_partial, instances } = looked;
-    assert!(unknown.is_empty() && !is_partial);
+    let Looked { registry, holds, next, pulls, unknown, unanswered, instances } = looked;
+    assert!(unknown.is_empty() && unanswered.is_empty());
     assert_eq!(instances.unwrap(), [Instance { seen: bench.now(), ..own }]);
     let (revision, entries) = registry.unwrap().expect("the registry must be read the first time");
     assert_eq!(entries.len(), 2);

@@ -33,6 +33,12 @@ pub trait Delivery: Send + Sync + 'static {
     /// Messages that wait to be sent are joined: one of each kind for a lane.
     fn tell_others(&self, _message: Message) {}
 
+    /// The number of the current subscription to the messages. `None` while there is none, so that
+    /// messages are lost. A new subscription has another number.
+    fn subscription(&self) -> Option<u64> {
+        Some(0)
+    }
+
     /// What each instance polls every second, in as few requests as possible: the registry unless
     /// its revision is the one that was `seen`, the manual holds, the next moments of lanes, as
     /// [`Self::next_due`] and [`Self::next_pull`], and the heartbeats. Each part may fail alone.
@@ -124,9 +130,13 @@ pub enum Message {
     Help {
         /// The lane.
         lane: Lane,
+        /// The sender does not ask again for this lane within this time.
+        again_in: Duration,
     },
     /// The sender has stopped working, as its last heartbeat says.
     Leaves,
+    /// The sender may have missed messages. Requests for help are to be repeated.
+    Missed,
 }
 
 /// What an instance polls every second.
@@ -156,8 +166,8 @@ pub struct Looked {
     pub pulls: Result<Option<NextDue>>,
     /// The lanes of consumers of which nothing is known, because their server did not answer.
     pub unknown: Vec<Lane>,
-    /// Whether a server did not answer for its lanes of workers.
-    pub is_partial: bool,
+    /// The lanes of workers whose server did not answer. Empty if `next` is an error.
+    pub unanswered: Vec<Lane>,
     /// The instances that sent a heartbeat within [`INSTANCE_TTL`](crate::store::INSTANCE_TTL),
     /// with this one if it sent one now, sorted by name.
     pub instances: Result<Vec<Instance>>,

@@ -105,8 +105,8 @@ impl Delivery for Embedded {
         let registry = registry.await.map(|topics| Some((Revision::default(), topics)));
         let now = self.clock.now();
         let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
-        let (unknown, is_partial, instances) = (Vec::new(), false, Ok(instances));
-        Looked { registry, holds, next, pulls, unknown, is_partial, instances }
+        let (unknown, unanswered, instances) = (Vec::new(), Vec::new(), Ok(instances));
+        Looked { registry, holds, next, pulls, unknown, unanswered, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -8,19 +8,26 @@ use futures_util::StreamExt;
 
 use super::session::Session;
 use super::transport::node::Purpose;
+
 /// The delay before the subscription is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// The interval between two checks of the subscription.
-const ROUND: Duration = Duration::from_secs(5);
+/// The interval between two checks of the subscription, and the longest wait for an answer. A
+/// request for help that a dead connection swallows must be made good within three seconds.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// The pause between two pipelines. What comes meanwhile is joined: one message of each kind for a
+/// lane. Otherwise a flood would publish for each task.
+const PAUSE: Duration = Duration::from_millis(2);
 
-/// Publishes hints and messages for ever. Those that arrive during a round trip are sent together.
+/// Publishes hints and messages for ever. Those that arrive during a round trip, or during the pause
+/// after it, are sent together. They use the link of polls, so that claims do not wait for them.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
         let texts = session.hints.outgoing().await;
         let publish = |text| cmd("PUBLISH").arg(session.keys.hints()).arg(text).take();
         let commands: Vec<Cmd> = texts.into_iter().map(publish).collect();
         // What is lost costs at most the time to the next look: the other instances poll.
-        let _ = session.working.run_repeatable(&commands).await;
+        let _ = session.polling.run_repeatable(&commands).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -29,6 +36,7 @@ pub(super) async fn listen(session: Arc<Session>) {
     loop {
         // Whatever ended the subscription, it begins again.
         let _ = listen_once(&session).await;
+        session.hints.unsubscribed();
         tokio::time::sleep(RECONNECT).await;
     }
 }
@@ -47,7 +55,9 @@ async fn listen_once(session: &Session) -> Option<()> {
     };
     let (mut asking, mut messages) =
         tokio::time::timeout(session.timeout, subscribe).await.ok()??.split();
-    let mut rounds = tokio::time::interval(ROUND);
+    session.hints.subscribed();
+    let mut checks = tokio::time::interval(CHECK_EVERY);
+    let longest = session.timeout.min(CHECK_EVERY);
     loop {
         tokio::select! {
             message = messages.next() => {
@@ -55,10 +65,10 @@ async fn listen_once(session: &Session) -> Option<()> {
                     session.hints.take_in(&text);
                 }
             }
-            _ = rounds.tick() => {
+            _ = checks.tick() => {
                 let map = session.servers.map();
                 let is_ours = map.nodes().iter().any(|ours| ours.number == node.number);
-                let answer = tokio::time::timeout(session.timeout, asking.ping::<Value>()).await;
+                let answer = tokio::time::timeout(longest, asking.ping::<Value>()).await;
                 if !is_ours || !matches!(answer, Ok(Ok(_))) {
                     return None;
                 }

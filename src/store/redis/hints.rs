@@ -1,8 +1,10 @@
 //! Hints and messages: within this process through channels, to other instances through Redis. They
 //! only save time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast};
 
@@ -26,6 +28,10 @@ pub(super) struct Hints {
     is_filled: Notify,
     /// The suffix of this instance's own messages, which Redis sends back to it.
     origin: String,
+    /// The number of the current subscription; 0 if there is none.
+    subscription: AtomicU64,
+    /// How many subscriptions there have been.
+    subscriptions: AtomicU64,
 }
 
 /// What waits to be published. Each kind has its own bound, so none can keep another from being
@@ -37,9 +43,11 @@ pub(super) struct Outbox {
     /// [`Message::Due`].
     dues: HashMap<Lane, UnixMillis>,
     /// [`Message::Help`].
-    helps: HashSet<Lane>,
+    helps: HashMap<Lane, Duration>,
     /// [`Message::Leaves`].
     leaves: bool,
+    /// [`Message::Missed`].
+    missed: bool,
 }
 
 /// A message of another instance.
@@ -69,7 +77,25 @@ impl Hints {
             outbox: Mutex::default(),
             is_filled: Notify::new(),
             origin: Receipt::random().as_str().to_owned(),
+            subscription: AtomicU64::new(0),
+            subscriptions: AtomicU64::new(0),
         }
+    }
+
+    /// A subscription begins to receive what is published.
+    pub(super) fn subscribed(&self) {
+        let number = self.subscriptions.fetch_add(1, Ordering::SeqCst) + 1;
+        self.subscription.store(number, Ordering::SeqCst);
+    }
+
+    /// The subscription has ended.
+    pub(super) fn unsubscribed(&self) {
+        self.subscription.store(0, Ordering::SeqCst);
+    }
+
+    /// The number of the current subscription.
+    pub(super) fn subscription(&self) -> Option<u64> {
+        Some(self.subscription.load(Ordering::SeqCst)).filter(|number| *number > 0)
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -103,12 +129,13 @@ impl Hints {
         let mut outbox = self.outbox();
         match message {
             Message::Due { lane, due } => keep_earliest(&mut outbox.dues, lane, due),
-            Message::Help { lane } => {
-                if outbox.helps.len() < MOST_LANES {
-                    outbox.helps.insert(lane);
+            Message::Help { lane, again_in } => {
+                if outbox.helps.len() < MOST_LANES || outbox.helps.contains_key(&lane) {
+                    outbox.helps.insert(lane, again_in);
                 }
             }
             Message::Leaves => outbox.leaves = true,
+            Message::Missed => outbox.missed = true,
         }
         drop(outbox);
         self.is_filled.notify_one();
@@ -122,7 +149,7 @@ impl Hints {
         self.messages.subscribe()
     }
 
-    /// Waits until something is to be published, and returns it as it is written.
+    /// Waits until something is to be published, and returns the messages as text.
     pub(super) async fn outgoing(&self) -> Vec<String> {
         loop {
             let written = self.write(std::mem::take(&mut self.outbox()));
@@ -135,14 +162,18 @@ impl Hints {
 
     /// Writes `lane due_ms` for a message about due work, which every version understands, and
     /// otherwise a word and the origin. Earlier versions ignore the words that they do not know.
+    /// `keys.rs` lists all forms.
     fn write(&self, outbox: Outbox) -> Vec<String> {
-        let Outbox { pulls, dues, helps, leaves } = outbox;
+        let Outbox { pulls, dues, helps, leaves, missed } = outbox;
         let origin = &self.origin;
         let pulls = pulls.into_iter().map(|(lane, due)| format!("{lane} {due} pull {origin}"));
         let dues = dues.into_iter().map(|(lane, due)| format!("{lane} {due}"));
-        let helps = helps.into_iter().map(|lane| format!("{lane} 0 help {origin}"));
+        let helps = helps
+            .into_iter()
+            .map(|(lane, again_in)| format!("{lane} {} help {origin}", again_in.as_millis()));
         let leaves = leaves.then(|| format!("* 0 leaves {origin}"));
-        pulls.chain(leaves).chain(helps).chain(dues).collect()
+        let missed = missed.then(|| format!("* 0 missed {origin}"));
+        pulls.chain(leaves).chain(missed).chain(helps).chain(dues).collect()
     }
 
     /// Takes in what was published.
@@ -165,12 +196,17 @@ impl Hints {
             return None;
         }
         let lane = || name.parse::<Lane>().ok();
-        let due = UnixMillis(due.parse().ok()?);
+        let number: i64 = due.parse().ok()?;
+        let due = UnixMillis(number);
         match words.get(2) {
             None => Some(Heard::Workers(Message::Due { lane: lane()?, due })),
             Some(&"pull") => Some(Heard::Pull(Hint { lane: lane()?, due, is_pull: true })),
-            Some(&"help") => Some(Heard::Workers(Message::Help { lane: lane()? })),
+            Some(&"help") => Some(Heard::Workers(Message::Help {
+                lane: lane()?,
+                again_in: Duration::from_millis(number.try_into().ok()?),
+            })),
             Some(&"leaves") => Some(Heard::Workers(Message::Leaves)),
+            Some(&"missed") => Some(Heard::Workers(Message::Missed)),
             Some(_) => None,
         }
     }
@@ -196,8 +232,9 @@ mod tests {
         let pull = Hint { lane: lane(1), due: UnixMillis(7), is_pull: true };
         let messages = [
             Message::Due { lane: lane(2), due: UnixMillis(8) },
-            Message::Help { lane: lane(3) },
+            Message::Help { lane: lane(3), again_in: Duration::from_secs(4) },
             Message::Leaves,
+            Message::Missed,
         ];
         here.tell(pull.clone());
         messages.iter().for_each(|message| here.tell_others(message.clone()));
@@ -219,7 +256,15 @@ mod tests {
         let hints = Hints::new();
         let due = Message::Due { lane: lane(1), due: UnixMillis(5) };
         assert_eq!(hints.read("t1:0 5"), Some(Heard::Workers(due)));
-        for text in ["", "t1:0", "t1:0 five", "t1 5", "t1:0 5 call", "t1:0 5 later another"] {
+        for text in [
+            "",
+            "t1:0",
+            "t1:0 five",
+            "t1 5",
+            "t1:0 5 call",
+            "t1:0 5 later another",
+            "t1:0 -1 help another",
+        ] {
             assert_eq!(hints.read(text), None, "{text}");
         }
     }
@@ -228,7 +273,7 @@ mod tests {
     async fn each_kind_has_a_bound_and_a_lane_is_sent_once() {
         let hints = Hints::new();
         for n in 0..2 * MOST_LANES {
-            hints.tell_others(Message::Help { lane: lane(n) });
+            hints.tell_others(Message::Help { lane: lane(n), again_in: Duration::ZERO });
             hints.tell_others(Message::Due { lane: lane(n), due: UnixMillis(9) });
             hints.tell_others(Message::Due { lane: lane(0), due: UnixMillis(9 - n.min(5) as i64) });
         }

@@ -92,28 +92,22 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         Ok(revision) if Some(revision) == look.seen => Ok(None),
         Ok(revision) => topic::topics(session).await.map(|topics| Some((revision, topics))),
     };
-    let lanes_unknown = |told: &Result<Answers<Option<UnixMillis>>>| match told {
-        Ok((_, told)) => look
-            .consumers
-            .iter()
-            .zip(told)
-            .filter(|(_, told)| told.is_none())
-            .map(|(lane, _)| lane.clone())
-            .collect(),
-        Err(_) => Vec::new(),
+    let without_answer = |group: usize, lanes: &[Lane]| match told.get(group) {
+        Some(Ok((_, told))) => {
+            let answers = lanes.iter().zip(told);
+            answers.filter(|(_, told)| told.is_none()).map(|(lane, _)| lane.clone()).collect()
+        }
+        _ => Vec::new(),
     };
-    let unknown = told.get(1).map_or_else(Vec::new, lanes_unknown);
-    let is_missing = |told: &Result<Answers<Option<UnixMillis>>>| {
-        told.as_ref().is_ok_and(|(_, told)| told.iter().any(Option::is_none))
-    };
-    let is_partial = told.first().is_some_and(is_missing);
+    let (unanswered, unknown) =
+        (without_answer(0, &look.workers), without_answer(1, &look.consumers));
     let mut told = told.into_iter();
     let mut of = |lanes: &[Lane]| match told.next() {
         Some(told) if !lanes.is_empty() => next_due(told).map(Some),
         _ => Ok(None),
     };
     let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls, unknown, is_partial, instances }
+    Looked { registry, holds, next, pulls, unknown, unanswered, instances }
 }
 
 /// What a purge would find in each lane.

@@ -78,6 +78,10 @@ impl Delivery for Redis {
         Some(self.session.hints.messages())
     }
 
+    fn subscription(&self) -> Option<u64> {
+        self.session.hints.subscription()
+    }
+
     fn tell_others(&self, message: Message) {
         self.session.hints.tell_others(message);
     }

@@ -15,10 +15,13 @@ use crate::model::task::Lane;
 use crate::store::{self, Delivery, Message};
 use crate::worker::call;
 use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
+use crate::worker::ownership::ASKS_EVERY;
 use crate::worker::shared::Shared;
 
 /// A lane's task does not end while something is due within this time.
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);
+/// Other instances are asked for help if something due has had no permit for this long.
+const SHORT_FOR: Duration = Duration::from_millis(100);
 
 /// Works the lane until it is idle, its topic is paused, or the instance stops. Then gives its lock
 /// back.
@@ -45,6 +48,10 @@ struct Runner<'a, S, C> {
     permit_free: Arc<Notify>,
     claimer: Claimer,
     last_work: Instant,
+    /// Since when something due has had no permit.
+    short_since: Option<Instant>,
+    /// Whether it has asked the others for help since the last claim that got something.
+    has_asked: bool,
     last_warning: UnixMillis,
 }
 
@@ -61,6 +68,8 @@ struct Until {
     woken: bool,
     /// So much time has passed.
     time: Option<Duration>,
+    /// At this moment, other instances are asked for help.
+    asks: Option<Instant>,
 }
 
 /// What ended a wait.
@@ -72,6 +81,7 @@ enum Waited {
     Nudged,
     PermitFree,
     Time,
+    Asks,
 }
 
 impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
@@ -83,6 +93,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             permit_free: Arc::default(),
             claimer: Claimer::new(lane.clone()),
             last_work: Instant::now(),
+            short_since: None,
+            has_asked: false,
             last_warning: UnixMillis::default(),
         }
     }
@@ -106,7 +118,10 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             Action::Sleep { retry_in } => self.sleep(retry_in).await,
             Action::Rest(time) => self.rest(Until { time: Some(time), ..Until::default() }).await,
             Action::AwaitServer(server) => {
-                self.rest(Until { recovered: Some(server), ..Until::default() }).await
+                // Then it asks the others for help again. It claims only once the server is back.
+                let until =
+                    Until { recovered: Some(server), time: Some(ASKS_EVERY), ..Until::default() };
+                self.rest(until).await
             }
             Action::End => Event::Stopped,
         }
@@ -140,6 +155,9 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let Batch { tasks, receipt, since, mut permits, claim } = batch;
         if !tasks.is_empty() {
             self.last_work = Instant::now();
+            if std::mem::take(&mut self.has_asked) {
+                self.shared.ownership.made_progress(self.lane);
+            }
         }
         let lateness = self.claimer.lateness(self.shared, claim);
         for task in tasks {
@@ -159,6 +177,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if outlook.due.is_empty() && (is_idle || !self.is_open()) {
             return Granted::Idle;
         }
+        self.note_shortage();
         Granted::Seen { keeps_lock: self.claimer.keeps_lock() }
     }
 
@@ -187,30 +206,38 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     }
 
     /// Asks other instances to work the lane, because this one cannot.
-    fn ask_for_help(&self) {
-        if self.shared.ownership.asks(self.lane) {
-            self.shared.parts.store.tell_others(Message::Help { lane: self.lane.clone() });
+    fn ask_for_help(&mut self) {
+        if let Some(again_in) = self.shared.ownership.should_request_help(self.lane) {
+            self.has_asked = true;
+            let lane = self.lane.clone();
+            self.shared.parts.store.tell_others(Message::Help { lane, again_in });
         }
     }
 
-    /// Leaves the lane to the other instances, or asks them for help with what is due, which has no
-    /// permits here. What operators hold is held for all instances. Returns whether the lane is
-    /// left.
-    fn involve_others(&self) -> bool {
+    /// Notes since when something due has had no permit, and asks the others for help after
+    /// [`SHORT_FOR`]. A claim that got the permits that had just become free does not end that:
+    /// the lane is short until all that is due could be claimed.
+    fn note_shortage(&mut self) {
+        if !self.shared.ownership.is_shared() || !self.claimer.lacks_permits(self.shared) {
+            self.short_since = None;
+        } else if self.short_since.get_or_insert_with(Instant::now).elapsed() >= SHORT_FOR {
+            self.ask_for_help();
+        }
+    }
+
+    /// Whether only held destinations are due, and the lane has another owner. What operators hold
+    /// is held for all instances.
+    fn leaves_held(&self) -> bool {
         let Shared { ownership, parts, .. } = &**self.shared;
         let due = &self.claimer.outlook().due;
-        if !ownership.is_shared() || due.is_empty() {
-            return false;
+        let leaves = ownership.is_shared()
+            && !due.is_empty()
+            && due.iter().all(|destination| parts.limits.is_held(destination))
+            && !ownership.owns(self.lane);
+        if leaves {
+            ownership.withdraw(self.lane);
         }
-        if due.iter().all(|destination| parts.limits.is_held(destination)) {
-            let is_left = !ownership.owns(self.lane);
-            if is_left {
-                ownership.withdraw(self.lane);
-            }
-            return is_left;
-        }
-        self.ask_for_help();
-        false
+        leaves
     }
 
     fn idle_left(&self) -> Duration {
@@ -218,28 +245,28 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     }
 
     async fn sleep(&mut self, retry_in: Option<Duration>) -> Event {
-        if self.involve_others() {
+        if self.leaves_held() {
             return Event::LeftToOthers;
         }
+        self.note_shortage();
         let outlook = self.claimer.outlook();
         self.nudge.sleeps_towards(outlook.next);
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let idle = match outlook.due.is_empty() {
-            true => Some(self.idle_left().max(COMING)),
-            // Another instance may have called what is due, and no poll of this one says so.
-            false => self.shared.ownership.is_shared().then_some(COMING),
-        };
-        let idle = idle.map(|idle| Instant::now() + idle);
-        let until = Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None };
+        let has_due = !outlook.due.is_empty();
+        let idle = (!has_due || self.shared.ownership.is_shared())
+            .then(|| Instant::now() + if has_due { COMING } else { self.idle_left().max(COMING) });
+        let now = Instant::now();
+        let asks = self.short_since.map(|since| since + SHORT_FOR).filter(|at| *at > now);
+        let until =
+            Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None, asks };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
-            Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
-            // Its owner has it.
-            Waited::Due | Waited::Idle if outlook.due.is_empty() && !self.is_open() => {
-                Event::LeftToOthers
-            }
+            // `sleep` then asks the others for help, if there still is no permit.
+            Waited::PermitFree | Waited::Time | Waited::Asks => Event::Woken(Wake::Permit),
+            // Its owner has it, and nothing that is due could be called here.
+            Waited::Due | Waited::Idle if !self.is_open() => Event::LeftToOthers,
             Waited::Due | Waited::Idle | Waited::Nudged | Waited::Recovered => {
                 Event::Woken(Wake::Claim)
             }
@@ -256,7 +283,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     /// The only `select!` of a lane. Otherwise it only waits for the store's answers.
     async fn wait(&self, until: Until) -> Waited {
         let Self { shared, nudge, permit_free, .. } = self;
-        let Until { recovered, due, idle, woken, time } = until;
+        let Until { recovered, due, idle, woken, time, asks } = until;
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => Waited::Stopping,
@@ -270,6 +297,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             () = permit_free.notified(), if woken => Waited::PermitFree,
             () = tokio::time::sleep(time.unwrap_or_default()),
                 if time.is_some() => Waited::Time,
+            () = tokio::time::sleep_until(asks.unwrap_or(self.last_work)),
+                if asks.is_some() => Waited::Asks,
         }
     }
 }

@@ -59,7 +59,7 @@ pub(super) enum Event {
     NoPermit { retry_in: Option<Duration> },
     /// The sleep has ended, and why.
     Woken(Wake),
-    /// The lane is not open for this instance, and nothing is due that it may call.
+    /// The lane is not open for this instance, and nothing is due that it can call.
     LeftToOthers,
     /// The rest, or the wait for the server, is over.
     Rested,

@@ -3,7 +3,7 @@
 //!
 //! Each instance ranks all of them by itself, from the heartbeats. The first-ranked instance owns
 //! the lane and looks at it each second. The others take turns: one of them looks at the lane in
-//! every [`ROUND`]th second of the store's clock, whatever their number is. When an instance comes
+//! one of [`ROUND`] seconds of the store's clock, whatever their number is. When an instance comes
 //! or leaves, only the lanes that it owns get another owner.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::store::Instance;
 /// An instance counts as working for this long after its last heartbeat, by the store's clock.
 pub(in crate::worker) const OWNS_FOR: Duration = Duration::from_secs(2);
 /// The instances that do not own a lane together look at it once in so many seconds.
-const ROUND: u64 = 3;
+pub(super) const ROUND: u64 = 2;
 
 /// A name as a number that is the same in all instances, on all platforms and in all versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,8 +67,11 @@ impl Members {
         Self { all: own.into_iter().collect(), own }
     }
 
-    /// The instances with workers whose heartbeats are younger than [`OWNS_FOR`], and this one if
-    /// it has workers. The moment of this instance's own heartbeat is the store's now.
+    /// The instances that divide the lanes, by heartbeats younger than [`OWNS_FOR`], and this one
+    /// if it has workers. The moment of this instance's own heartbeat is the store's now.
+    ///
+    /// An instance that reaches all servers does not rely on one that does not. If this one does not
+    /// reach them all, perhaps no instance does, so it counts all.
     pub(super) fn of(living: &[Instance], id: &str, works: bool) -> Self {
         let mut members = Self::alone(id, works);
         let Some(now) = living.iter().find(|one| one.id == id).map(|own| own.seen) else {
@@ -78,7 +81,10 @@ impl Members {
         let is_young = |one: &Instance| {
             u128::from(now.0.abs_diff(one.seen.0)) < OWNS_FOR.as_millis() && one.id != id
         };
-        let others = living.iter().filter(|one| one.has_workers && is_young(one));
+        let own_lacks = living.iter().any(|one| one.id == id && one.lacks_lanes);
+        let divides =
+            |one: &Instance| one.has_workers && one.divides && (own_lacks || !one.lacks_lanes);
+        let others = living.iter().filter(|one| divides(one) && is_young(one));
         members.all.extend(others.map(|one| Hashed::instance(&one.id)));
         members.all.sort_unstable();
         members
@@ -129,7 +135,7 @@ mod tests {
 
     fn instance(id: &str, seen: i64) -> Instance {
         let (id, seen) = (id.to_owned(), UnixMillis(seen));
-        Instance { id, seen, has_workers: true, ..Instance::default() }
+        Instance { id, seen, has_workers: true, divides: true, ..Instance::default() }
     }
 
     /// The views of several instances that know each other.
@@ -157,7 +163,9 @@ mod tests {
     fn members_are_the_working_instances_with_young_heartbeats() {
         let own = instance("own", 10_000);
         let without_workers = Instance { has_workers: false, ..instance("takes", 9_900) };
+        let of_old_version = Instance { divides: false, ..instance("earlier", 9_900) };
         let living = [
+            of_old_version,
             instance("young", 8_001),
             instance("old", 8_000),
             instance("set back", 11_999),
@@ -175,7 +183,16 @@ mod tests {
         expect(false, &["young", "set back"]);
         let leaves = Instance { has_workers: false, ..own };
         assert!(Members::of(&[leaves], "own", true).is_alone(), "it still works its lanes");
-        assert!(Members::of(&living[..3], "own", true).is_alone(), "the store's now is unknown");
+        assert!(Members::of(&living[..4], "own", true).is_alone(), "the store's now is unknown");
+    }
+
+    /// Otherwise every instance would look at all lanes while a server is away for all of them.
+    #[test]
+    fn an_instance_that_lacks_lanes_is_relied_on_only_by_others_that_do() {
+        let lacks = |id: &str| Instance { lacks_lanes: true, ..instance(id, 5_000) };
+        let living = [lacks("a"), lacks("b"), instance("c", 5_000), instance("d", 5_000)];
+        let count = |id: &str| Members::of(&living, id, true).all.len();
+        assert_eq!(["a", "b", "c", "d"].map(count), [4, 4, 2, 2]);
     }
 
     #[test]
@@ -215,20 +232,20 @@ mod tests {
         }
     }
 
-    /// Each third second has a look by one of the others; each of the others has its turn.
+    /// Each second second has a look by one of the others; each of the others has its turn.
     #[test]
-    fn one_of_the_others_looks_in_each_third_second() {
+    fn one_of_the_others_looks_in_each_second_second() {
         for count in 2..6 {
             let views = views(count);
             for lane in lanes(50) {
                 let mut looked = vec![0; count];
-                let seconds = 1_000..1_000 + 3 * (count as i64 - 1) * 4;
-                let mut by_phase = [0; 3];
+                let seconds = 1_000..1_000 + 2 * (count as i64 - 1) * 4;
+                let mut by_phase = [0; 2];
                 for second in seconds {
                     for (at, view) in views.iter().enumerate() {
                         if !view.owns(lane) && view.looks(lane, second - 1, second) {
                             looked[at] += 1;
-                            by_phase[second as usize % 3] += 1;
+                            by_phase[second as usize % 2] += 1;
                         }
                     }
                 }
@@ -236,7 +253,7 @@ mod tests {
                     views.iter().map(|view| if view.owns(lane) { 0 } else { 4 }).collect();
                 assert_eq!(looked, expected, "{count} instances");
                 by_phase.sort_unstable();
-                assert_eq!(by_phase, [0, 0, 4 * (count - 1)], "3 s lie between two looks");
+                assert_eq!(by_phase, [0, 4 * (count - 1)], "2 s lie between two looks");
             }
         }
     }
@@ -251,7 +268,7 @@ mod tests {
                             .any(|second| view.looks(lane, second, second + 1));
                         assert_eq!(view.looks(lane, since, since + late), each);
                     }
-                    assert!(view.looks(lane, since, since + 9), "a turn in each cycle");
+                    assert!(view.looks(lane, since, since + 6), "a turn in each cycle");
                     assert!(!view.looks(lane, since, since), "a second counts once");
                     let set_back = view.looks(lane, since + 3_600, since);
                     assert_eq!(set_back, view.looks(lane, since - 1, since));

@@ -1,10 +1,10 @@
-//! Which lanes this instance looks at. This decides who looks, never who may claim
+//! Which lanes this instance looks at. This decides which instance looks, never which may claim
 //! (`docs/adr/0022-instances-divide-the-looking.md`).
 //!
 //! A lane is *open* for an instance that owns it or stands in for its owner. An open lane is looked
 //! at each second, and started and woken by hints.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,15 +18,21 @@ use crate::store::Instance;
 mod members;
 
 pub(super) use members::OWNS_FOR;
-use members::{Hashed, Members};
+use members::{Hashed, Members, ROUND};
 
 /// An instance stands in for an owner for this long after the last reason for it.
 const STANDS_IN: Duration = Duration::from_secs(5);
 /// A lane that has been due for this long is open to each instance that looks at it.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
-/// The shortest time between two requests for help with one lane, of all instances together. Each
-/// second poll of an owner that still cannot claim asks again.
-const ASKS_EVERY: Duration = Duration::from_millis(1_500);
+/// The first interval between two requests for help with one lane, of all instances together. It
+/// doubles while no request leads to a claim here.
+pub(super) const ASKS_EVERY: Duration = Duration::from_secs(2);
+/// The longest such interval.
+const ASKS_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+/// A request may come this much later than its interval says: a lane asks when a poll wakes it.
+const ASKS_LATE: Duration = Duration::from_secs(3);
+/// The most lanes of earlier polls that the next poll looks at again. The others have their turns.
+const MOST_AGAIN: usize = 16_384;
 
 /// The lanes of this instance, as it knows the others.
 #[derive(Debug)]
@@ -35,7 +41,7 @@ pub(super) struct Ownership {
     id: String,
     /// Whether this instance has workers.
     works: bool,
-    /// Whether other instances may work. If not, every lane is open, and nothing below is read.
+    /// Whether other instances divide the lanes with this one. If not, every lane is open.
     is_shared: AtomicBool,
     view: Mutex<View>,
 }
@@ -45,12 +51,27 @@ struct View {
     members: Members,
     /// When heartbeats were last read.
     heard: Option<Instant>,
-    /// The second of the store's clock of the last look that was answered.
+    /// The second of the store's clock of the last look. `None`: the next look has all lanes.
     looked: Option<i64>,
+    /// The lanes that the next look has whatever the turns are: their servers did not answer, or
+    /// they have just become due.
+    again: HashSet<Lane>,
+    /// The subscription to messages at the last look.
+    subscription: Option<u64>,
+    /// Whether messages have been lost since the last look.
+    has_lost: bool,
+    /// Whether the others have to hear that this instance may have missed requests for help.
+    has_missed: bool,
+    /// Whether the members have changed since the last look.
+    has_changed: bool,
     /// The lanes that this instance stands in for.
     stands_in: HashMap<Lane, StandIn>,
-    /// When any instance last asked for help with a lane.
-    asked: HashMap<Lane, Instant>,
+    /// The last request for help with each lane, of any instance.
+    requests: HashMap<Lane, Request>,
+    /// Whether the last poll allowed claims.
+    may_claim: bool,
+    /// Since when each poll has had lanes without an answer.
+    lacks_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +79,26 @@ struct StandIn {
     until: Instant,
     /// Whether another instance asked for help. If not, a look found the lane overdue.
     was_asked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    at: Instant,
+    /// No instance asks again within this time.
+    again_in: Duration,
+    /// Whether this instance has claimed something since then.
+    helped: bool,
+}
+
+impl Request {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.duration_since(self.at) < self.again_in
+    }
+
+    /// Whether the next request still belongs to the same trouble.
+    fn is_known(&self, now: Instant) -> bool {
+        now.duration_since(self.at) < 2 * self.again_in + ASKS_LATE
+    }
 }
 
 impl View {
@@ -70,23 +111,36 @@ impl View {
         self.stands_in.get(lane).copied().filter(|it| it.until > Instant::now())
     }
 
-    fn stand_in(&mut self, lane: &Lane, was_asked: bool) {
-        let until = Instant::now() + STANDS_IN;
-        let was_asked = was_asked || self.stands_in(lane).is_some_and(|it| it.was_asked);
+    fn stand_in(&mut self, lane: &Lane, time: Duration, was_asked: bool) {
+        let before = self.stands_in(lane);
+        let until = Instant::now() + time;
+        let until = before.map_or(until, |it| it.until.max(until));
+        let was_asked = was_asked || before.is_some_and(|it| it.was_asked);
         self.stands_in.insert(lane.clone(), StandIn { until, was_asked });
+    }
+
+    fn look_again(&mut self, lanes: impl IntoIterator<Item = Lane>) {
+        let left = MOST_AGAIN.saturating_sub(self.again.len());
+        self.again.extend(lanes.into_iter().take(left));
     }
 }
 
 impl Ownership {
     /// All lanes are open until the first heartbeats are read.
     pub(super) fn new(id: &str, works: bool) -> Self {
-        let members = Members::alone(id, works);
         let view = View {
-            members,
+            members: Members::alone(id, works),
             heard: None,
             looked: None,
+            again: HashSet::new(),
+            subscription: None,
+            has_lost: false,
+            has_missed: false,
+            has_changed: false,
             stands_in: HashMap::new(),
-            asked: HashMap::new(),
+            requests: HashMap::new(),
+            may_claim: false,
+            lacks_since: None,
         };
         Self { id: id.to_owned(), works, is_shared: AtomicBool::new(true), view: Mutex::new(view) }
     }
@@ -95,16 +149,30 @@ impl Ownership {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether other instances may work.
+    /// Whether other instances divide the lanes with this one.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Takes in the heartbeats; `None` if they could not be read. Returns whether the working
-    /// instances have changed.
+    /// The heartbeat with what others have to know of this instance: whether it divides the lanes
+    /// with them, and whether servers have not answered its polls for [`OWNS_FOR`].
+    pub(super) fn announce(&self, heartbeat: Instance) -> Instance {
+        let view = self.view();
+        let divides = self.works && view.may_claim;
+        let lacks_lanes = view.lacks_since.is_some_and(|since| since.elapsed() >= OWNS_FOR);
+        Instance { divides, lacks_lanes, ..heartbeat }
+    }
+
+    /// This instance may claim from now on.
+    pub(super) fn may_claim(&self) {
+        self.view().may_claim = true;
+    }
+
+    /// Takes in the heartbeats; `None` if they could not be read. Returns whether other instances
+    /// divide the lanes than before.
     ///
     /// An instance that reads no heartbeats for [`OWNS_FOR`] works all lanes.
-    pub(super) fn heard(&self, living: Option<&[Instance]>) -> bool {
+    pub(super) fn update_members(&self, living: Option<&[Instance]>) -> bool {
         let mut view = self.view();
         let now = Instant::now();
         let is_silent = view.heard.is_none_or(|heard| now.duration_since(heard) >= OWNS_FOR);
@@ -118,8 +186,13 @@ impl Ownership {
             self.is_shared.store(!members.is_alone(), Ordering::Relaxed);
         }
         view.stands_in.retain(|_, it| it.until > now);
-        view.asked.retain(|_, asked| now.duration_since(*asked) < ASKS_EVERY);
+        view.requests.retain(|_, request| request.is_known(now));
         let has_changed = view.members != members;
+        if has_changed {
+            // A new instance has not heard the requests.
+            view.requests.clear();
+            view.has_changed = true;
+        }
         view.members = members;
         has_changed
     }
@@ -141,39 +214,88 @@ impl Ownership {
     }
 
     /// Whether other instances have to hear of new work in the lane: this instance does not own it,
-    /// or knows no other instance yet.
+    /// or the others do not know yet that it does.
     pub(super) fn concerns_others(&self, lane: &Lane) -> bool {
         self.is_shared() && {
             let view = self.view();
-            view.heard.is_none() || !view.owns(lane)
+            view.heard.is_none() || !view.may_claim || !view.owns(lane)
         }
     }
 
-    /// Those of the lanes that this instance looks at now: the open ones, and those where it has
-    /// had a turn since the last look.
-    pub(super) fn to_look_at(&self, mut lanes: Vec<Lane>, store_now: UnixMillis) -> Vec<Lane> {
-        if self.is_shared() {
-            let (view, now) = (self.view(), second(store_now));
-            if let Some(since) = view.looked {
-                lanes.retain(|lane| {
-                    view.members.looks(Hashed::lane(lane), since, now)
-                        || view.stands_in(lane).is_some()
-                });
-            }
+    /// Those of the lanes that this instance looks at now: the open ones, those where it has had a
+    /// turn since the last look, and those of [`View::again`]. All lanes after messages may have
+    /// been lost: without a subscription, or with another one than at the last look.
+    pub(super) fn to_look_at(
+        &self,
+        mut lanes: Vec<Lane>,
+        store_now: UnixMillis,
+        subscription: Option<u64>,
+    ) -> Vec<Lane> {
+        let mut view = self.view();
+        let hears_all = subscription.is_some() && view.subscription == subscription;
+        view.subscription = subscription;
+        if std::mem::take(&mut view.has_lost) || !hears_all {
+            view.looked = None;
+            view.requests.clear();
+            view.has_missed = subscription.is_some() && self.is_shared();
+        }
+        if std::mem::take(&mut view.has_changed) {
+            // The last turns may have been those of an instance that has gone. The others repeat
+            // them: two rounds, because they notice it in different seconds.
+            view.looked = view.looked.map(|second| second - 2 * ROUND as i64);
+        }
+        if self.is_shared()
+            && let Some(since) = view.looked
+        {
+            let now = second(store_now);
+            lanes.retain(|lane| {
+                view.members.looks(Hashed::lane(lane), since, now)
+                    || view.stands_in(lane).is_some()
+                    || view.again.contains(lane)
+            });
         }
         lanes
     }
 
-    /// A look that was sent at this time was answered for all of its lanes.
-    pub(super) fn looked(&self, asked: UnixMillis) {
-        if self.is_shared() {
-            self.view().looked = Some(second(asked));
-        }
+    /// Whether the others have to hear that this instance may have missed requests for help: they
+    /// would not repeat them for up to [`ASKS_AT_LEAST_EVERY`]. Says so once.
+    pub(super) fn take_missed(&self) -> bool {
+        std::mem::take(&mut self.view().has_missed)
     }
 
-    /// Takes in that a look found the lane due from this moment on, by its due index. Returns
-    /// whether the lane is open. From [`OPEN_AFTER`] on this instance stands in for its owner.
-    pub(super) fn saw(&self, lane: &Lane, due: UnixMillis, store_now: UnixMillis) -> bool {
+    /// Another instance may have missed requests for help.
+    pub(super) fn repeat_requests(&self) {
+        self.view().requests.clear();
+    }
+
+    /// Messages have been lost: the next look has all lanes.
+    pub(super) fn lost_messages(&self) {
+        self.view().has_lost = true;
+    }
+
+    /// The look of this moment was answered, except for the lanes of `unanswered`. They are looked
+    /// at again, whatever the turns are. `at` is the moment that [`Self::to_look_at`] was given.
+    pub(super) fn looked(&self, at: UnixMillis, unanswered: Vec<Lane>) {
+        let mut view = self.view();
+        view.looked = Some(second(at));
+        view.lacks_since = match unanswered.is_empty() {
+            true => None,
+            false => view.lacks_since.or(Some(Instant::now())),
+        };
+        view.again.clear();
+        view.look_again(unanswered);
+    }
+
+    /// No lane of the look was answered. The next look has its turns.
+    pub(super) fn look_failed(&self) {
+        let mut view = self.view();
+        view.lacks_since = view.lacks_since.or(Some(Instant::now()));
+    }
+
+    /// Takes in that a look at `store_now` found the lane due from `due` on, by its due index.
+    /// Returns whether the lane is open. From [`OPEN_AFTER`] on, this instance stands in for its
+    /// owner. If the lane is due for less, the next look has it again.
+    pub(super) fn note_due(&self, lane: &Lane, due: UnixMillis, store_now: UnixMillis) -> bool {
         if !self.is_shared() {
             return true;
         }
@@ -182,34 +304,58 @@ impl Ownership {
             return true;
         }
         if due + OPEN_AFTER <= store_now {
-            view.stand_in(lane, false);
+            view.stand_in(lane, STANDS_IN, false);
+        } else if due <= store_now {
+            view.look_again([lane.clone()]);
         }
         view.stands_in(lane).is_some()
     }
 
-    /// Takes in that another instance asks for help with the lane.
-    pub(super) fn was_asked(&self, lane: &Lane) {
+    /// Takes in that another instance asks for help with the lane, and not again within this time.
+    /// Returns whether the lane was not open before.
+    ///
+    /// The lane stays open until the next request.
+    pub(super) fn was_asked(&self, lane: &Lane, again_in: Duration) -> bool {
+        let again_in = again_in.clamp(ASKS_EVERY, ASKS_AT_LEAST_EVERY);
         let mut view = self.view();
-        view.asked.insert(lane.clone(), Instant::now());
-        view.stand_in(lane, true);
+        let was_open = view.owns(lane) || view.stands_in(lane).is_some();
+        let request = Request { at: Instant::now(), again_in, helped: false };
+        view.requests.insert(lane.clone(), request);
+        view.stand_in(lane, STANDS_IN.max(again_in + ASKS_LATE), true);
+        !was_open
     }
 
-    /// Whether this instance, which cannot claim what is due in the lane, asks the others for help.
-    /// It does not if one of them has asked, lately or of this instance.
-    pub(super) fn asks(&self, lane: &Lane) -> bool {
+    /// Whether this instance, which cannot claim what is due in the lane, asks the others for help,
+    /// and if so, within which time it does not ask again. `None` if one of them has asked lately,
+    /// or has asked this instance.
+    pub(super) fn should_request_help(&self, lane: &Lane) -> Option<Duration> {
         if !self.is_shared() {
-            return false;
+            return None;
         }
         let mut view = self.view();
         let now = Instant::now();
-        let has_asked =
-            view.asked.get(lane).is_some_and(|asked| now.duration_since(*asked) < ASKS_EVERY);
+        let last = view.requests.get(lane).copied();
         let may_ask = || view.owns(lane) || view.stands_in(lane).is_some_and(|it| !it.was_asked);
-        let asks = !has_asked && may_ask();
-        if asks {
-            view.asked.insert(lane.clone(), now);
+        if last.is_some_and(|last| last.is_fresh(now)) || !may_ask() {
+            return None;
         }
-        asks
+        let again_in = match last.filter(|last| last.is_known(now) && !last.helped) {
+            Some(last) => (2 * last.again_in).min(ASKS_AT_LEAST_EVERY),
+            None => ASKS_EVERY,
+        };
+        view.requests.insert(lane.clone(), Request { at: now, again_in, helped: false });
+        Some(again_in)
+    }
+
+    /// This instance has claimed something in the lane. The next request begins with the shortest
+    /// interval.
+    pub(super) fn made_progress(&self, lane: &Lane) {
+        if !self.is_shared() {
+            return;
+        }
+        if let Some(request) = self.view().requests.get_mut(lane) {
+            (request.helped, request.again_in) = (true, ASKS_EVERY);
+        }
     }
 
     /// This instance no longer stands in for the owner of the lane.

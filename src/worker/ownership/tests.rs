@@ -6,7 +6,7 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn instance(id: &str) -> Instance {
-    Instance { id: id.into(), seen: NOW, has_workers: true, ..Instance::default() }
+    Instance { id: id.into(), seen: NOW, has_workers: true, divides: true, ..Instance::default() }
 }
 
 fn lane(n: usize) -> Lane {
@@ -20,7 +20,9 @@ fn lanes() -> Vec<Lane> {
 /// The view of `a`, which knows `b` and `c`.
 fn among_three() -> Ownership {
     let ownership = Ownership::new("a", true);
-    assert!(ownership.heard(Some(&["a", "b", "c"].map(instance))), "there are others");
+    assert!(ownership.update_members(Some(&["a", "b", "c"].map(instance))), "there are others");
+    ownership.may_claim();
+    ownership.to_look_at(Vec::new(), NOW, Some(1));
     ownership
 }
 
@@ -31,45 +33,48 @@ fn own_and_anothers(ownership: &Ownership) -> (Lane, Lane) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_alone_looks_at_all_lanes_and_asks_nobody() {
+async fn an_instance_alone_looks_at_all_lanes_and_requests_no_help() {
     let ownership = Ownership::new("a", true);
     assert!(ownership.concerns_others(&lane(0)), "others are not known yet");
-    assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
-    assert!(!ownership.heard(Some(&[instance("a")])), "its poll is not repeated");
+    assert_eq!(ownership.to_look_at(lanes(), NOW, Some(1)), lanes());
+    assert!(!ownership.update_members(Some(&[instance("a")])), "its poll is not repeated");
     assert!(!ownership.is_shared() && ownership.is_open(&lane(0)) && ownership.owns(&lane(0)));
-    assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
-    assert!(!ownership.asks(&lane(0)) && !ownership.concerns_others(&lane(0)));
-    assert!(ownership.saw(&lane(0), NOW, NOW));
+    assert_eq!(ownership.to_look_at(lanes(), NOW, Some(1)), lanes());
+    assert!(
+        ownership.should_request_help(&lane(0)).is_none() && !ownership.concerns_others(&lane(0))
+    );
+    assert!(ownership.note_due(&lane(0), NOW, NOW));
 }
 
 #[tokio::test(start_paused = true)]
 async fn three_instances_look_at_their_lanes_each_second_and_at_others_in_turn() {
     let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
     for view in &views {
-        assert_eq!(view.to_look_at(lanes(), NOW), lanes(), "the first look has all lanes");
-        view.heard(Some(&["a", "b", "c"].map(instance)));
-        view.looked(NOW);
+        assert_eq!(view.to_look_at(lanes(), NOW, Some(1)), lanes(), "the first look has all lanes");
+        view.update_members(Some(&["a", "b", "c"].map(instance)));
+        view.to_look_at(lanes(), NOW, Some(1));
+        view.looked(NOW, Vec::new());
     }
     let mut looks = 0;
     for second in 1..=6 {
         let now = NOW + second * SECOND;
         for view in &views {
-            let looked = view.to_look_at(lanes(), now);
+            let looked = view.to_look_at(lanes(), now, Some(1));
             assert!(lanes().iter().all(|lane| !view.owns(lane) || looked.contains(lane)));
             looks += looked.len();
-            view.looked(now);
+            view.looked(now, Vec::new());
         }
     }
-    assert_eq!(looks, 6 * 100 + 2 * 100, "each second by the owner, each third by another");
+    assert_eq!(looks, 6 * 100 + 3 * 100, "each second by the owner, each second second by another");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_loses_no_turn() {
     let view = among_three();
-    view.looked(NOW);
-    // The look of NOW + 5 s failed.
-    for late in [5, 6] {
-        assert_eq!(view.to_look_at(lanes(), NOW + late * SECOND).len() == 100, late == 6);
+    view.looked(NOW, Vec::new());
+    // The look of NOW + 3 s failed.
+    for late in [3, 4] {
+        assert_eq!(view.to_look_at(lanes(), NOW + late * SECOND, Some(1)).len() == 100, late == 4);
     }
 }
 
@@ -77,54 +82,179 @@ async fn a_look_that_fails_loses_no_turn() {
 async fn an_overdue_lane_is_open_to_the_instance_that_looks_at_it() {
     let view = among_three();
     let (own, anothers) = own_and_anothers(&view);
-    assert!(view.saw(&own, NOW, NOW), "its own lane is open at once");
-    assert!(!view.saw(&anothers, NOW, NOW + Duration::from_millis(499)));
+    assert!(view.note_due(&own, NOW, NOW), "its own lane is open at once");
+    assert!(!view.note_due(&anothers, NOW, NOW + Duration::from_millis(499)));
     assert!(!view.is_open(&anothers));
-    assert!(view.saw(&anothers, NOW, NOW + OPEN_AFTER));
+    view.to_look_at(lanes(), NOW, Some(1));
+    assert!(view.view().again.contains(&anothers), "the next look has it again");
+    assert!(view.note_due(&anothers, NOW, NOW + OPEN_AFTER));
     advance(4 * SECOND).await;
     assert!(view.is_open(&anothers) && !view.owns(&anothers));
-    view.looked(NOW);
-    assert!(view.to_look_at(lanes(), NOW).contains(&anothers), "it is looked at each second");
-    assert!(view.saw(&anothers, NOW, NOW), "an open lane is worked at its due moment");
+    view.looked(NOW, Vec::new());
+    assert!(
+        view.to_look_at(lanes(), NOW, Some(1)).contains(&anothers),
+        "it is looked at each second"
+    );
+    assert!(view.note_due(&anothers, NOW, NOW), "an open lane is worked at its due moment");
     advance(SECOND).await;
     assert!(!view.is_open(&anothers), "it stands in for 5 s after the last reason");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_asks_for_help_every_second_poll() {
+async fn the_interval_between_requests_doubles_until_something_is_claimed() {
     let view = among_three();
     let (own, anothers) = own_and_anothers(&view);
-    assert!(view.asks(&own));
+    assert_eq!(view.should_request_help(&anothers), None, "its owner sees the same");
+    for seconds in [2, 4, 8, 16, 30, 30] {
+        assert_eq!(view.should_request_help(&own), Some(seconds * SECOND));
+        advance(seconds * SECOND - SECOND / 100).await;
+        assert_eq!(view.should_request_help(&own), None);
+        advance(SECOND / 100).await;
+    }
+    assert!(view.should_request_help(&own).is_some());
+    view.made_progress(&own);
     advance(SECOND).await;
-    assert!(!view.asks(&own));
+    assert_eq!(view.should_request_help(&own), None, "the shortest interval still applies");
     advance(SECOND).await;
-    assert!(view.asks(&own));
-    assert!(!view.asks(&anothers), "its owner sees the same");
+    assert_eq!(view.should_request_help(&own), Some(ASKS_EVERY), "it begins anew");
+    view.update_members(Some(&["a", "b", "c", "d"].map(instance)));
+    let (own, _) = own_and_anothers(&view);
+    assert_eq!(view.should_request_help(&own), Some(ASKS_EVERY), "the new one has not heard");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_asked_does_not_ask() {
-    let view = among_three();
-    let (own, anothers) = own_and_anothers(&view);
-    view.was_asked(&anothers);
-    assert!(view.is_open(&anothers));
-    advance(3 * SECOND).await;
-    view.saw(&anothers, NOW, NOW + SECOND);
-    assert!(!view.asks(&anothers), "also if it then finds the lane overdue");
-    view.was_asked(&own);
-    assert!(!view.asks(&own), "another has asked already");
-    advance(2 * SECOND).await;
-    assert!(view.asks(&own), "its owner knows best");
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_stands_in_by_its_own_look_asks() {
+async fn a_lane_stays_open_until_the_next_request() {
     let view = among_three();
     let (_, anothers) = own_and_anothers(&view);
-    view.saw(&anothers, NOW, NOW + SECOND);
-    assert!(view.asks(&anothers));
+    assert!(view.was_asked(&anothers, 30 * SECOND), "it is newly open");
+    advance(30 * SECOND).await;
+    assert!(view.is_open(&anothers));
+    assert!(!view.was_asked(&anothers, 2 * SECOND), "it is open already");
+    advance(STANDS_IN).await;
+    assert!(!view.is_open(&anothers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_asked_does_not_ask() {
+    let view = among_three();
+    let (own, anothers) = own_and_anothers(&view);
+    view.was_asked(&anothers, ASKS_EVERY);
+    assert!(view.is_open(&anothers));
+    advance(3 * SECOND).await;
+    view.note_due(&anothers, NOW, NOW + SECOND);
+    let asks = |lane: &Lane| view.should_request_help(lane).is_some();
+    assert!(!asks(&anothers), "also if it then finds the lane overdue");
+    view.was_asked(&own, ASKS_EVERY);
+    assert!(!asks(&own), "another has asked already");
+    advance(2 * SECOND).await;
+    assert!(asks(&own), "its owner knows best");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_stands_in_by_its_own_look_asks() {
+    let view = among_three();
+    let (_, anothers) = own_and_anothers(&view);
+    view.note_due(&anothers, NOW, NOW + SECOND);
+    assert!(view.should_request_help(&anothers).is_some());
     view.withdraw(&anothers);
     assert!(!view.is_open(&anothers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_messages_lead_to_a_look_at_all_lanes() {
+    let view = among_three();
+    let count = |subscription| {
+        let count = view.to_look_at(lanes(), NOW, subscription).len();
+        view.looked(NOW, Vec::new());
+        count
+    };
+    assert_eq!(count(Some(1)), 100, "the first look");
+    assert!(count(Some(1)) < 100);
+    assert_eq!(count(None), 100, "without a subscription");
+    assert_eq!(count(None), 100, "as long as there is none");
+    assert!(!view.take_missed(), "nothing is heard yet");
+    assert_eq!(count(Some(2)), 100, "after a new one");
+    assert!(view.take_missed() && !view.take_missed(), "the others repeat their requests");
+    assert!(count(Some(2)) < 100);
+    view.to_look_at(lanes(), NOW, Some(2));
+    view.lost_messages();
+    view.looked(NOW, Vec::new());
+    assert_eq!(count(Some(2)), 100, "also if they were lost during a look");
+    assert!(count(Some(2)) < 100);
+    view.lost_messages();
+    view.to_look_at(lanes(), NOW, Some(2));
+    view.look_failed();
+    assert_eq!(count(Some(2)), 100, "also after a look that failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_without_an_answer_are_looked_at_again_and_others_are_not() {
+    let view = among_three();
+    view.looked(NOW, Vec::new());
+    let now = NOW + 60 * SECOND;
+    let (_, anothers) = own_and_anothers(&view);
+    view.looked(now, vec![anothers.clone()]);
+    let again = view.to_look_at(lanes(), now, Some(1));
+    assert!(again.len() < 100);
+    let again = view.to_look_at(lanes(), now, Some(1));
+    assert!(again.contains(&anothers));
+}
+
+/// An instance whose polls came at the border of two seconds took the earlier one for its turns and
+/// the later one for what it had looked at. It never had a turn.
+#[tokio::test(start_paused = true)]
+async fn polls_at_the_border_of_a_second_have_their_turns() {
+    let view = among_three();
+    view.to_look_at(lanes(), NOW, Some(1));
+    view.looked(NOW, Vec::new());
+    let mut seen = std::collections::HashSet::new();
+    for second in 1..=4_u32 {
+        // 999 ms and 1 ms of the store's seconds in turn, and a second and 2 ms between two polls.
+        let at = NOW + second * SECOND - SECOND / 1_000 * (second % 2);
+        seen.extend(view.to_look_at(lanes(), at, Some(1)));
+        view.looked(at, Vec::new());
+    }
+    seen.extend(view.to_look_at(lanes(), NOW + 5 * SECOND, Some(1)));
+    assert_eq!(seen.len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_change_of_the_members_the_last_turns_are_repeated() {
+    let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
+    for view in &views {
+        view.update_members(Some(&["a", "b", "c", "d"].map(instance)));
+        view.to_look_at(lanes(), NOW, Some(1));
+        view.looked(NOW, Vec::new());
+    }
+    let mut seen = std::collections::HashSet::new();
+    // They notice in different seconds that `d` has gone.
+    for (second, view) in (0..).zip(&views) {
+        view.update_members(Some(&["a", "b", "c"].map(instance)));
+        view.looked(NOW + second * SECOND, Vec::new());
+        let looked = view.to_look_at(lanes(), NOW + second * SECOND, Some(1));
+        seen.extend(looked.into_iter().filter(|lane| !view.owns(lane)));
+    }
+    assert_eq!(seen.len(), 100, "another instance than the owner looks at each lane");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_announces_what_it_can() {
+    let view = Ownership::new("a", true);
+    let said = || {
+        let said = view.announce(instance("a"));
+        (said.divides, said.lacks_lanes)
+    };
+    assert_eq!(said(), (false, false), "it may not claim yet");
+    view.may_claim();
+    assert_eq!(said(), (true, false));
+    view.looked(NOW, vec![lane(1)]);
+    advance(OWNS_FOR - SECOND / 1_000).await;
+    view.look_failed();
+    assert_eq!(said(), (true, false));
+    advance(SECOND / 1_000).await;
+    assert_eq!(said(), (true, true));
+    view.looked(NOW, Vec::new());
+    assert_eq!(said(), (true, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,11 +262,11 @@ async fn an_instance_without_heartbeats_works_all_lanes_after_two_seconds() {
     let view = among_three();
     let (_, anothers) = own_and_anothers(&view);
     advance(OWNS_FOR - SECOND / 1_000).await;
-    assert!(!view.heard(None) && !view.is_open(&anothers), "one answer may be lost");
+    assert!(!view.update_members(None) && !view.is_open(&anothers), "one answer may be lost");
     advance(SECOND / 1_000).await;
-    assert!(view.heard(None) && view.is_open(&anothers));
-    assert!(!view.heard(None), "the poll is repeated once");
-    assert!(view.heard(Some(&["a", "b", "c"].map(instance))));
+    assert!(view.update_members(None) && view.is_open(&anothers));
+    assert!(!view.update_members(None), "the poll is repeated once");
+    assert!(view.update_members(Some(&["a", "b", "c"].map(instance))));
     assert!(!view.is_open(&anothers));
 }
 
@@ -144,6 +274,6 @@ async fn an_instance_without_heartbeats_works_all_lanes_after_two_seconds() {
 async fn an_instance_without_workers_owns_nothing() {
     let view = Ownership::new("a", false);
     let own = Instance { has_workers: false, ..instance("a") };
-    view.heard(Some(&[own, instance("b")]));
+    view.update_members(Some(&[own, instance("b")]));
     assert!(lanes().iter().all(|lane| !view.owns(lane) && view.concerns_others(lane)));
 }

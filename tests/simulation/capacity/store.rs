@@ -148,7 +148,7 @@ impl Delivery for Access {
             next: Ok(next),
             pulls: Ok(None),
             unknown: Vec::new(),
-            is_partial: false,
+            unanswered: Vec::new(),
             instances: Ok(instances),
         }
     }

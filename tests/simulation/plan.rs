@@ -160,7 +160,9 @@ impl Plan {
 
     /// Whether an instance does not know a service.
     pub(crate) fn lacks(&self, instance: usize, service: &str) -> bool {
-        self.lacking.iter().any(|(who, which)| *who == instance && service_name(*which) == service)
+        self.lacking
+            .iter()
+            .any(|(lacks, which)| *lacks == instance && service_name(*which) == service)
     }
 
     /// Instances die, stand still, stop and come back, and nothing else goes wrong. The first

@@ -18,8 +18,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// lane. Otherwise a flood would publish for each task.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Publishes hints and messages for ever. Those that arrive during a round trip, or during the pause
-/// after it, are sent together. They use the link of polls, so that claims do not wait for them.
+/// Publishes hints and messages for ever. Those that arrive during a round trip, or during the
+/// pause after it, are sent together. They use the link of polls, so that claims do not wait for
+/// them.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
         let texts = session.hints.outgoing().await;

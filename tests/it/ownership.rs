@@ -175,8 +175,8 @@ async fn what_the_owner_does_not_know_is_called_by_another_instance() {
     assert!(latest(&seen) < SOON_MS, "{} ms", latest(&seen));
 }
 
-/// The calls at each instance of one lane's burst, more than an instance may call at a time, and how
-/// late the last of them was.
+/// The calls at each instance of one lane's burst, more than an instance may call at a time, and
+/// how late the last of them was.
 async fn burst(instances: usize) -> (Vec<usize>, i64) {
     const TASKS: usize = 300;
     let server = Server::start();

@@ -43,8 +43,8 @@ pub struct Instance {
     pub calls: u64,
     /// Whether it makes callbacks.
     pub has_workers: bool,
-    /// Whether it shares the lanes with others: it may claim, and asks for help. Earlier versions do
-    /// not say so, because they look at all lanes and never ask.
+    /// Whether it shares the lanes with others: it may claim, and asks for help. Earlier versions
+    /// do not say so, because they look at all lanes and never ask.
     pub divides: bool,
     /// Whether the server of some lanes has not answered its polls for a while.
     pub lacks_lanes: bool,

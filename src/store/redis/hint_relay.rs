@@ -18,15 +18,27 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// lane. Otherwise a flood would publish for each task.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Publishes hints and messages for ever. Those that arrive during a round trip, or during the pause
-/// after it, are sent together. They use the link of polls, so that claims do not wait for them.
+/// The delay before what was not published is sent again.
+const RESEND: Duration = Duration::from_millis(200);
+
+/// Publishes hints and messages for ever. Those that arrive during a round trip, or during the
+/// pause after it, are sent together. They use the link of polls, so that claims do not wait for
+/// them.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
-        let texts = session.hints.outgoing().await;
         let publish = |text| cmd("PUBLISH").arg(session.keys.hints()).arg(text).take();
-        let commands: Vec<Cmd> = texts.into_iter().map(publish).collect();
-        // What is lost costs at most the time to the next look: the other instances poll.
-        let _ = session.polling.run_repeatable(&commands).await;
+        let mut unsent: Vec<Cmd> =
+            session.hints.outgoing().await.into_iter().map(publish).collect();
+        loop {
+            let answers = session.polling.run_repeatable(&unsent).await;
+            let failed = unsent.into_iter().zip(answers).filter(|(_, answer)| answer.is_err());
+            unsent = failed.map(|(command, _)| command).collect();
+            if unsent.is_empty() {
+                break;
+            }
+            // No receiver notices a request for help that was not sent.
+            tokio::time::sleep(RESEND).await;
+        }
         tokio::time::sleep(PAUSE).await;
     }
 }

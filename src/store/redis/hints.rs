@@ -14,8 +14,9 @@ use crate::store::{Hint, Message};
 
 /// How many hints or messages a slow receiver may fall behind.
 const BACKLOG: usize = 1_024;
-/// The most lanes of each kind that wait to be published.
-const MOST_LANES: usize = 1_024;
+/// The most lanes of each kind that wait to be published: more than most deployments have. A
+/// receiver that falls behind looks at all lanes.
+const MOST_LANES: usize = 16_384;
 
 /// Sends hints to this process, and hints and messages to other instances.
 #[derive(Debug)]

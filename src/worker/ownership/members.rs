@@ -70,8 +70,8 @@ impl Members {
     /// The instances that divide the lanes, by heartbeats younger than [`OWNS_FOR`], and this one
     /// if it has workers. The moment of this instance's own heartbeat is the store's now.
     ///
-    /// An instance that reaches all servers does not rely on one that does not. If this one does not
-    /// reach them all, perhaps no instance does, so it counts all.
+    /// An instance that reaches all servers does not rely on one that does not. If this one does
+    /// not reach them all, perhaps no instance does, so it counts all.
     pub(super) fn of(living: &[Instance], id: &str, works: bool) -> Self {
         let mut members = Self::alone(id, works);
         let Some(now) = living.iter().find(|one| one.id == id).map(|own| own.seen) else {

@@ -49,7 +49,9 @@ fn a_seed_gives_the_same_figures_again() {
 
 #[test]
 fn a_server_that_has_too_much_to_do_is_overloaded() {
-    let figures = shown(&short(10, 200, 2_500.0));
+    let seconds = Duration::from_secs;
+    let short = short(2, 100, 12_000.0);
+    let figures = shown(&Setup { warm_up: seconds(3), span: seconds(1), ..short });
     assert!(figures.is_overloaded());
 }
 

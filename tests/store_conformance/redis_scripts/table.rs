@@ -8,8 +8,9 @@
 //! | `lock = token` | a string |
 //! | `audit entry = {}` | an entry of a stream, and its only field; only read |
 //!
-//! `<run>` stands for `<run_id>-<replid>`, which the server reports, and `|` for a line break. `…` at
-//! the end of a line or an answer stands for any text, since it comes from the server's own clock.
+//! `<run>` stands for `<run_id>-<replid>`, which the server reports, and `|` for a line break. `…`
+//! at the end of a line or an answer stands for any text, since it comes from the server's own
+//! clock.
 
 use std::fmt::Write as _;
 

@@ -179,8 +179,8 @@ impl Batch {
         }
     }
 
-    /// Opens the lanes that refused tasks, as far as the registry agrees, and sends the tasks again.
-    /// Then answers all callers.
+    /// Opens the lanes that refused tasks, as far as the registry agrees, and sends their tasks
+    /// again. Then answers all callers.
     pub(crate) async fn open_lanes(mut self, session: &Session) {
         for _ in 0..opening::ATTEMPTS {
             let refused = std::mem::take(&mut self.refused);

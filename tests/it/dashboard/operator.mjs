@@ -67,6 +67,10 @@ async function pausesATopic(page) {
   await isAccessible(page, "the dialog");
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
+  // The focus returns to the button that opened the dialog.
+  await page.waitForFunction(
+    () => document.activeElement?.getAttribute("aria-label") === "Pause orders",
+  );
   await page.keyboard.press("Enter");
   await dialog.getByRole("button", { name: "Pause" }).click();
   await page.locator(".badge", { hasText: "paused" }).waitFor();

@@ -37,13 +37,19 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Runs a scenario and returns what it printed.
+/// Runs a scenario and returns what it printed. It runs again if the bench asks for that: this
+/// machine took longer to add the tasks than the bench foresaw.
 async fn play(words: &str, store: &[&str]) -> Value {
-    let mut bench = command(&[]);
-    bench.arg("bench").args(words.split(' ')).arg("--json").args(store);
-    let (code, output, error) = run(bench).await;
-    assert_eq!(code, 0, "{words}: {output}{error}");
-    serde_json::from_str(&output).unwrap_or_else(|_| panic!("{words}: {output}"))
+    loop {
+        let mut bench = command(&[]);
+        bench.arg("bench").args(words.split(' ')).arg("--json").args(store);
+        let (code, output, error) = run(bench).await;
+        if code == 1 && error.contains("try again") {
+            continue;
+        }
+        assert_eq!(code, 0, "{words}: {output}{error}");
+        return serde_json::from_str(&output).unwrap_or_else(|_| panic!("{words}: {output}"));
+    }
 }
 
 async fn each_prints_its_figures(store: &[&str], name: &str) {

@@ -101,11 +101,12 @@ impl Node {
         let keeper = tokio::spawn(async move {
             let confirming = async {
                 if let Some(confirming) = &kept.confirming {
-                    confirming.link.look_after().await;
+                    confirming.link.look_after(None).await;
                 }
             };
-            let polling = kept.polling.look_after();
-            tokio::join!(kept.adding.look_after(), polling, kept.working.look_after(), confirming);
+            let (adding, working) = (kept.adding.look_after(None), kept.working.look_after(None));
+            let polling = kept.polling.look_after(Some(&kept.working));
+            tokio::join!(adding, polling, working, confirming);
         });
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self { number, name, address, links, keeper: keeper.abort_handle() }

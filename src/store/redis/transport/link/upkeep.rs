@@ -23,7 +23,10 @@ impl Link {
     /// Keeps the link healthy for as long as it is polled. It reconnects while the server is
     /// unreachable and sends the probes of a half-open breaker. It notices an unused connection
     /// that died or leads to another server, and changes of the server's durability.
-    pub(crate) async fn look_after(&self) {
+    ///
+    /// A link that is used each second notices by itself that its connection died. It leaves the
+    /// checks of the server to `other` while that is connected to the same one.
+    pub(crate) async fn look_after(&self, other: Option<&Self>) {
         for round in 0_u32.. {
             let rest = match (self.params.gate.state(), self.current()) {
                 (State::Open, _) => REST,
@@ -32,9 +35,16 @@ impl Link {
                     let _ = self.reconnect(self.connecting.lock().await).await;
                     REST
                 }
-                (state, Some(live)) => {
-                    self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
-                    if state == State::Closed { ROUND } else { REST }
+                (State::Closed, Some(live)) => {
+                    let checked = other.and_then(Self::current);
+                    if checked.is_none_or(|other| other.at() != live.at()) {
+                        self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
+                    }
+                    ROUND
+                }
+                (State::HalfOpen, Some(live)) => {
+                    self.look(&live, false).await;
+                    REST
                 }
             };
             tokio::time::sleep(rest).await;

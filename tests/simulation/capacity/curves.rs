@@ -26,7 +26,7 @@ const DEPLOYMENTS: [(f64, usize, usize); 3] =
 /// The highest utilization of a server in the sizing table. Sockets come on top of it.
 const HIGHEST_UTILIZATION: f64 = 0.4;
 /// More servers take too long to simulate.
-const MOST_SERVERS: usize = 16;
+const MOST_SERVERS: usize = 128;
 
 /// Setups that run one after the other, until one decides that the rest need not run.
 struct Series {

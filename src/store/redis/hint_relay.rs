@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 
 use super::session::Session;
 use super::transport::node::Purpose;
+use crate::store::Error;
 
 /// The delay before the subscription is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -23,23 +24,30 @@ const RESEND: Duration = Duration::from_millis(200);
 
 /// Publishes hints and messages for ever. Those that arrive during a round trip, or during the
 /// pause after it, are sent together. They use the link of polls, so that claims do not wait for
-/// them.
+/// them. What was not published is sent again with what came meanwhile: no receiver notices a
+/// request for help that was not sent.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
-        let publish = |text| cmd("PUBLISH").arg(session.keys.hints()).arg(text).take();
-        let mut unsent: Vec<Cmd> =
-            session.hints.outgoing().await.into_iter().map(publish).collect();
-        loop {
-            let answers = session.polling.run_repeatable(&unsent).await;
-            let failed = unsent.into_iter().zip(answers).filter(|(_, answer)| answer.is_err());
-            unsent = failed.map(|(command, _)| command).collect();
-            if unsent.is_empty() {
-                break;
+        let publications = session.hints.outgoing().await;
+        let command = |publication| {
+            cmd("PUBLISH").arg(session.keys.hints()).arg(session.hints.write(publication)).take()
+        };
+        let commands: Vec<Cmd> = publications.iter().map(command).collect();
+        let answers = session.polling.run_repeatable(&commands).await;
+        let mut pause = PAUSE;
+        for (publication, answer) in publications.into_iter().zip(answers) {
+            let Err(error) = answer else { continue };
+            // The link logs that its server is away.
+            if !matches!(error, Error::Unavailable(_) | Error::Moving(_)) {
+                session.log_once.error(&format!(
+                    "Redis refuses messages to other instances, so that tasks may be late by some \
+                     seconds: {error}"
+                ));
             }
-            // No receiver notices a request for help that was not sent.
-            tokio::time::sleep(RESEND).await;
+            session.hints.publish(publication);
+            pause = RESEND;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -51,10 +51,10 @@ pub(super) struct Outbox {
     missed: bool,
 }
 
-/// A message of another instance.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// For consumers that wait here.
+/// What one instance publishes for the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Publication {
+    /// For consumers that wait there.
     Pull(Hint),
     /// For the workers.
     Workers(Message),
@@ -67,6 +67,21 @@ fn keep_earliest(lanes: &mut HashMap<Lane, UnixMillis>, lane: Lane, due: UnixMil
         *earliest = due.min(*earliest);
     } else if lanes.len() < MOST_LANES {
         lanes.insert(lane, due);
+    }
+}
+
+impl Outbox {
+    fn into_publications(self) -> Vec<Publication> {
+        let Self { pulls, dues, helps, leaves, missed } = self;
+        let pulls = pulls
+            .into_iter()
+            .map(|(lane, due)| Publication::Pull(Hint { lane, due, is_pull: true }));
+        let leaves = leaves.then_some(Message::Leaves);
+        let missed = missed.then_some(Message::Missed);
+        let helps = helps.into_iter().map(|(lane, again_in)| Message::Help { lane, again_in });
+        let dues = dues.into_iter().map(|(lane, due)| Message::Due { lane, due });
+        let workers = leaves.into_iter().chain(missed).chain(helps).chain(dues);
+        pulls.chain(workers.map(Publication::Workers)).collect()
     }
 }
 
@@ -106,8 +121,7 @@ impl Hints {
     /// Sends a hint to this process, and to consumers that wait at other instances.
     pub(super) fn tell(&self, hint: Hint) {
         if hint.is_pull {
-            keep_earliest(&mut self.outbox().pulls, hint.lane.clone(), hint.due);
-            self.is_filled.notify_one();
+            self.publish(Publication::Pull(hint.clone()));
         }
         self.tell_here(hint);
     }
@@ -127,16 +141,24 @@ impl Hints {
 
     /// Sends a message to the workers of other instances.
     pub(super) fn tell_others(&self, message: Message) {
+        self.publish(Publication::Workers(message));
+    }
+
+    /// Puts into the outbox what is to be published, or could not be.
+    pub(super) fn publish(&self, publication: Publication) {
         let mut outbox = self.outbox();
-        match message {
-            Message::Due { lane, due } => keep_earliest(&mut outbox.dues, lane, due),
-            Message::Help { lane, again_in } => {
+        match publication {
+            Publication::Pull(hint) => keep_earliest(&mut outbox.pulls, hint.lane, hint.due),
+            Publication::Workers(Message::Due { lane, due }) => {
+                keep_earliest(&mut outbox.dues, lane, due);
+            }
+            Publication::Workers(Message::Help { lane, again_in }) => {
                 if outbox.helps.len() < MOST_LANES || outbox.helps.contains_key(&lane) {
                     outbox.helps.insert(lane, again_in);
                 }
             }
-            Message::Leaves => outbox.leaves = true,
-            Message::Missed => outbox.missed = true,
+            Publication::Workers(Message::Leaves) => outbox.leaves = true,
+            Publication::Workers(Message::Missed) => outbox.missed = true,
         }
         drop(outbox);
         self.is_filled.notify_one();
@@ -150,12 +172,12 @@ impl Hints {
         self.messages.subscribe()
     }
 
-    /// Waits until something is to be published, and returns the messages as text.
-    pub(super) async fn outgoing(&self) -> Vec<String> {
+    /// Waits until something is to be published, and takes it.
+    pub(super) async fn outgoing(&self) -> Vec<Publication> {
         loop {
-            let written = self.write(std::mem::take(&mut self.outbox()));
-            if !written.is_empty() {
-                return written;
+            let taken = std::mem::take(&mut *self.outbox()).into_publications();
+            if !taken.is_empty() {
+                return taken;
             }
             self.is_filled.notified().await;
         }
@@ -164,25 +186,25 @@ impl Hints {
     /// Writes `lane due_ms` for a message about due work, which every version understands, and
     /// otherwise a word and the origin. Earlier versions ignore the words that they do not know.
     /// `keys.rs` lists all forms.
-    fn write(&self, outbox: Outbox) -> Vec<String> {
-        let Outbox { pulls, dues, helps, leaves, missed } = outbox;
+    pub(super) fn write(&self, publication: &Publication) -> String {
         let origin = &self.origin;
-        let pulls = pulls.into_iter().map(|(lane, due)| format!("{lane} {due} pull {origin}"));
-        let dues = dues.into_iter().map(|(lane, due)| format!("{lane} {due}"));
-        let helps = helps
-            .into_iter()
-            .map(|(lane, again_in)| format!("{lane} {} help {origin}", again_in.as_millis()));
-        let leaves = leaves.then(|| format!("* 0 leaves {origin}"));
-        let missed = missed.then(|| format!("* 0 missed {origin}"));
-        pulls.chain(leaves).chain(missed).chain(helps).chain(dues).collect()
+        match publication {
+            Publication::Pull(Hint { lane, due, .. }) => format!("{lane} {due} pull {origin}"),
+            Publication::Workers(Message::Due { lane, due }) => format!("{lane} {due}"),
+            Publication::Workers(Message::Help { lane, again_in }) => {
+                format!("{lane} {} help {origin}", again_in.as_millis())
+            }
+            Publication::Workers(Message::Leaves) => format!("* 0 leaves {origin}"),
+            Publication::Workers(Message::Missed) => format!("* 0 missed {origin}"),
+        }
     }
 
     /// Takes in what was published.
     pub(super) fn take_in(&self, text: &str) {
         match self.read(text) {
-            Some(Heard::Pull(hint)) => self.tell_here(hint),
+            Some(Publication::Pull(hint)) => self.tell_here(hint),
             // There are no listeners while the workers stop.
-            Some(Heard::Workers(message)) => drop(self.messages.send(message)),
+            Some(Publication::Workers(message)) => drop(self.messages.send(message)),
             None => {}
         }
     }
@@ -190,7 +212,7 @@ impl Hints {
     /// Reads a message. `None` for this instance's own, and for those of other versions. Only a
     /// message about due work has no origin: an instance that reads its own wakes a lane once too
     /// often.
-    fn read(&self, text: &str) -> Option<Heard> {
+    fn read(&self, text: &str) -> Option<Publication> {
         let words: Vec<&str> = text.split(' ').collect();
         let ([name, due] | [name, due, _, _]) = words[..] else { return None };
         if words.get(3).is_some_and(|origin| *origin == self.origin) {
@@ -200,14 +222,14 @@ impl Hints {
         let number: i64 = due.parse().ok()?;
         let due = UnixMillis(number);
         match words.get(2) {
-            None => Some(Heard::Workers(Message::Due { lane: lane()?, due })),
-            Some(&"pull") => Some(Heard::Pull(Hint { lane: lane()?, due, is_pull: true })),
-            Some(&"help") => Some(Heard::Workers(Message::Help {
+            None => Some(Publication::Workers(Message::Due { lane: lane()?, due })),
+            Some(&"pull") => Some(Publication::Pull(Hint { lane: lane()?, due, is_pull: true })),
+            Some(&"help") => Some(Publication::Workers(Message::Help {
                 lane: lane()?,
                 again_in: Duration::from_millis(number.try_into().ok()?),
             })),
-            Some(&"leaves") => Some(Heard::Workers(Message::Leaves)),
-            Some(&"missed") => Some(Heard::Workers(Message::Missed)),
+            Some(&"leaves") => Some(Publication::Workers(Message::Leaves)),
+            Some(&"missed") => Some(Publication::Workers(Message::Missed)),
             Some(_) => None,
         }
     }
@@ -222,7 +244,8 @@ mod tests {
     }
 
     async fn sent(from: &Hints) -> Vec<String> {
-        let mut texts = from.outgoing().await;
+        let mut texts: Vec<_> =
+            from.outgoing().await.iter().map(|publication| from.write(publication)).collect();
         texts.sort_unstable();
         texts
     }
@@ -240,15 +263,18 @@ mod tests {
         here.tell(pull.clone());
         messages.iter().for_each(|message| here.tell_others(message.clone()));
         let texts = sent(&here).await;
-        let mut read: Vec<Heard> = texts.iter().filter_map(|text| there.read(text)).collect();
+        let mut read: Vec<Publication> = texts.iter().filter_map(|text| there.read(text)).collect();
         for message in messages {
-            assert!(read.contains(&Heard::Workers(message.clone())), "{message:?} in {texts:?}");
-            read.retain(|heard| *heard != Heard::Workers(message.clone()));
+            assert!(
+                read.contains(&Publication::Workers(message.clone())),
+                "{message:?} in {texts:?}"
+            );
+            read.retain(|heard| *heard != Publication::Workers(message.clone()));
         }
-        assert_eq!(read, [Heard::Pull(pull)]);
-        let own: Vec<Heard> = texts.iter().filter_map(|text| here.read(text)).collect();
+        assert_eq!(read, [Publication::Pull(pull)]);
+        let own: Vec<Publication> = texts.iter().filter_map(|text| here.read(text)).collect();
         let due = Message::Due { lane: lane(2), due: UnixMillis(8) };
-        assert_eq!(own, [Heard::Workers(due)], "only this has no origin");
+        assert_eq!(own, [Publication::Workers(due)], "only this has no origin");
     }
 
     /// The version before knew `lane due` and `lane due pull origin`, and ignored other texts.
@@ -256,7 +282,7 @@ mod tests {
     fn texts_of_other_versions() {
         let hints = Hints::new();
         let due = Message::Due { lane: lane(1), due: UnixMillis(5) };
-        assert_eq!(hints.read("t1:0 5"), Some(Heard::Workers(due)));
+        assert_eq!(hints.read("t1:0 5"), Some(Publication::Workers(due)));
         for text in [
             "",
             "t1:0",
@@ -268,6 +294,25 @@ mod tests {
         ] {
             assert_eq!(hints.read(text), None, "{text}");
         }
+    }
+
+    /// What could not be published is put back, and what came meanwhile is sent with it.
+    #[tokio::test]
+    async fn what_was_not_published_is_sent_with_what_came_meanwhile() {
+        let hints = Hints::new();
+        let due = |due| Message::Due { lane: lane(1), due: UnixMillis(due) };
+        hints.tell_others(due(5));
+        let failed = hints.outgoing().await;
+        hints.tell_others(due(7));
+        hints.tell(Hint { lane: lane(2), due: UnixMillis(3), is_pull: true });
+        failed.into_iter().for_each(|publication| hints.publish(publication));
+        let texts = sent(&hints).await;
+        assert_eq!(
+            (texts.len(), texts[0].as_str()),
+            (2, "t1:0 5"),
+            "the earlier moment: {texts:?}"
+        );
+        assert!(texts[1].starts_with("t2:0 3 pull "), "{texts:?}");
     }
 
     #[tokio::test]

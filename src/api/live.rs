@@ -33,7 +33,7 @@ impl Live {
     /// 503 if none is free.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.places.clone().try_acquire_owned().map_err(|_| {
-            Error::Unavailable("64 live streams are open already: close one, or try again later")
+            Error::Unavailable("too many live streams are open: close one, or try again later")
         })
     }
 

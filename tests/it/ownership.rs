@@ -272,3 +272,25 @@ async fn the_lanes_of_an_instance_that_drains_have_new_owners_at_once() {
 fn short_timeout() -> String {
     "callback.timeout=\"800ms\"".into()
 }
+
+/// Redis refuses to publish. One line tells of it, and what was refused is published when Redis
+/// allows it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_redis_refuses_are_logged_once_and_sent_later() {
+    let server = Server::start();
+    let receiver = Receiver::answering(|_| Answer::Status(200)).await;
+    let delayd = Program::start(&store(&server), &[service("message.call", &receiver)]).await;
+    let pull = |topic: &str| json!({"topic": topic, "delay": "1h", "content": {"a": 1}});
+    server.command(&["ACL", "SETUSER", "default", "-publish"]);
+    let published = calls(&server, "publish");
+    for topic in ["a", "b"] {
+        delayd.add(pull(topic)).await;
+        delayd.wait_for_log("refuses messages to other instances").await;
+    }
+    // Each message is tried five times a second: both have been refused more than once.
+    one_second(&delayd).await;
+    assert_eq!(delayd.log().matches("refuses messages to other instances").count(), 1);
+    assert_eq!(calls(&server, "publish"), published);
+    server.command(&["ACL", "SETUSER", "default", "+publish"]);
+    assert!(poll::until(async || calls(&server, "publish") >= published + 2).await);
+}

@@ -10,7 +10,8 @@ COPY crates/wire/Cargo.toml crates/wire/
 # The dependencies are a layer of their own, so a change of the sources does not rebuild them.
 RUN mkdir src benches crates/bench/src crates/wire/src \
  && touch src/lib.rs crates/bench/src/lib.rs crates/wire/src/lib.rs benches/parts.rs \
- && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
+ && printf 'fn main() {}\n' > src/main.rs \
+ && cargo build --profile dist --features otlp --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY crates crates
 COPY src src

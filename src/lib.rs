@@ -22,6 +22,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod topic;
+pub mod trace;
 pub mod worker;
 
 /// Makes ring the process's provider of cryptography. To be called before the first HTTP client is

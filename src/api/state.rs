@@ -22,6 +22,7 @@ use crate::model::task::{Lane, TaskId, Topic};
 use crate::sampler::Sampled;
 use crate::store::{AnyStore, Registered};
 use crate::topic::Registry;
+use crate::trace::Tracer;
 
 /// The longest time that [`Api::finish`] waits.
 const LAST_SETTLES: Duration = Duration::from_secs(15);
@@ -49,6 +50,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Where administrative calls are recorded.
     pub audit: Arc<AuditLog>,
+    /// Makes the spans of adds.
+    pub tracer: Tracer,
     /// True as soon as the instance drains: it refuses new work.
     pub draining: watch::Receiver<bool>,
 }
@@ -74,6 +77,7 @@ pub struct Api {
     pub(crate) pending: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) tracer: Tracer,
     pub(crate) live: Live,
 }
 
@@ -91,6 +95,7 @@ impl Api {
             clock,
             metrics,
             audit,
+            tracer,
             draining,
         } = parts;
         let pending = TaskTracker::new();
@@ -118,6 +123,7 @@ impl Api {
             pending,
             metrics,
             audit,
+            tracer,
             live: Live::default(),
         }
     }

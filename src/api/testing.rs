@@ -104,6 +104,7 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         tokens,
         clock,
         metrics,
+        tracer: Default::default(),
         draining: draining_seen,
     };
     let params = Params {

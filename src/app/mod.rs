@@ -11,7 +11,7 @@
 //! 4. Their settles are flushed.
 //! 5. The listener closes. Acks are accepted until then. The last pulls are settled, and the last
 //!    audit entries are stored.
-//! 6. The store closes.
+//! 6. The store closes. The last spans are exported.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -36,6 +36,7 @@ use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Audit, Formats, Sampling, Store};
 use crate::topic::Registry;
+use crate::trace::{self, Tracer};
 use crate::worker::{self, Worker};
 
 /// How long open connections may continue after the workers have ended.
@@ -68,6 +69,9 @@ pub enum StartError {
     /// The services cannot be used.
     #[error("services: {0}")]
     Services(#[from] callback::InvalidService),
+    /// The exporter of traces cannot be built.
+    #[error("trace: {0}")]
+    Trace(#[from] trace::BuildError),
     /// Anyone could call, and the configuration does not allow that explicitly.
     #[error(transparent)]
     Unguarded(#[from] settings::Error),
@@ -78,7 +82,7 @@ impl StartError {
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, store::Error::Misconfigured(_)),
-            Self::Services(_) | Self::Unguarded(_) => true,
+            Self::Services(_) | Self::Unguarded(_) | Self::Trace(_) => true,
             Self::Bind { .. } | Self::Callback(_) => false,
         }
     }
@@ -98,6 +102,7 @@ pub struct App {
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
     grace: Duration,
+    tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
 }
@@ -143,6 +148,7 @@ impl App {
             },
             params::sampler(&settings),
         );
+        let tracer = Tracer::start(&params::trace(&settings, &instances), &metrics, &clock)?;
         let draining = watch::Sender::new(false);
         let audit = AuditLog::start(store.clone(), metrics.clone(), clock.clone());
         let parts = api::Parts {
@@ -156,6 +162,7 @@ impl App {
             clock: clock.clone(),
             metrics: metrics.clone(),
             audit: audit.clone(),
+            tracer: tracer.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
@@ -192,6 +199,7 @@ impl App {
             instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,
+            tracer: tracer.clone(),
         };
         let worker = Worker::start(parts, params::worker(settings));
         let grace = settings.shutdown.grace.0;
@@ -208,6 +216,7 @@ impl App {
             close_listener,
             draining,
             grace,
+            tracer,
             parts: changing,
             reloading,
         })
@@ -269,6 +278,7 @@ impl App {
                 "The store did not close in time; everything that was confirmed is stored"
             );
         }
+        self.tracer.finish().await;
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
         tracing::info!("Drained");
         Ok(())

@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::instances::Instances;
 use crate::limits::{Allowance, LimitParams};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::origin::Origin;
 use crate::outcome::Policy;
-use crate::settings::{NotedAttempts, Settings, Success, Topology};
+use crate::settings::{NotedAttempts, Parsed, Settings, Success, Topology, TraceHeader};
 use crate::store::{embedded, redis};
-use crate::{api, callback, instances, maintenance, sampler, topic, worker};
+use crate::{api, callback, instances, maintenance, sampler, topic, trace, worker};
 
 /// A number of concurrent calls or connections that is enough for most uses. A lower limit causes a
 /// warning.
@@ -172,6 +173,19 @@ pub(super) fn instance(
         address: address.to_string(),
         started: clock.now(),
         has_workers: settings.worker.enabled,
+    }
+}
+
+pub(super) fn trace(settings: &Settings, instances: &Instances) -> trace::Params {
+    let trace = &settings.trace;
+    let header = |Parsed(header): &Parsed<TraceHeader>| (header.name.clone(), header.value.clone());
+    trace::Params {
+        endpoint: trace.endpoint.as_ref().map(ToString::to_string),
+        headers: trace.headers.iter().map(header).collect(),
+        timeout: trace.timeout.0,
+        sample_ratio: trace.sample_ratio,
+        continue_below: trace.continue_below.0,
+        instance: instances.id().to_string(),
     }
 }
 

@@ -231,6 +231,7 @@ fn fixed(started: &Settings, new: &Settings) -> Vec<&'static str> {
         ("callback.retry", call.retry != now.retry),
         ("limits.bodies", started.limits.bodies != new.limits.bodies),
         ("history", started.history != new.history),
+        ("trace", started.trace != new.trace),
         ("shutdown", started.shutdown != new.shutdown),
         ("log.format", started.log.format != new.log.format),
     ])

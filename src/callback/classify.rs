@@ -82,6 +82,11 @@ impl Answer {
         self
     }
 
+    /// Whether the task was not taken.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Final { .. })
+    }
+
     /// The outcome, as a short text.
     pub fn outcome(&self) -> &str {
         match self {

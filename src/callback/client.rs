@@ -49,6 +49,8 @@ use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Headers, Receipt, TaskId, Topic};
+use crate::model::trace::{TRACEPARENT, TraceContext};
+use crate::trace::Called;
 
 /// How much of a response is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -117,8 +119,21 @@ pub struct Call<'a> {
     pub final_statuses: Option<&'a [u16]>,
     /// Receives the beginning of the response.
     pub excerpt: &'a Excerpt,
+    /// Its trace, unless the task's own headers have one.
+    pub trace: TraceContext,
+    /// Receives what its span shows, if that is exported.
+    pub called: Option<&'a Called>,
     /// The task's content, byte for byte.
     pub body: Bytes,
+}
+
+impl Call<'_> {
+    /// Tells the span of the call, if it has one.
+    fn sees(&self, tell: impl FnOnce(&Called)) {
+        if let Some(called) = self.called {
+            tell(called);
+        }
+    }
 }
 
 /// Makes calls: the [`Client`], or its replacement in a simulation.
@@ -191,11 +206,13 @@ impl Client {
             .service
             .aim(call.url)
             .map_err(|error| refused(format!("not called: url {error}")))?;
+        call.sees(|called| called.aimed(&aim.url));
         let sent = timeout_at(deadline, self.send(call, &aim)).await;
         sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))).map_err(|trouble| {
             if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
                 endpoint.has_refused();
             }
+            call.sees(|called| called.failed(trouble.name()));
             classify::unanswered(trouble)
         })
     }
@@ -305,6 +322,7 @@ impl Caller for Client {
             Ok(response) => response.into_parts(),
             Err(answer) => return answer,
         };
+        call.sees(|called| called.answered(head.status.as_u16()));
         let (body, broken) = self.read(&mut answer, call, deadline).await;
         let reply = Reply { status: head.status, headers: &head.headers, body: &body, broken };
         let rules = Rules {
@@ -313,6 +331,13 @@ impl Caller for Client {
             now: self.params.clock.now(),
         };
         let answer = classify::replied(&reply, &rules);
+        match broken {
+            Some(trouble) => call.sees(|called| called.failed(trouble.name())),
+            None if head.status.is_success() && answer.is_failure() => {
+                call.sees(|called| called.failed("dm_error"));
+            }
+            None => {}
+        }
         call.excerpt.keep(body);
         answer
     }
@@ -338,14 +363,8 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
     call.headers.put_into(&mut headers);
-    if !headers.contains_key(&name::TRACEPARENT) {
-        let trace: u128 = rand::random();
-        headers.insert(name::TRACEPARENT, text(&traceparent(trace, rand::random())));
-        tracing::debug!(
-            task.id = %call.id, attempt = call.attempt,
-            trace_id = format_args!("{trace:032x}"),
-            "Calling for task {}, attempt {}", call.id, call.attempt
-        );
+    if !headers.contains_key(TRACEPARENT) {
+        headers.insert(TRACEPARENT, text(&call.trace.to_string()));
     }
     // A task's own headers cannot have these names.
     headers.extend([
@@ -377,12 +396,6 @@ mod name {
     pub(super) const ID: HeaderName = HeaderName::from_static("webhook-id");
     pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
     pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-    pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-}
-
-/// W3C Trace Context, version 00, not sampled. Ids of zero are not allowed.
-fn traceparent(trace: u128, span: u64) -> String {
-    format!("00-{:032x}-{:016x}-00", trace.max(1), span.max(1))
 }
 
 #[cfg(test)]

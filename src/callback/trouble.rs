@@ -48,6 +48,26 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// One of a few words, for the span of the call.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::TimedOut(_) => "timeout",
+            Self::ConnectTimedOut(_) => "connect_timeout",
+            Self::Refused => "connection_refused",
+            Self::Reset => "connection_reset",
+            Self::Closed => "connection_closed",
+            Self::Unreachable => "unreachable",
+            Self::NotResolved => "name_not_resolved",
+            Self::Denied => "address_denied",
+            Self::Tls(_) => "tls",
+            Self::TooManyFiles => "too_many_files",
+            Self::NoHttp => "no_http",
+            Self::StreamRefused => "stream_refused",
+            Self::NoConnection => "no_connection",
+            Self::Other => "_OTHER",
+        }
+    }
+
     /// Finds the trouble in the client's error. `connect_timeout` is the timeout that may have run
     /// out.
     pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {

@@ -46,7 +46,7 @@ fn warn(warnings: &[String]) -> std::io::Result<()> {
 }
 
 fn summary(settings: &Settings) -> String {
-    let Settings { http, callback, worker, services, .. } = settings;
+    let Settings { http, callback, worker, services, trace, .. } = settings;
     let notice = match http.auth.tokens.len() {
         0 => String::new(),
         count => format!(", tokens: {count}"),
@@ -65,6 +65,7 @@ fn summary(settings: &Settings) -> String {
         ("store", settings.store.summary()),
         ("works", work),
         ("calls", calls),
+        ("traces", trace.summary()),
     ];
     if services.is_empty() {
         pairs.push(("services", "none: tasks can be pulled, but not called back".into()));
@@ -96,6 +97,7 @@ mod tests {
         store          redis, standalone redis://***@d, keys delay:*
         works          yes, lease 30s
         calls          16384 at most, 256 per service, timeout 15s, 22 attempts
+        traces         not exported
         service        a at http://b, http://c
         "#);
     }

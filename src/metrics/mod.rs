@@ -23,6 +23,7 @@ mod services;
 mod store;
 mod tasks;
 mod topics;
+mod trace;
 mod usage;
 mod worker;
 
@@ -49,6 +50,7 @@ use services::ServiceNames;
 pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
 pub use topics::{TopicSample, topics_text};
+pub use trace::{SpanDrop, TraceMetrics};
 pub use usage::{Usage, usage};
 pub use worker::WorkerMetrics;
 
@@ -83,6 +85,8 @@ pub struct Metrics {
     pub config: ConfigMetrics,
     /// The audit log.
     pub audit: AuditMetrics,
+    /// Exported traces.
+    pub trace: TraceMetrics,
 }
 
 impl Metrics {
@@ -113,6 +117,7 @@ impl Metrics {
         let worker = WorkerMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         let audit = AuditMetrics::register(registry);
+        let trace = TraceMetrics::register(registry);
         log_lines::register(registry);
         #[cfg(target_os = "linux")]
         all.register_collector(Box::new(process::ProcessCollector));
@@ -128,6 +133,7 @@ impl Metrics {
             worker,
             config,
             audit,
+            trace,
         })
     }
 

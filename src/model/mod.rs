@@ -8,6 +8,7 @@
 //! - [`lateness`]: who delayed a task, and for how long.
 //! - [`origin`]: origins of web pages.
 //! - [`token`]: access tokens and their scopes.
+//! - [`trace`]: trace contexts.
 //!
 //! Values of requests and answers (durations, rates, backoffs, settings of a topic) are types of
 //! `delayd_wire`.
@@ -20,3 +21,4 @@ pub mod lateness;
 pub mod origin;
 pub mod task;
 pub mod token;
+pub mod trace;

@@ -41,6 +41,7 @@ mod shutdown;
 mod store;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod value;
 mod variables;
 mod worker;
@@ -57,6 +58,7 @@ pub use objective::Objective;
 pub use services::{Endpoint, Service, ServicesFallback, Success};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
+pub use trace::{InvalidTraceHeader, Trace, TraceHeader};
 pub use value::{Parsed, Size};
 pub use variables::check_variables;
 pub use worker::Worker;
@@ -90,6 +92,8 @@ pub struct Settings {
     pub history: History,
     /// How late tasks may be.
     pub objective: Objective,
+    /// Where spans are exported to.
+    pub trace: Trace,
     /// How the service stops.
     pub shutdown: Shutdown,
     /// Level and format of the logs.
@@ -158,6 +162,7 @@ impl Settings {
         self.limits.check()?;
         self.history.check()?;
         self.objective.check()?;
+        self.trace.check()?;
         self.shutdown.check()?;
         self.log.check()
     }

@@ -1,6 +1,7 @@
 //! `[services."name"]`: the services that tasks name in `sn`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
@@ -78,22 +79,29 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl<'de> Deserialize<'de> for Endpoint {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let refused = |reason: &str| Err(serde::de::Error::custom(reason));
-        let Ok(url) = Url::parse(&String::deserialize(from)?) else {
-            return refused("must be an absolute address, such as \"http://10.0.0.5:8080\"");
+impl FromStr for Endpoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let Ok(url) = Url::parse(text) else {
+            return Err("must be an absolute address, such as \"http://10.0.0.5:8080\"");
         };
         if !matches!(url.scheme(), "http" | "https") {
-            return refused("must begin with http:// or https://");
+            return Err("must begin with http:// or https://");
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return refused("must have no query (?…) and no fragment (#…)");
+            return Err("must have no query (?…) and no fragment (#…)");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return refused("must hold no user and no password");
+            return Err("must hold no user and no password");
         }
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

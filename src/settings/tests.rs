@@ -245,7 +245,7 @@ fn a_key_like_no_other_is_told_what_its_section_takes() {
         )
     };
     let service = "[services.shop]\nendpoints = ['http://a']\n";
-    let elsewhere = "; elsewhere there is callback.timeout, store.redis.timeout";
+    let elsewhere = "; elsewhere there is callback.timeout, store.redis.timeout, trace.timeout";
     check(&format!("{service}timeout = '5s'"), &hint("timeout", elsewhere));
     let elsewhere = "; elsewhere there is callback.retry.max_attempts";
     check(&format!("{service}max_attempts = 5"), &hint("max_attempts", elsewhere));

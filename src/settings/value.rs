@@ -108,7 +108,7 @@ pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D
 }
 
 /// Sections and keys whose values are never shown, whatever their type.
-const SECRET: [&str; 4] = ["auth", "tokens", "token_sha256", "secrets"];
+const SECRET: [&str; 5] = ["auth", "tokens", "token_sha256", "secrets", "headers"];
 /// Exceptions, which may be shown.
 const NO_SECRET: [&str; 5] = ["anonymous", "name", "scopes", "topics", "rate"];
 

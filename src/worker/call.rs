@@ -19,8 +19,10 @@ use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Lane, Receipt, TopicPolicy};
+use crate::model::trace::TraceId;
 use crate::outcome;
 use crate::store::{Asker, AttemptNote, Delivery, LeasedTask, Settled, Transition};
+use crate::trace::{Attempt, Ended, Traced};
 
 /// The breaker counts a call as failed when it runs for longer than its timeout plus this. Usually
 /// the timeout ends the call first.
@@ -100,9 +102,15 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         self.observe_lateness(started, began.duration_since(claimed), &policy);
+        let trace = self.shared.parts.tracer.attempt(Traced {
+            store,
+            id: self.task.id,
+            options: &self.task.options,
+            delay: self.task.due.since(self.task.created),
+        });
         let answer = tokio::select! {
             biased;
-            answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
+            answer = self.call(&service, &webhook_id, &policy, timeout, &trace, &excerpt) => answer,
             () = shared.settler.finished() => return None,
         };
         let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
@@ -125,7 +133,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         service.metrics(&shared.parts.metrics.callbacks).attempted(counted_as(&answer), took);
         self.note(&answer, started, took, excerpt);
         self.is_refused = matches!(answer, Answer::Final { .. });
-        Some(self.conclude(&policy, &answer))
+        let transition = self.conclude(&policy, &answer, trace.trace_id);
+        self.end_span(trace, &answer);
+        Some(transition)
     }
 
     /// Retries are as late as their backoff says, so only first attempts are observed.
@@ -150,6 +160,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         webhook_id: &str,
         policy: &TopicPolicy,
         timeout: Duration,
+        trace: &Attempt,
         excerpt: &Excerpt,
     ) -> Answer {
         let Some(target) = target(&self.task.content).ok().flatten() else {
@@ -169,6 +180,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             timeout,
             final_statuses: policy.retry.final_statuses.as_deref(),
             excerpt,
+            trace: trace.sent,
+            called: trace.span.as_ref().map(|span| &span.called),
             body: std::mem::take(&mut self.task.content).into(),
         };
         self.shared.parts.client.call(&call).await
@@ -209,7 +222,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     fn note(&self, answer: &Answer, started: UnixMillis, took: Duration, excerpt: Excerpt) {
         let is_noted = match self.shared.params.noted {
             Noted::All => true,
-            Noted::Failures => matches!(answer, Answer::Failed { .. } | Answer::Final { .. }),
+            Noted::Failures => answer.is_failure(),
             Noted::Nothing => false,
         };
         if is_noted {
@@ -225,7 +238,23 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         }
     }
 
-    fn conclude(&self, policy: &TopicPolicy, answer: &Answer) -> Transition {
+    /// Exports the span of the attempt, if it has one.
+    fn end_span(&self, trace: Attempt, answer: &Answer) {
+        let Some(span) = trace.span else { return };
+        let ended = match answer.is_failure() {
+            true => Ended::Badly(answer.outcome().to_owned()),
+            false => Ended::Well,
+        };
+        let number = self.held.lease().attempt;
+        self.shared.parts.tracer.ended(
+            *span,
+            (&self.lane.topic, self.task.id),
+            (&self.task.destination, number),
+            ended,
+        );
+    }
+
+    fn conclude(&self, policy: &TopicPolicy, answer: &Answer, trace_id: TraceId) -> Transition {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
         let attempt = self.held.lease().attempt;
         let transition =
@@ -234,26 +263,28 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         match &transition {
             Transition::Delivered { outcome } => {
                 tracing::debug!(
-                    task.id = %id, %topic, attempt, outcome,
+                    task.id = %id, %topic, attempt, outcome, %trace_id,
                     "Delivered task {id} on attempt {attempt}"
                 );
             }
             Transition::Retry { after, outcome } => {
                 tracing::info!(
-                    task.id = %id, %topic, attempt, outcome,
+                    task.id = %id, %topic, attempt, outcome, %trace_id,
                     retry_in_ms = after.as_millis() as u64,
                     "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again"
                 );
             }
             Transition::Dead { outcome } => {
                 tracing::warn!(
-                    task.id = %id, %topic, attempt, outcome,
+                    task.id = %id, %topic, attempt, outcome, %trace_id,
                     "Task {id} is dead after attempt {attempt} ({outcome})"
                 );
             }
             Transition::Keep { lease } => {
-                tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
-                    "The receiver of task {id} will acknowledge it later");
+                tracing::debug!(
+                    task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64, %trace_id,
+                    "The receiver of task {id} will acknowledge it later"
+                );
             }
             Transition::Release | Transition::Moved => {}
         }

@@ -94,6 +94,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         instances: Arc::default(),
         metrics: Metrics::new([]),
         clock: Clock::system(),
+        tracer: Default::default(),
     };
     let second = Duration::from_secs(1);
     let params = Params {

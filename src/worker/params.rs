@@ -11,6 +11,7 @@ use crate::model::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::AnyStore;
 use crate::topic::Registry;
+use crate::trace::Tracer;
 
 /// The settings of the workers.
 #[derive(Clone, Debug)]
@@ -63,4 +64,6 @@ pub struct Parts<S = AnyStore, C = Client> {
     pub metrics: Arc<Metrics>,
     /// This instance's clock.
     pub clock: Clock,
+    /// Makes the spans of attempts.
+    pub tracer: Tracer,
 }

@@ -229,6 +229,7 @@ impl Bench {
             instances: Arc::default(),
             metrics: Metrics::new([]),
             clock,
+            tracer: Default::default(),
         };
         let second = Duration::from_secs(1);
         let mut params = Params {

@@ -312,6 +312,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
             instances: Arc::default(),
             metrics: delayd::metrics::Metrics::new([]),
             clock: Clock::system(),
+            tracer: Default::default(),
         };
         let worker = Worker::start(
             parts,

@@ -139,6 +139,7 @@ fn the_image_carries_the_program_that_is_shipped() {
         image.contains("scripts/dist /dist\n") && image.contains("COPY --from=build /dist/delayd "),
         "{image}"
     );
+    assert!(text("scripts/dist").contains("cargo build --profile dist --features otlp --locked\n"));
     let profile = text("Cargo.toml");
     let (_, profile) = profile.split_once("[profile.dist]\n").unwrap();
     assert!(profile.contains("lto = \"fat\"") && profile.contains("debug = \"line-tables-only\""));

@@ -54,6 +54,7 @@ mod sampler;
 mod security;
 mod start_and_stop;
 mod store_id;
+mod traces;
 mod two_instances;
 mod verbs;
 

@@ -350,6 +350,7 @@ impl Deployment {
             )),
             metrics: Metrics::new([]),
             clock: clock.clone(),
+            tracer: Default::default(),
         };
         let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);
         let worker = Worker::start(parts, params(plan));

@@ -474,6 +474,7 @@ impl Record {
             destination: self.body.destination.clone(),
             attempt: self.attempts,
             due: self.due,
+            created: self.created,
             held_until: None,
             options: self.body.options.clone(),
             content: self.body.content.clone(),

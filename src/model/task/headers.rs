@@ -6,6 +6,8 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
+use crate::model::trace::{TRACEPARENT, TraceContext};
+
 /// The maximum number of headers of a task.
 const MOST: usize = 32;
 /// The maximum length of all names and values, in bytes.
@@ -74,6 +76,11 @@ impl Headers {
     /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The trace context that the callback gets by these headers, if they hold a valid one.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.0.get(TRACEPARENT.as_str())?.parse().ok()
     }
 
     /// Inserts the headers into `head`, replacing those of the same name.

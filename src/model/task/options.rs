@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ContentDigest, Destination, Headers, StoreId, TaskId};
+use crate::model::trace::TraceContext;
 use delayd_wire::Backoff;
 use delayd_wire::Span;
 
@@ -49,6 +50,10 @@ pub struct Options {
     /// The dead-letter callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_dead: Option<OnDead>,
+    /// The context of the add, if its caller sent one: that of the add's span if delayd exports
+    /// traces, otherwise the caller's. Callers cannot set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceContext>,
     /// The digest of the content, if it was removed after the end of the task. Callers cannot set
     /// it. It stays the last field: scripts of the Redis store look for it at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,13 +73,15 @@ impl Options {
             key,
             expires_after,
             on_dead,
+            traceparent,
             removed,
         } = self;
         let has_times = max_attempts.is_some()
             || timeout.is_some()
             || backoff.is_some()
             || expires_after.is_some();
-        let has_names = origin.is_some() || key.is_some() || removed.is_some();
+        let has_names =
+            origin.is_some() || key.is_some() || traceparent.is_some() || removed.is_some();
         !has_names && !has_times && headers.is_empty() && on_dead.is_none()
     }
 }

@@ -315,6 +315,8 @@ pub struct LeasedTask {
     pub attempt: u32,
     /// Its stored due moment: from the add, or set since.
     pub due: UnixMillis,
+    /// When it was added.
+    pub created: UnixMillis,
     /// Until when the store held it back, if a slow disk had not made it durable yet.
     pub held_until: Option<UnixMillis>,
     /// Its own settings.

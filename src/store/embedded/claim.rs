@@ -241,6 +241,7 @@ fn read_task(
         destination: want.destination.clone(),
         attempt: 0,
         due: row.get(due::body_due)?,
+        created: row.get(due::created)?,
         held_until: None,
         options: read_options(row, due::options, id)?,
         content: content.to_owned(),

@@ -152,6 +152,7 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
             destination: record.destination,
             attempt,
             due: record.due,
+            created: record.created,
             held_until: None,
             options: record.options,
             content: record.content,

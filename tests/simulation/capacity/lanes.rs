@@ -83,6 +83,7 @@ impl Lanes {
             destination: destination.clone(),
             attempt: tasks.lease((due, id), &receipt, until),
             due,
+            created: due,
             held_until: None,
             options: Options::default(),
             content: content.clone(),

@@ -84,6 +84,7 @@ impl Instance {
             )),
             metrics: Metrics::new([]),
             clock: self.redis.clock.clone(),
+            tracer: Default::default(),
         }
     }
 

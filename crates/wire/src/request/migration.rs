@@ -143,6 +143,8 @@ pub struct AdoptedOptions<Number, Span, Json> {
     pub headers: Option<Json>,
     pub expires_after: Option<Span>,
     pub on_dead: Option<Json>,
+    /// The trace context of its add.
+    pub traceparent: Option<String>,
     /// The digest of a content that was removed, 16 hexadecimal digits.
     pub removed: Option<String>,
 }

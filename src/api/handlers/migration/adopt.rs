@@ -30,6 +30,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{
     ContentDigest, Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic,
 };
+use crate::model::trace::TraceContext;
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
     Registered, Standing, TopicEntry,
@@ -347,6 +348,10 @@ fn read_digest(text: &str) -> Result<ContentDigest, Error> {
     text.parse().map_err(|error| Error::Invalid(format!("options.removed: {error}")))
 }
 
+fn read_trace(text: &str) -> Result<TraceContext, Error> {
+    text.parse().map_err(|error| Error::Invalid(format!("options.traceparent: {error}")))
+}
+
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
     let given: RecordOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
     let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
@@ -374,6 +379,7 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
             .map(|span| new_task::expiry(span, "options.expires_after"))
             .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
+        traceparent: given.traceparent.as_deref().map(read_trace).transpose()?,
         removed: given.removed.as_deref().map(read_digest).transpose()?,
     })
 }

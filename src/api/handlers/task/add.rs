@@ -27,8 +27,9 @@ use crate::api::wire::long_body::{LONG, reading, size};
 use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
-use crate::model::task::Topic;
-use crate::store::{self, Intake, NewTask, Registered};
+use crate::model::task::{TaskId, Topic};
+use crate::store::{self, Delivery, Intake, NewTask, Registered};
+use crate::trace::{AddSpan, Adding};
 
 /// The most tasks of a batch, also if `limits.batch` is higher.
 pub(crate) const MAX_BATCH: usize = 10_000;
@@ -91,18 +92,26 @@ async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
 async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
+    let trace = api.tracer.adding(request.headers());
     let mut tries = 0;
     loop {
         let checked = read_one(api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure(&name).await?;
-        let (task, mode) = task_of(checked, topic);
+        let (mut task, mode) = task_of(checked, topic);
+        let span = trace.begin(&name, &mut task.options);
         tries += 1;
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
             // Nothing was stored. Reading the body again is cheaper than copying it each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
             added => {
-                let stored = stored(added?, mode, api.store.durability());
+                let added = added
+                    .map(|added| stored(added, mode, api.store.durability()))
+                    .map_err(Error::from);
+                if let Some(span) = span {
+                    end_spans(api, &trace, vec![(span, told(&added))]).await;
+                }
+                let stored = added?;
                 count(api, &stored);
                 return Ok(One(stored));
             }
@@ -126,12 +135,37 @@ async fn read_one(
 }
 
 fn count(api: &Api, stored: &Stored) {
-    let result = match stored {
+    api.metrics.api.added(stored.mode, result_of(stored));
+}
+
+fn result_of(stored: &Stored) -> AddResult {
+    match stored {
         Stored { duplicate: true, .. } => AddResult::Duplicate,
         Stored { replaced: true, .. } => AddResult::Replaced,
         _ => AddResult::New,
+    }
+}
+
+/// What the span of an add shows of its result: the task and what became of it, or the code of the
+/// error.
+type Told = Result<(TaskId, AddResult), u16>;
+
+fn told(added: &Result<Stored, Error>) -> Told {
+    match added {
+        Ok(stored) => Ok((TaskId(stored.task_id.0), result_of(stored))),
+        Err(error) => Err(error.code().number()),
+    }
+}
+
+/// Ends the spans of tasks that were sent to the store.
+async fn end_spans(api: &Api, trace: &Adding<'_>, spans: Vec<(AddSpan, Told)>) {
+    let store = match spans.iter().any(|(span, _)| span.needs_store()) {
+        true => api.store.id().await.ok(),
+        false => None,
     };
-    api.metrics.api.added(stored.mode, result);
+    for (span, told) in spans {
+        trace.end(span, told, store);
+    }
 }
 
 /// `POST /delay/task/add_batch`
@@ -159,7 +193,8 @@ async fn add_all(
         let (api, caller) = (api.clone(), caller.clone());
         reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
     };
-    let store = |checked| async move { Ok(store(api, checked).await) };
+    let trace = &api.tracer.adding(request.headers());
+    let store = |checked| async move { Ok(store(api, trace, checked).await) };
     let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
     results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
@@ -196,18 +231,23 @@ pub(crate) fn all_checked(
 }
 
 /// Stores the tasks that passed the checks, in one call. One result per task, in order.
-async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<Stored, Error>> {
+async fn store(
+    api: &Api,
+    trace: &Adding<'_>,
+    checked: Vec<Result<Checked, Error>>,
+) -> Vec<Result<Stored, Error>> {
     let topics = topics(api, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
-    // For each task, its failure or its delivery mode.
+    // For each task, its failure, or its delivery mode and its span.
     let mut modes = Vec::with_capacity(checked.len());
     for checked in checked {
         modes.push(checked.and_then(|checked| {
             let topic =
                 topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
-            let (task, mode) = task_of(checked, topic);
+            let (mut task, mode) = task_of(checked, topic);
+            let span = trace.begin(&task.topic.topic, &mut task.options);
             tasks.push(task);
-            Ok(mode)
+            Ok((mode, span))
         }));
     }
     if tasks.is_empty() {
@@ -216,12 +256,22 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     let mut added = api.store.add(tasks).await.into_iter();
     // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
-    let answer = |mode: Result<Way, Error>| {
-        let mode = mode?;
-        let added = added.next().expect("a store answers every task")?;
-        Ok(stored(added, mode, durability))
+    let mut spans = Vec::new();
+    let answer = |mode: Result<(Way, Option<AddSpan>), Error>| {
+        let (mode, span) = mode?;
+        let added = added.next().expect("a store answers every task");
+        let added = added.map(|added| stored(added, mode, durability)).map_err(Error::from);
+        // A task that is to be placed again gets another span.
+        if let Some(span) = span.filter(|_| !added.as_ref().is_err_and(Error::is_stale_entry)) {
+            spans.push((span, told(&added)));
+        }
+        added
     };
-    modes.into_iter().map(answer).collect()
+    let results = modes.into_iter().map(answer).collect();
+    if !spans.is_empty() {
+        end_spans(api, trace, spans).await;
+    }
+    results
 }
 
 /// The new task, and how it is delivered.

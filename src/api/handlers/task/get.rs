@@ -63,10 +63,17 @@ fn attempt(note: AttemptNote, caller: &Caller) -> Attempt {
 }
 
 /// The options in the form that an add takes: without the key, which is a field of the task,
-/// without the origin, the digest, and the id of the dead-letter callback.
+/// without the origin, the trace, the digest, and the id of the dead-letter callback.
 fn options(options: &Options, caller: &Caller) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
-    let shown = Options { origin: None, key: None, on_dead, removed: None, ..options.clone() };
+    let shown = Options {
+        origin: None,
+        key: None,
+        on_dead,
+        traceparent: None,
+        removed: None,
+        ..options.clone()
+    };
     let mut shown = serde_json::to_value(shown).expect("options are plain data");
     if !caller.sees_secrets()
         && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut)

@@ -131,6 +131,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
             .map(|span| expiry(span, "expires_after"))
             .transpose()?,
         on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
+        traceparent: None,
         removed: None,
     };
     let mode = request

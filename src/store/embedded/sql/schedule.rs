@@ -21,8 +21,8 @@ pub(crate) static COUNT_WITHIN: &str = "SELECT count(*) FROM \
 rows! {
     /// The due tasks of a destination.
     due: "SELECT " [
-        id = "s.id", body_due = "t.due", options = "t.options", content = "t.content",
-        due = "s.due",
+        id = "s.id", body_due = "t.due", created = "t.created", options = "t.options",
+        content = "t.content", due = "s.due",
         pending = pending_columns!(),
     ] " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
          WHERE s.destination = ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?";

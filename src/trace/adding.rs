@@ -1,0 +1,110 @@
+//! The trace of a request that adds tasks.
+
+use http::HeaderMap;
+
+use super::span::Begin;
+use super::{Exporting, Span, SpanKind, Tracer};
+use crate::metrics::AddResult;
+use crate::model::task::{Options, StoreId, TaskId, Topic};
+use crate::model::trace::TraceContext;
+
+/// The trace of a request that adds tasks. Each of its tasks has a span.
+#[derive(Debug)]
+pub struct Adding<'a> {
+    tracer: &'a Tracer,
+    /// The context that the request came with.
+    caller: Option<TraceContext>,
+    /// When the request began, if its spans may be exported.
+    began: Option<Begin>,
+}
+
+/// The span of one task's add, while the store works on it.
+#[derive(Debug)]
+pub struct AddSpan {
+    topic: Topic,
+    /// The caller's span, and the span of the add. None: the caller sent no context.
+    known: Option<(TraceContext, TraceContext)>,
+}
+
+impl AddSpan {
+    /// Whether the end of the add needs the store's id.
+    pub fn needs_store(&self) -> bool {
+        self.known.is_none()
+    }
+}
+
+impl Tracer {
+    /// The trace of a request with these headers.
+    pub fn adding(&self, headers: &HeaderMap) -> Adding<'_> {
+        Adding {
+            tracer: self,
+            caller: TraceContext::of_headers(headers),
+            began: self.0.exporting.as_ref().map(Exporting::begin),
+        }
+    }
+}
+
+impl Adding<'_> {
+    /// Begins the add of a task, and sets the context that the task stores. Returns the span, if it
+    /// may be exported.
+    ///
+    /// The caller's context is that of the request, otherwise that of the task's own headers, which
+    /// are never changed.
+    pub fn begin(&self, topic: &Topic, options: &mut Options) -> Option<AddSpan> {
+        let own = options.headers.trace();
+        let caller = self.caller.or(own);
+        let is_exported = self.began.is_some();
+        match caller {
+            Some(caller) if is_exported && caller.is_sampled => {
+                let span = caller.sibling();
+                options.traceparent = Some(span);
+                Some(AddSpan { topic: topic.clone(), known: Some((caller, span)) })
+            }
+            // The task's own headers are stored already.
+            Some(caller) => {
+                options.traceparent = Some(caller).filter(|_| own.is_none());
+                None
+            }
+            None => is_exported.then(|| AddSpan { topic: topic.clone(), known: None }),
+        }
+    }
+
+    /// Ends the add of a task: with its id and what the store did, or with the code of the error.
+    /// `store` is the store's id, if the span needs it.
+    pub fn end(
+        &self,
+        span: AddSpan,
+        added: Result<(TaskId, AddResult), u16>,
+        store: Option<StoreId>,
+    ) {
+        let (Some(began), Some(exporting)) = (self.began, &self.tracer.0.exporting) else {
+            return;
+        };
+        let AddSpan { topic, known } = span;
+        let samples = |trace| exporting.sampler.samples(trace);
+        let context = match (known, added, store) {
+            (Some((_, span)), ..) => span,
+            (None, Ok((id, AddResult::New)), Some(store)) => {
+                TraceContext::of_add(store, id, samples)
+            }
+            // The derived span belongs to the add that made the task.
+            (None, ..) => {
+                let root = TraceContext::random(false);
+                TraceContext { is_sampled: samples(root.trace), ..root }
+            }
+        };
+        if context.is_sampled {
+            exporting.export(Span {
+                context,
+                parent: known.map(|(caller, _)| caller.span),
+                has_remote_parent: known.is_some(),
+                link: None,
+                began: began.moment(),
+                took: began.at.elapsed(),
+                topic,
+                task: added.ok().map(|(id, _)| id),
+                kind: SpanKind::Add(added.map(|(_, result)| result)),
+            });
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Traces: a span for each add, and one for each attempt to call back.
+//!
+//! ```text
+//! add ─▶ Adding ─────┐
+//!                    ├▶ Span ─▶ bounded queue ─▶ export ─▶ otlp ─▶ collector
+//! attempt ─▶ Attempt ┘
+//! ```
+//!
+//! - [`Adding`] is the trace of a request that adds tasks, and [`Attempt`] that of an attempt. Both
+//!   work without an exporter, too: they decide which context a task stores, and which one a
+//!   callback gets.
+//! - `export` takes spans from the queue, and sends them in batches. `otlp` writes them as OTLP. It
+//!   exists only with the feature `otlp`.
+//!
+//! `docs/adr/0024-traces.md` says how an attempt finds the span of its add, and why attempts have
+//! traces of their own.
+//!
+//! # Invariants
+//!
+//! - No request and no callback waits for the exporter. If the queue is full, a span is dropped and
+//!   counted.
+//! - A span holds no content, no value of a header and no query of a URL.
+//! - A trace whose `traceparent` is not sampled is not exported.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{Metrics, SpanDrop};
+use crate::model::clock::Clock;
+
+mod adding;
+mod attempt;
+mod export;
+#[cfg_attr(not(feature = "otlp"), path = "without_otlp.rs")]
+mod otlp;
+mod params;
+mod sampler;
+mod span;
+
+pub use adding::{AddSpan, Adding};
+pub use attempt::{Attempt, AttemptSpan, Traced};
+pub use params::{BuildError, Params};
+pub use span::{Called, Ended, Span, SpanKind};
+
+use export::Exporter;
+use otlp::Otlp;
+use sampler::Sampler;
+use span::Begin;
+
+/// The most spans that wait for the collector.
+const QUEUE: usize = 8_192;
+/// How long a stop waits for the last spans to be exported.
+const LAST_SPANS: Duration = Duration::from_secs(5);
+
+/// Whether this program can export traces.
+pub const IS_BUILT: bool = cfg!(feature = "otlp");
+
+/// Makes the spans. Clones share the exporter. The default exports nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Tracer(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    continue_below: Duration,
+    exporting: Option<Exporting>,
+}
+
+/// The near end of the exporter.
+#[derive(Debug)]
+struct Exporting {
+    queue: mpsc::Sender<Span>,
+    sampler: Sampler,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    stopping: CancellationToken,
+    exporter: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Exporting {
+    fn export(&self, span: Span) {
+        if self.queue.try_send(span).is_err() {
+            self.metrics.trace.dropped(SpanDrop::Queue, 1);
+        }
+    }
+
+    fn begin(&self) -> Begin {
+        Begin { unix_micros: self.clock.now_micros(), at: Instant::now() }
+    }
+}
+
+impl Tracer {
+    /// Starts the exporter, if there is an endpoint. Must be called within a tokio runtime, after
+    /// [`crate::install_crypto`].
+    ///
+    /// # Errors
+    /// If the exporter cannot be built, or this program has none.
+    pub fn start(
+        params: &Params,
+        metrics: &Arc<Metrics>,
+        clock: &Clock,
+    ) -> Result<Self, BuildError> {
+        let exporting = match &params.endpoint {
+            None => None,
+            Some(endpoint) => Some(exporting(params, endpoint, metrics, clock)?),
+        };
+        Ok(Self(Arc::new(Inner { continue_below: params.continue_below, exporting })))
+    }
+
+    /// Exports the spans that wait, as far as the collector takes them in time.
+    pub async fn finish(&self) {
+        let Some(exporting) = &self.0.exporting else { return };
+        exporting.stopping.cancel();
+        let exporter = exporting.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut exporter) = exporter else { return };
+        if tokio::time::timeout(LAST_SPANS, &mut exporter).await.is_err() {
+            exporter.abort();
+            tracing::warn!("The collector does not take the last spans: they are dropped");
+        }
+    }
+}
+
+fn exporting(
+    params: &Params,
+    endpoint: &str,
+    metrics: &Arc<Metrics>,
+    clock: &Clock,
+) -> Result<Exporting, BuildError> {
+    let (queue, spans) = mpsc::channel(QUEUE);
+    let stopping = CancellationToken::new();
+    let exporter = Exporter {
+        collector: Otlp::new(params, endpoint)?,
+        spans,
+        timeout: params.timeout,
+        stopping: stopping.clone(),
+        metrics: metrics.clone(),
+    };
+    Ok(Exporting {
+        queue,
+        sampler: Sampler::new(params.sample_ratio),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        stopping,
+        exporter: Mutex::new(Some(tokio::spawn(exporter.run()))),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use super::span::Begin;
 use super::{Exporting, Span, SpanKind, Tracer};
 use crate::metrics::AddResult;
-use crate::model::task::{Options, StoreId, TaskId, Topic};
+use crate::model::task::{Options, TaskId, Topic};
 use crate::model::trace::TraceContext;
 
 /// The trace of a request that adds tasks. Each of its tasks has a span.
@@ -24,13 +24,6 @@ pub struct AddSpan {
     topic: Topic,
     /// The caller's span, and the span of the add. None: the caller sent no context.
     known: Option<(TraceContext, TraceContext)>,
-}
-
-impl AddSpan {
-    /// Whether the end of the add needs the store's id.
-    pub fn needs_store(&self) -> bool {
-        self.known.is_none()
-    }
 }
 
 impl Tracer {
@@ -60,9 +53,11 @@ impl Adding<'_> {
                 options.traceparent = Some(span);
                 Some(AddSpan { topic: topic.clone(), known: Some((caller, span)) })
             }
-            // The task's own headers are stored already.
+            // An attempt reads it, unless nothing is exported and no trace is continued. The task's
+            // own headers are stored already.
             Some(caller) => {
-                options.traceparent = Some(caller).filter(|_| own.is_none());
+                let is_read = is_exported || !self.tracer.0.continue_below.is_zero();
+                options.traceparent = Some(caller).filter(|caller| is_read && own != Some(*caller));
                 None
             }
             None => is_exported.then(|| AddSpan { topic: topic.clone(), known: None }),
@@ -70,19 +65,13 @@ impl Adding<'_> {
     }
 
     /// Ends the add of a task: with its id and what the store did, or with the code of the error.
-    /// `store` is the store's id, if the span needs it.
-    pub fn end(
-        &self,
-        span: AddSpan,
-        added: Result<(TaskId, AddResult), u16>,
-        store: Option<StoreId>,
-    ) {
+    pub fn end(&self, span: AddSpan, added: Result<(TaskId, AddResult), u16>) {
         let (Some(began), Some(exporting)) = (self.began, &self.tracer.0.exporting) else {
             return;
         };
         let AddSpan { topic, known } = span;
         let samples = |trace| exporting.sampler.samples(trace);
-        let context = match (known, added, store) {
+        let context = match (known, added, exporting.store()) {
             (Some((_, span)), ..) => span,
             (None, Ok((id, AddResult::New)), Some(store)) => {
                 TraceContext::of_add(store, id, samples)

@@ -19,7 +19,8 @@
 //!
 //! - No request and no callback waits for the exporter. If the queue is full, a span is dropped and
 //!   counted.
-//! - A span holds no content, no value of a header and no query of a URL.
+//! - A span holds no content, no value of a header and no query of a URL. Nor a path, if the task
+//!   names a host and no service: it may be a secret.
 //! - A trace whose `traceparent` is not sampled is not exported.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, SpanDrop};
 use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 
 mod adding;
 mod attempt;
@@ -77,11 +79,17 @@ struct Exporting {
     sampler: Sampler,
     metrics: Arc<Metrics>,
     clock: Clock,
+    /// The store's id, once it is known.
+    store: Mutex<Option<StoreId>>,
     stopping: CancellationToken,
     exporter: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Exporting {
+    fn store(&self) -> Option<StoreId> {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn export(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
             self.metrics.trace.dropped(SpanDrop::Queue, 1);
@@ -109,6 +117,14 @@ impl Tracer {
             Some(endpoint) => Some(exporting(params, endpoint, metrics, clock)?),
         };
         Ok(Self(Arc::new(Inner { continue_below: params.continue_below, exporting })))
+    }
+
+    /// Takes in the id of the store, which the spans of adds without a caller's context need. No
+    /// add waits for it.
+    pub fn set_store(&self, id: StoreId) {
+        if let Some(exporting) = &self.0.exporting {
+            *exporting.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        }
     }
 
     /// Exports the spans that wait, as far as the collector takes them in time.
@@ -144,6 +160,7 @@ fn exporting(
         sampler: Sampler::new(params.sample_ratio),
         metrics: metrics.clone(),
         clock: clock.clone(),
+        store: Mutex::default(),
         stopping,
         exporter: Mutex::new(Some(tokio::spawn(exporter.run()))),
     })

@@ -82,6 +82,8 @@ impl Otlp {
             SpanKind::Add(added) => (Kind::Producer, add(added, &mut attributes)),
             SpanKind::Attempt { destination, number, called, ended } => {
                 attributes.push(KeyValue::new("peer.service", destination.as_str().to_owned()));
+                let url = called.url().and_then(|url| shown(url, destination.is_host()));
+                attributes.extend(url.map(|url| KeyValue::new("url.full", url)));
                 (Kind::Client, attempt(number, &called, ended, &mut attributes))
             }
         };
@@ -155,9 +157,6 @@ fn attempt(number: u32, called: &Called, ended: Ended, attributes: &mut Vec<KeyV
         has("server.address", server.to_owned().into());
         has("server.port", i64::from(port).into());
     }
-    if let Some(url) = called.url().and_then(without_query) {
-        has("url.full", url.into());
-    }
     if let Some(status) = called.status() {
         has("http.response.status_code", i64::from(status).into());
     }
@@ -179,11 +178,13 @@ fn address(url: &Uri) -> Option<(&str, u16)> {
     Some((host, url.port_u16().unwrap_or(usual)))
 }
 
-/// The URL without user, password and query.
-fn without_query(url: &Uri) -> Option<String> {
+/// The URL without user, password and query, and without the path if the task names the host: the
+/// path of a webhook is often its secret.
+fn shown(url: &Uri, is_of_task: bool) -> Option<String> {
     let (scheme, host) = (url.scheme_str()?, url.host()?);
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    Some(format!("{scheme}://{host}{port}{}", url.path()))
+    let path = if is_of_task { "" } else { url.path() };
+    Some(format!("{scheme}://{host}{port}{path}"))
 }
 
 #[cfg(test)]
@@ -193,11 +194,13 @@ mod tests {
     #[test]
     fn a_url_is_shown_without_what_may_be_secret() {
         let check = |url: &'static str, expected: &str| {
-            assert_eq!(without_query(&Uri::from_static(url)).as_deref(), Some(expected));
+            assert_eq!(shown(&Uri::from_static(url), false).as_deref(), Some(expected));
         };
         check("http://a:8080/x/y?token=secret", "http://a:8080/x/y");
         check("https://me:secret@a/x", "https://a/x");
         check("http://[::1]:80/?secret", "http://[::1]:80/");
+        let of_task = shown(&Uri::from_static("https://a:8443/hooks/secret"), true);
+        assert_eq!(of_task.as_deref(), Some("https://a:8443"));
         let check = |url: &'static str, host: &str, port: u16| {
             assert_eq!(address(&Uri::from_static(url)), Some((host, port)));
         };

@@ -44,6 +44,7 @@ impl Bench {
             collector: ByHand { batches: taken, answer, hangs },
             spans,
             timeout: Duration::from_secs(10),
+            store: Mutex::default(),
             stopping: stopping.clone(),
             metrics: metrics.clone(),
         };
@@ -98,8 +99,8 @@ fn add(tracer: &Tracer, request: &http::HeaderMap, options: Options, result: Add
     let adding = tracer.adding(request);
     let mut options = options;
     if let Some(span) = adding.begin(&topic(), &mut options) {
-        let store = span.needs_store().then_some(StoreId(7));
-        adding.end(span, Ok((TaskId(42), result)), store);
+        tracer.set_store(StoreId(7));
+        adding.end(span, Ok((TaskId(42), result)));
     }
     options
 }
@@ -196,11 +197,37 @@ fn without_an_exporter_the_callers_context_is_kept() {
     assert_eq!(late.trace_id, late.sent.trace_id());
 
     let own = add(&tracer, &headers(CALLER), with_own(UNSAMPLED), AddResult::New);
-    assert_eq!(own, with_own(UNSAMPLED));
+    assert_eq!((own.headers, own.traceparent), (with_own(UNSAMPLED).headers, CALLER.parse().ok()));
+    assert_eq!(
+        add(&tracer, &headers(UNSAMPLED), with_own(UNSAMPLED), AddResult::New).traceparent,
+        None
+    );
     let own: TraceContext = UNSAMPLED.parse().unwrap();
     assert_eq!(attempt(&tracer, &with_own(UNSAMPLED), 60).trace_id, own.trace_id());
     let none = add(&tracer, &http::HeaderMap::new(), Options::default(), AddResult::New);
     assert_eq!(none, Options::default());
+    let stored = add(&Tracer::default(), &headers(CALLER), Options::default(), AddResult::New);
+    assert_eq!(stored, Options::default(), "nobody would read it");
+}
+
+/// The request decides, whatever the task's own header says.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_not_sampled_exports_no_attempt() {
+    let bench = Bench::start(1.0, taken, false);
+    let stored = add(&bench.tracer, &headers(UNSAMPLED), with_own(CALLER), AddResult::New);
+    assert!(attempt(&bench.tracer, &stored, 60).span.is_none());
+    assert!(attempt(&bench.tracer, &with_own(CALLER), 60).span.is_some());
+}
+
+/// No add waits for the store's id.
+#[tokio::test(start_paused = true)]
+async fn an_add_before_the_stores_id_is_known_has_a_trace_of_its_own() {
+    let mut bench = Bench::start(1.0, taken, false);
+    let adding = bench.tracer.adding(&http::HeaderMap::new());
+    let span = adding.begin(&topic(), &mut Options::default()).unwrap();
+    adding.end(span, Ok((TaskId(42), AddResult::New)));
+    let [add] = &bench.batch().await[..] else { panic!("a span") };
+    assert_ne!(add.context, TraceContext::of_add(StoreId(7), TaskId(42), |_| true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,10 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         let released = holds.released.into_iter().collect();
         parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
     });
-    let id = polled.part(parts.store.id().await).map(|id| shared.set_store_id(id));
+    let id = polled.part(parts.store.id().await).map(|id| {
+        shared.set_store_id(id);
+        parts.tracer.set_store(id);
+    });
     polled.may_claim = holds.is_some() && id.is_some();
     if polled.may_claim {
         shared.ownership.may_claim();

@@ -28,7 +28,7 @@ use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
-use crate::store::{self, Delivery, Intake, NewTask, Registered};
+use crate::store::{self, Intake, NewTask, Registered};
 use crate::trace::{AddSpan, Adding};
 
 /// The most tasks of a batch, also if `limits.batch` is higher.
@@ -109,7 +109,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
                     .map(|added| stored(added, mode, api.store.durability()))
                     .map_err(Error::from);
                 if let Some(span) = span {
-                    end_spans(api, &trace, vec![(span, told(&added))]).await;
+                    trace.end(span, told(&added));
                 }
                 let stored = added?;
                 count(api, &stored);
@@ -154,17 +154,6 @@ fn told(added: &Result<Stored, Error>) -> Told {
     match added {
         Ok(stored) => Ok((TaskId(stored.task_id.0), result_of(stored))),
         Err(error) => Err(error.code().number()),
-    }
-}
-
-/// Ends the spans of tasks that were sent to the store.
-async fn end_spans(api: &Api, trace: &Adding<'_>, spans: Vec<(AddSpan, Told)>) {
-    let store = match spans.iter().any(|(span, _)| span.needs_store()) {
-        true => api.store.id().await.ok(),
-        false => None,
-    };
-    for (span, told) in spans {
-        trace.end(span, told, store);
     }
 }
 
@@ -256,22 +245,17 @@ async fn store(
     let mut added = api.store.add(tasks).await.into_iter();
     // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
-    let mut spans = Vec::new();
     let answer = |mode: Result<(Way, Option<AddSpan>), Error>| {
         let (mode, span) = mode?;
         let added = added.next().expect("a store answers every task");
         let added = added.map(|added| stored(added, mode, durability)).map_err(Error::from);
         // A task that is to be placed again gets another span.
         if let Some(span) = span.filter(|_| !added.as_ref().is_err_and(Error::is_stale_entry)) {
-            spans.push((span, told(&added)));
+            trace.end(span, told(&added));
         }
         added
     };
-    let results = modes.into_iter().map(answer).collect();
-    if !spans.is_empty() {
-        end_spans(api, trace, spans).await;
-    }
-    results
+    modes.into_iter().map(answer).collect()
 }
 
 /// The new task, and how it is delivered.

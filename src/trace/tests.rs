@@ -44,7 +44,6 @@ impl Bench {
             collector: ByHand { batches: taken, answer, hangs },
             spans,
             timeout: Duration::from_secs(10),
-            store: Mutex::default(),
             stopping: stopping.clone(),
             metrics: metrics.clone(),
         };
@@ -53,6 +52,7 @@ impl Bench {
             sampler: Sampler::new(ratio),
             metrics: metrics.clone(),
             clock: Clock::manual(UnixMillis(1_795_236_367_000)),
+            store: Mutex::default(),
             stopping,
             exporter: Mutex::new(Some(tokio::spawn(exporter.run()))),
         };

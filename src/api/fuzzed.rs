@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::api::handlers::migration::adopt;
 use crate::api::handlers::task::new_task::{self, Checked, Rules};
 use crate::api::handlers::task::{add, get, list, manage, pull, settle};
-use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{dead, destination};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
@@ -33,6 +33,7 @@ pub fn request(bytes: &[u8]) {
     reads::<get::Request>(bytes);
     reads::<list::Request>(bytes);
     reads::<dead::ReplayRequest>(bytes);
+    reads::<topics_list::Request>(bytes);
     reads::<topic::ForecastRequest>(bytes);
     reads::<policy::Request<'_>>(bytes);
     reads::<destination::HoldRequest>(bytes);

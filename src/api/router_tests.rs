@@ -98,6 +98,12 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
         assert!(said.contains(says), "{path} {body}: {said}");
     };
     bad(ADD, "", "body: is empty").await;
+    let topics = "/delay/topic/list";
+    bad(topics, r#"{"match":"*"}"#, "match: must be 1 to 128 characters").await;
+    bad(topics, r#"{"sort":"size"}"#, "sort: must be one of \"name\", \"next_due\"").await;
+    bad(topics, r#"{"limit":1001}"#, "limit: must be a whole number from 1 to 1000").await;
+    bad(topics, r#"{"cursor":"x"}"#, "cursor: must be the cursor of the previous page").await;
+    bad(topics, r#"{"cursor":"dead:0:t"}"#, "cursor: belongs to a list with another").await;
     bad(ADD, "[]", "body: must be a JSON object").await;
     bad(ADD, r#"{"topic":"a b","delay":1,"content":{}}"#, "topic: must be 1 to 128 characters")
         .await;

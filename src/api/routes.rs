@@ -162,11 +162,15 @@ fn dead_letters() -> Vec<Route> {
 
 fn topics() -> Vec<Route> {
     vec![
-        Route::call("/delay/topic/list", "List all topics", topic::list)
-            .only_reads()
-            .access(READ, EachOfThem)
-            .reads::<wire::TopicListRequest>()
-            .answers::<wire::Topics>(),
+        Route::call(
+            "/delay/topic/list",
+            "List the names of all topics, or pages of topics with counts",
+            topics_list::list,
+        )
+        .only_reads()
+        .access(READ, EachOfThem)
+        .reads::<topics_list::Request>()
+        .answers::<wire::Topics>(),
         Route::call("/delay/topic/get", "Show a topic", topic::get)
             .only_reads()
             .access(READ, Topic)

@@ -107,8 +107,8 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
-        "/delay/topic/list"
-        | "/delay/destination/list"
+        "/delay/topic/list" => vec![json!({}), json!({"sort": "dead", "match": "T*"})],
+        "/delay/destination/list"
         | "/delay/instance/list"
         | "/delay/audit/list"
         | "/delay/series"
@@ -291,8 +291,11 @@ async fn what_is_about_all_topics_needs_a_token_for_all_topics() {
             let (status, text) = ask(&edge, VIEWER, path, &json!({})).await;
             assert!(status == 403 && text.contains("about all topics"), "{path} {status} {text}");
         }
-        let (status, text) = ask(&edge, VIEWER, "/delay/topic/list", &json!({})).await;
-        assert_eq!((status, text.contains("\"u\"")), (200, false), "{text}");
+        for body in [json!({}), json!({"sort": "pending"})] {
+            let (status, text) = ask(&edge, VIEWER, "/delay/topic/list", &body).await;
+            assert_eq!((status, text.contains("\"u\"")), (200, false), "{text}");
+            assert!(!text.contains("\"total\":2"), "{text}");
+        }
         let other = json!({"topic": "u"});
         assert_eq!(ask(&edge, VIEWER, "/delay/topic/get", &other).await.0, 403);
         api.tokens.replace(vec![token("all", VIEWER, &[scope], "*")]);

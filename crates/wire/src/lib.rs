@@ -52,14 +52,15 @@ pub use record::{
 pub use request::{
     AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
     AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
-    DeadReplayRequest, DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest,
-    HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest,
-    ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
+    DeadReplayRequest, DestinationListRequest, ExtendRequest, ForecastRequest,
+    GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest,
+    RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest,
+    UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
-    Attempt, Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored,
-    Task,
+    Attempt, Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page,
+    Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{
@@ -67,4 +68,4 @@ pub use topic_policy::{
     TopicSetting,
 };
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
-pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};
+pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, TopicSort, Way};

@@ -148,7 +148,7 @@ pub struct Listed {
     pub id: TaskId,
 }
 
-/// Exact counts of one lane by state.
+/// Exact counts by state, of one lane or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Waiting.
@@ -166,4 +166,28 @@ pub struct Counts {
     /// The earliest due moment of a waiting task, pulled or called. If it has passed, it is that of
     /// the oldest overdue task.
     pub earliest: Option<UnixMillis>,
+}
+
+impl Counts {
+    /// Adds the counts of another lane.
+    pub fn add(&mut self, lane: &Self) {
+        let Self { scheduled, leased, delivered, dead, cancelled, expired, earliest } = *lane;
+        self.scheduled += scheduled;
+        self.leased += leased;
+        self.delivered += delivered;
+        self.dead += dead;
+        self.cancelled += cancelled;
+        self.expired += expired;
+        self.earliest = self.earliest.into_iter().chain(earliest).min();
+    }
+
+    /// The earliest due moment, if no task is overdue.
+    pub fn next_due(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.earliest.filter(|due| *due > now)
+    }
+
+    /// The due moment of the oldest overdue task.
+    pub fn oldest_overdue(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.earliest.filter(|due| *due <= now)
+    }
 }

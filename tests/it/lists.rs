@@ -1,0 +1,94 @@
+//! Lists and lookups over many topics, as the dashboard makes them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::program::Program;
+use crate::{Kept, on_both_stores, poll};
+
+on_both_stores!(
+    topics_are_listed_by_pages_with_counts,
+    topics_are_found_by_a_part_of_their_name,
+);
+
+async fn call(delayd: &Program, path: &str, body: Value) -> Value {
+    delayd.post(path, body.to_string()).await.ok().body
+}
+
+/// The names of all pages, in order.
+async fn all_pages(delayd: &Program, sort: &str, limit: usize) -> Vec<String> {
+    let (mut names, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let body = json!({"match": "page*", "sort": sort, "limit": limit, "cursor": cursor});
+        let page = call(delayd, "/delay/topic/list", body).await;
+        let topics = page["topics"].as_array().unwrap();
+        assert!(topics.len() <= limit, "{page}");
+        names.extend(topics.iter().map(|topic| topic["topic"].as_str().unwrap().to_owned()));
+        cursor = page["cursor"].clone();
+        if cursor.is_null() {
+            return names;
+        }
+        assert_eq!(topics.len(), limit, "{page}");
+    }
+}
+
+/// Pages by a count repeat and omit no topic, though most have the same count.
+async fn topics_are_listed_by_pages_with_counts(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let topic = |n: usize| format!("page-{n:02}");
+    let task = |topic: &str, delay: &str| json!({"topic": topic, "delay": delay, "content": {}});
+    let mut tasks: Vec<Value> = (0..23).map(|n| task(&topic(n), "1h")).collect();
+    tasks.extend([task(&topic(17), "1h"), task(&topic(17), "2h"), task(&topic(5), "1m")]);
+    tasks.extend([task(&topic(9), "0s"), task("other", "1h")]);
+    delayd.add_all(&tasks).await;
+    // The order by counts is that of the last sample.
+    let first = |sort: &str| json!({"match": "page", "sort": sort, "limit": 1});
+    let leads = async |sort: &str, name: &str| {
+        let leads = async || {
+            let page = call(&delayd, "/delay/topic/list", first(sort)).await;
+            page["topics"][0]["topic"] == name && page["sorted_as_of_ms"] != 0
+        };
+        assert!(poll::until(leads).await, "{name} does not lead by {sort}");
+    };
+    leads("pending", &topic(17)).await;
+    leads("next_due", &topic(5)).await;
+    leads("oldest_overdue", &topic(9)).await;
+    leads("dead", &topic(0)).await;
+    for sort in ["name", "next_due", "oldest_overdue", "pending", "dead"] {
+        for limit in [1, 4, 23, 100] {
+            let names = all_pages(&delayd, sort, limit).await;
+            let distinct: BTreeSet<&String> = names.iter().collect();
+            assert_eq!((names.len(), distinct.len()), (23, 23), "{sort} {limit}: {names:?}");
+        }
+    }
+    let pending = all_pages(&delayd, "pending", 4).await;
+    assert_eq!(pending[..3], [topic(17), topic(5), topic(9)], "equal counts follow by name");
+    let page = call(&delayd, "/delay/topic/list", first("pending")).await;
+    assert_eq!(
+        (&page["total"], &page["topics"][0]["counts"]["scheduled"]),
+        (&json!(23), &json!(3))
+    );
+    let page = call(&delayd, "/delay/topic/list", first("oldest_overdue")).await;
+    let overdue = &page["topics"][0];
+    assert!(overdue["oldest_overdue_ms"].is_i64() && overdue["next_due_ms"].is_null(), "{page}");
+}
+
+async fn topics_are_found_by_a_part_of_their_name(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    for topic in ["order.cancel", "order.remind", "Reorder", "mail"] {
+        call(&delayd, "/delay/topic/set", json!({"topic": topic, "shards": 3})).await;
+    }
+    let check = async |pattern: &str, expected: &[&str]| {
+        let page = call(&delayd, "/delay/topic/list", json!({"match": pattern})).await;
+        let topics = page["topics"].as_array().unwrap();
+        let names: Vec<&str> =
+            topics.iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
+        assert_eq!(names, expected, "{pattern}: {page}");
+        assert_eq!(page["total"], expected.len(), "{page}");
+    };
+    check("order", &["Reorder", "order.cancel", "order.remind"]).await;
+    check("order*", &["order.cancel", "order.remind"]).await;
+    check("ORDER.R*", &["order.remind"]).await;
+    check("nobody", &[]).await;
+}

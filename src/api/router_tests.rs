@@ -98,6 +98,12 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
         assert!(said.contains(says), "{path} {body}: {said}");
     };
     bad(ADD, "", "body: is empty").await;
+    let find = "/delay/task/find";
+    bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
+    bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: must stand alone").await;
+    bad(find, r#"{"key":""}"#, "key: must be 1 to 256 bytes long").await;
+    bad(find, r#"{"task_id":1,"cursor":"a b"}"#, "cursor: must be the cursor of the previous")
+        .await;
     let topics = "/delay/topic/list";
     bad(topics, r#"{"match":"*"}"#, "match: must be 1 to 128 characters").await;
     bad(topics, r#"{"sort":"size"}"#, "sort: must be one of \"name\", \"next_due\"").await;
@@ -231,6 +237,8 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#),
         ("/delay/task/list", r#"{"topic":"t","state":"dead"}"#),
         ("/delay/dead/causes", r#"{"topic":"t"}"#),
+        ("/delay/task/get", r#"{"topic":"t","key":"k"}"#),
+        ("/delay/task/find", r#"{"task_id":"7"}"#),
         ("/delay/topic/list", "{}"),
         ("/delay/topic/get", r#"{"topic":"t"}"#),
         ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::api::auth::About::{All, EachOfThem, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
-use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
-use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::task::{add, find, get as task, list, manage, new_task, pull, settle};
+use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
@@ -103,6 +103,11 @@ fn tasks() -> Vec<Route> {
             .reads::<task::Request>()
             .answers::<wire::Found<Value>>()
             .errors(UNKNOWN),
+        Route::call("/delay/task/find", "Find a task in all topics", find::find)
+            .only_reads()
+            .access(READ, All)
+            .reads::<find::Request>()
+            .answers::<wire::FoundTasks>(),
         Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
             .only_reads()
             .access(READ, Topic)
@@ -380,6 +385,7 @@ mod tests {
                 | "/delay/topic/list"
                 | "/delay/whoami" => About::EachOfThem,
                 "/delay/audit/list"
+                | "/delay/task/find"
                 | "/delay/instance/list"
                 | "/delay/series"
                 | "/delay/overview"

@@ -38,6 +38,7 @@ fn decision(path: &str) -> Decision {
         | "/openapi.json" | "/docs" | "/docs/explorer.js" | "/docs/explorer.css"
         | "/docs/icon.svg" => Decision::Open,
         "/delay/task/get"
+        | "/delay/task/find"
         | "/delay/task/list"
         | "/delay/dead/causes"
         | "/delay/topic/list"
@@ -92,7 +93,17 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
     match path {
         "/delay/task/add" => vec![task],
         "/delay/task/add_batch" => vec![json!({"tasks": [task]})],
-        "/delay/task/pull" | "/delay/task/get" | "/delay/task/cancel" => each(json!({})),
+        "/delay/task/get" => {
+            let mut all: Vec<Value> = each(json!({}));
+            all.push(json!({"topic": "t", "idempotency_key": format!("{SECRET}-1")}));
+            all
+        }
+        "/delay/task/find" => {
+            let mut all: Vec<Value> = ids.iter().map(|id| json!({"task_id": id})).collect();
+            all.push(json!({"idempotency_key": format!("{SECRET}-1")}));
+            all
+        }
+        "/delay/task/pull" | "/delay/task/cancel" => each(json!({})),
         "/delay/task/ack" | "/delay/task/nack" => each(json!({"receipt": "r"})),
         "/delay/task/extend" => each(json!({"receipt": "r", "lease": 60})),
         "/delay/task/update" => each(json!({"delay": 60})),
@@ -159,6 +170,7 @@ where
         "/delay/topic/get",
         "/delay/task/list",
         "/delay/task/get",
+        "/delay/task/find",
         "/delay/dead/causes",
         "/delay/destination/list",
     ] {
@@ -287,7 +299,7 @@ async fn what_is_about_all_topics_needs_a_token_for_all_topics() {
     }
     for scope in [Scope::View, Scope::Admin] {
         api.tokens.replace(vec![token("part", VIEWER, &[scope], "t")]);
-        for path in ["/metrics", "/delay/destination/list"] {
+        for path in ["/metrics", "/delay/destination/list", "/delay/task/find"] {
             let (status, text) = ask(&edge, VIEWER, path, &json!({})).await;
             assert!(status == 403 && text.contains("about all topics"), "{path} {status} {text}");
         }

@@ -33,6 +33,7 @@ mod destination;
 mod due;
 mod export;
 mod exported;
+mod find;
 mod format;
 mod fsck;
 mod get;
@@ -114,6 +115,7 @@ enum Command {
     Nack(settle::NackArgs),
     Extend(settle::ExtendArgs),
     Get(get::Args),
+    Find(find::Args),
     List(list::Args),
     Cancel(manage::CancelArgs),
     Update(manage::UpdateArgs),
@@ -312,6 +314,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Nack(args) => settle::nack(args).await,
             Command::Extend(args) => settle::extend(args).await,
             Command::Get(args) => get::run(args).await,
+            Command::Find(args) => find::run(args).await,
             Command::List(args) => list::run(args).await,
             Command::Cancel(args) => manage::cancel(args).await,
             Command::Update(args) => manage::update(args).await,

@@ -10,6 +10,7 @@ use crate::{Kept, on_both_stores, poll};
 on_both_stores!(
     topics_are_listed_by_pages_with_counts,
     topics_are_found_by_a_part_of_their_name,
+    a_task_is_found_in_all_topics_by_its_id_and_its_keys,
 );
 
 async fn call(delayd: &Program, path: &str, body: Value) -> Value {
@@ -91,4 +92,46 @@ async fn topics_are_found_by_a_part_of_their_name(kept: Kept) {
     check("order*", &["order.cancel", "order.remind"]).await;
     check("ORDER.R*", &["order.remind"]).await;
     check("nobody", &[]).await;
+}
+
+async fn a_task_is_found_in_all_topics_by_its_id_and_its_keys(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "wide", "shards": 7})).await;
+    let task = |topic: &str, fields: Value| {
+        let mut task = json!({"topic": topic, "delay": "1h", "content": {}});
+        task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        task
+    };
+    let plain = delayd.add(task("a", json!({}))).await.id();
+    let once = delayd.add(task("wide", json!({"idempotency_key": "order-7"}))).await.id();
+    let keyed = delayd.add(task("wide", json!({"key": "device-7"}))).await.id();
+    let other = delayd.add(task("z", json!({"key": "device-7"}))).await.id();
+    let both = delayd.add(task("z", json!({"key": "k", "idempotency_key": "order-7"}))).await.id();
+    let check = async |name: Value, expected: &[(&str, u64)]| {
+        let found = call(&delayd, "/delay/task/find", name.clone()).await;
+        let tasks = found["tasks"].as_array().unwrap().iter();
+        let tasks: Vec<(&str, u64)> = tasks
+            .map(|found| {
+                (found["topic"].as_str().unwrap(), found["task"]["task_id"].as_u64().unwrap())
+            })
+            .collect();
+        assert_eq!(tasks, expected, "{name}: {found}");
+        assert_eq!((&found["topics_seen"], &found["cursor"]), (&json!(3), &Value::Null));
+    };
+    check(json!({"task_id": plain}), &[("a", plain)]).await;
+    check(json!({"task_id": once.to_string()}), &[("wide", once)]).await;
+    check(json!({"key": "device-7"}), &[("wide", keyed), ("z", other)]).await;
+    check(json!({"idempotency_key": "order-7"}), &[("wide", once)]).await;
+    check(json!({"key": "k", "idempotency_key": "order-7"}), &[("z", both)]).await;
+    check(json!({"task_id": 1}), &[]).await;
+    let rest = json!({"key": "device-7", "cursor": "wide"});
+    let found = call(&delayd, "/delay/task/find", rest).await;
+    assert_eq!((&found["tasks"][0]["topic"], &found["topics_seen"]), (&json!("z"), &json!(1)));
+    let get = async |name: Value| delayd.post("/delay/task/get", name.to_string()).await;
+    let found = get(json!({"topic": "wide", "key": "device-7"})).await.ok();
+    assert_eq!(found.body["task"]["task_id"], keyed);
+    let found = get(json!({"topic": "wide", "idempotency_key": "order-7"})).await.ok();
+    assert_eq!(found.body["task"]["task_id"], once);
+    let unknown = get(json!({"topic": "a", "key": "device-7"})).await;
+    assert_eq!((unknown.status, &unknown.body["dm_error"]), (404, &json!(1004)), "{unknown:?}");
 }

@@ -19,7 +19,8 @@ use delayd::store::{
     Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
     MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SampleQuery, Sampled,
-    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TopicEntry, Waiting,
+    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TaskName, TopicEntry,
+    Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -557,6 +558,19 @@ impl Model {
         page.sort_unstable();
         page.truncate(query.limit);
         page
+    }
+
+    pub(crate) fn find(&self, name: &TaskName, lane: &Lane) -> Option<TaskId> {
+        let place = (lane.clone(), name.text().into_owned());
+        match name {
+            TaskName::Id(id) => {
+                self.tasks.get(id).filter(|record| record.lane == *lane).map(|_| *id)
+            }
+            TaskName::Key(_) => self.owners.get(&place).map(|(owner, _)| *owner),
+            TaskName::Idempotency { .. } => {
+                self.used.get(&place).filter(|used| self.now < used.until).map(|used| used.first.id)
+            }
+        }
     }
 
     pub(crate) fn summaries(&self, lane: &Lane, ids: &[TaskId]) -> Vec<Option<Summary>> {

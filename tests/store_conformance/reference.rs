@@ -13,7 +13,7 @@ use delayd::store::{
     Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT,
     Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
     Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread,
-    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -220,6 +220,11 @@ impl Admin for Reference {
         let due = self.clock.now() + spread.first;
         self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         Ok(count)
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        let model = self.model();
+        Ok(lanes.iter().map(|lane| model.find(name, lane)).collect())
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

@@ -52,14 +52,14 @@ pub use record::{
 pub use request::{
     AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
     AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
-    DeadReplayRequest, DestinationListRequest, ExtendRequest, ForecastRequest,
+    DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest, ForecastRequest,
     GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest,
     RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest,
     UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
-    Attempt, Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page,
+    Attempt, Batch, BatchItem, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note, Page,
     Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, UnixMillis, Way,
+    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, TopicName,
+    UnixMillis, Way,
 };
 
 /// The answer to an add.
@@ -200,4 +201,23 @@ pub struct Entry {
     /// Null before the first attempt, and for a token with only the scope `view`.
     pub last_outcome: Option<String>,
     pub key: Option<String>,
+}
+
+/// The tasks that a lookup over all topics found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FoundTasks {
+    /// In the order of their topics' names.
+    pub tasks: Vec<FoundTask>,
+    /// How many topics this call has looked at.
+    pub topics_seen: u64,
+    /// For the next topics; null if all were looked at.
+    pub cursor: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FoundTask {
+    pub topic: TopicName,
+    pub task: Entry,
 }

@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, audit, claim, contents, destination, forget, fsck, identity, instances,
+    Redis, admin, audit, claim, contents, destination, find, forget, fsck, identity, instances,
     migration, note, ping, poll, query, sample, settle,
 };
 use crate::model::breaker;
@@ -18,7 +18,7 @@ use crate::store::{
     Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
     Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
     Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
-    TopicEntry, Topics, Waiting,
+    TaskName, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -156,6 +156,10 @@ impl Admin for Redis {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         query::get(&self.session, lane, id).await
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        find::find(&self.session, name, &lanes).await
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

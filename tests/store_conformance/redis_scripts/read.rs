@@ -51,6 +51,28 @@ pub(super) const GET: &[Row] = &[
     Row { case: "no task", before: &[LANE], args: &["9"], answer: "[]", after: &[] },
 ];
 
+/// What it is, and its name.
+pub(super) const FIND: &[Row] = &[
+    Row { case: "by id", before: &[LANE], args: &["id 3"], answer: "[1000, 3]", after: &[] },
+    Row { case: "no such id", before: &[LANE], args: &["id 9"], answer: "[1000, ]", after: &[] },
+    Row { case: "by key", before: &[LANE], args: &["key k"], answer: "[1000, 1]", after: &[] },
+    Row { case: "no such key", before: &[LANE], args: &["key k "], answer: "[1000, ]", after: &[] },
+    Row {
+        case: "by idempotency key",
+        before: &[LANE, &["used a b = 5 00ff 1001 1500 5"]],
+        args: &["idempotency a b"],
+        answer: "[1000, 5]",
+        after: &[],
+    },
+    Row {
+        case: "its window has ended",
+        before: &[LANE, &["used a b = 5 00ff 1000 1500 5"]],
+        args: &["idempotency a b"],
+        answer: "[1000, ]",
+        after: &[],
+    },
+];
+
 pub(super) const SUMMARIES: &[Row] = &[Row {
     case: "without contents",
     before: &[LANE],

@@ -18,7 +18,7 @@ pub use migration::{
 };
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,
-    GetRequest, ListRequest, NackRequest, PullRequest,
+    FindRequest, GetRequest, ListRequest, NackRequest, PullRequest,
 };
 pub use topic::{
     DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest,

@@ -15,10 +15,40 @@ pub struct GetRequest<Topic, TaskId> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// The task.
+    /// The task's id; give this, `key` or `idempotency_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
     pub task_id: Option<TaskId>,
+    /// The task's key: shows the newest task that was added with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct FindRequest<TaskId, Cursor> {
+    /// The task's id; give this, `key` or `idempotency_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
+    pub task_id: Option<TaskId>,
+    /// The task's key: finds the newest task of each topic that was added with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub idempotency_key: Option<String>,
+    /// The cursor of the previous call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
+    pub cursor: Option<Cursor>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

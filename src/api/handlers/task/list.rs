@@ -55,7 +55,7 @@ impl FromStr for Cursor {
     }
 }
 
-fn shown(task: Summary, caller: &Caller) -> Entry {
+pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
     Entry {
         task_id: task.id.into(),
         state: task.state,
@@ -90,7 +90,7 @@ pub(crate) async fn list(
     let cursor =
         listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
     let summaries = summaries(&api, &known.entry, &listed).await?.into_iter();
-    let tasks = summaries.map(|task| shown(task, &caller)).collect();
+    let tasks = summaries.map(|task| entry(task, &caller)).collect();
     Ok(Success::of(Page { tasks, cursor }))
 }
 

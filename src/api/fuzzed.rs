@@ -34,6 +34,7 @@ pub fn request(bytes: &[u8]) {
     reads::<find::Request>(bytes);
     reads::<list::Request>(bytes);
     reads::<dead::ReplayRequest>(bytes);
+    reads::<dead::causes::Request>(bytes);
     reads::<topics_list::Request>(bytes);
     reads::<topic::ForecastRequest>(bytes);
     reads::<policy::Request<'_>>(bytes);

@@ -11,7 +11,7 @@ use delayd_wire as wire;
 use delayd_wire::{Nothing, Record, Stored, TopicShown};
 use serde_json::Value;
 
-use crate::api::auth::About::{All, EachOfThem, Topic};
+use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, find, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
@@ -146,10 +146,10 @@ fn tasks() -> Vec<Route> {
 
 fn dead_letters() -> Vec<Route> {
     vec![
-        Route::call("/delay/dead/causes", "Group a topic's dead tasks by cause", dead::causes)
+        Route::call("/delay/dead/causes", "Group dead tasks by cause", dead::causes::causes)
             .only_reads()
-            .access(READ, Topic)
-            .reads::<dead::CausesRequest>()
+            .access(READ, TopicOrAll)
+            .reads::<dead::causes::Request>()
             .answers::<wire::Causes>()
             .errors(UNKNOWN),
         Route::call("/delay/dead/replay", "Schedule dead tasks again", dead::replay)
@@ -228,6 +228,25 @@ fn destinations() -> Vec<Route> {
         .access(READ, All)
         .reads::<wire::DestinationListRequest>()
         .answers::<wire::Destinations>(),
+        Route::call(
+            "/delay/destination/get",
+            "Show all that the instance knows about a destination",
+            destination::get,
+        )
+        .only_reads()
+        .access(READ, All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::DestinationDetail>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/destination/probe",
+            "Let an open circuit breaker probe now",
+            destination::probe,
+        )
+        .access(&[Admin], All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::Probed>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/destination/hold",
             "Hold a destination: stop its calls",
@@ -390,6 +409,7 @@ mod tests {
                 | "/delay/series"
                 | "/delay/overview"
                 | "/delay/live" => About::All,
+                "/delay/dead/causes" => About::TopicOrAll,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };

@@ -45,6 +45,7 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/get"
         | "/delay/topic/forecast"
         | "/delay/destination/list"
+        | "/delay/destination/get"
         | "/delay/audit/list"
         | "/delay/instance/list"
         | "/delay/series"
@@ -72,7 +73,8 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/purge"
         | "/delay/topic/delete"
         | "/delay/destination/hold"
-        | "/delay/destination/release" => Decision::Refused,
+        | "/delay/destination/release"
+        | "/delay/destination/probe" => Decision::Refused,
         other => panic!("decide what a token with only `view` may do with {other}"),
     }
 }
@@ -115,6 +117,7 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/task/moved" => vec![json!({"topic": "t", "task_ids": ids, "receipt": "r"})],
         "/delay/task/adopt" => vec![json!({"records": []})],
         "/delay/dead/replay" | "/delay/dead/purge" => vec![json!({"topic": "t", "all": true})],
+        "/delay/dead/causes" => vec![json!({"topic": "t"}), json!({})],
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
@@ -299,7 +302,9 @@ async fn what_is_about_all_topics_needs_a_token_for_all_topics() {
     }
     for scope in [Scope::View, Scope::Admin] {
         api.tokens.replace(vec![token("part", VIEWER, &[scope], "t")]);
-        for path in ["/metrics", "/delay/destination/list", "/delay/task/find"] {
+        for path in
+            ["/metrics", "/delay/destination/list", "/delay/task/find", "/delay/dead/causes"]
+        {
             let (status, text) = ask(&edge, VIEWER, path, &json!({})).await;
             assert!(status == 403 && text.contains("about all topics"), "{path} {status} {text}");
         }

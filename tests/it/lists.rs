@@ -11,6 +11,7 @@ on_both_stores!(
     topics_are_listed_by_pages_with_counts,
     topics_are_found_by_a_part_of_their_name,
     a_task_is_found_in_all_topics_by_its_id_and_its_keys,
+    causes_are_grouped_over_all_topics,
 );
 
 async fn call(delayd: &Program, path: &str, body: Value) -> Value {
@@ -134,4 +135,45 @@ async fn a_task_is_found_in_all_topics_by_its_id_and_its_keys(kept: Kept) {
     assert_eq!(found.body["task"]["task_id"], once);
     let unknown = get(json!({"topic": "a", "key": "device-7"})).await;
     assert_eq!((unknown.status, &unknown.body["dm_error"]), (404, &json!(1004)), "{unknown:?}");
+}
+
+/// Makes tasks of a topic die by pulls that are refused.
+async fn let_die(delayd: &Program, topic: &str, count: usize) {
+    let task = json!({"topic": topic, "delay": 0, "content": {}, "max_attempts": 1});
+    delayd.add_all(&vec![task; count]).await;
+    let mut left = count;
+    while left > 0 {
+        let pull = json!({"topic": topic, "lease": "30s", "count": count, "wait": "10s"});
+        let pulled = call(delayd, "/delay/task/pull", pull).await;
+        for task in pulled["tasks"].as_array().unwrap() {
+            let (id, receipt) = (&task["task_id"], &task["receipt"]);
+            let nack = json!({"topic": topic, "task_id": id, "receipt": receipt});
+            call(delayd, "/delay/task/nack", nack).await;
+            left -= 1;
+        }
+    }
+}
+
+async fn causes_are_grouped_over_all_topics(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "wide", "shards": 3})).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "empty"})).await;
+    let_die(&delayd, "a", 2).await;
+    let_die(&delayd, "wide", 5).await;
+    let all = call(&delayd, "/delay/dead/causes", json!({})).await;
+    let cause = &all["causes"][0];
+    assert_eq!((&cause["reason"], &cause["count"]), (&json!("nacked"), &json!(7)), "{all}");
+    let topics = json!([{"topic": "wide", "count": 5}, {"topic": "a", "count": 2}]);
+    assert_eq!((&cause["topics"], &cause["topic"]), (&topics, &json!("a")), "{all}");
+    assert_eq!((&all["topics_seen"], &all["more"]), (&json!(3), &json!(false)), "{all}");
+    assert_eq!((&cause["more_topics"], &all["cursor"]), (&json!(0), &Value::Null), "{all}");
+    let rest = call(&delayd, "/delay/dead/causes", json!({"cursor": "empty"})).await;
+    assert_eq!(rest["causes"][0]["count"], 5, "{rest}");
+    let one = call(&delayd, "/delay/dead/causes", json!({"topic": "wide"})).await;
+    assert_eq!(
+        (&one["causes"][0]["count"], &one["causes"][0]["topics"]),
+        (&json!(5), &Value::Null)
+    );
+    let both = json!({"topic": "a", "cursor": "a"}).to_string();
+    assert_eq!(delayd.post("/delay/dead/causes", both).await.status, 400);
 }

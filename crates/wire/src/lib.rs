@@ -36,8 +36,10 @@ pub use answer::{Answer, Nothing};
 pub use audit::{AuditEntry, AuditPage, AuditResult, AuditSource};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
-pub use dead::{Cause, Causes, Done};
-pub use destination::{DestinationShown, Destinations, Held};
+pub use dead::{Cause, CauseTopic, Causes, Done};
+pub use destination::{
+    BreakerChange, DestinationDetail, DestinationShown, Destinations, Held, Probed, RecentCalls,
+};
 pub use failure::Failure;
 pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
 pub use one_of::OneOf;

@@ -187,11 +187,15 @@ pub struct ListRequest<Topic, State, Number, Cursor> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
-pub struct CausesRequest<Topic> {
-    /// The topic.
+pub struct CausesRequest<Topic, Cursor> {
+    /// The topic. Absent: all topics.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicName>))]
     pub topic: Option<Topic>,
+    /// The cursor of the previous call over all topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
+    pub cursor: Option<Cursor>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -15,9 +15,9 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name};
+use crate::api::wire::fields::{Id, LastTopic, Name};
 use crate::api::wire::json;
-use crate::model::task::{InvalidName, Lane, TaskId, Topic};
+use crate::model::task::{Lane, TaskId};
 use crate::store::Admin;
 
 /// The most topics of one call: some milliseconds of a Redis server.
@@ -25,20 +25,7 @@ const MOST_TOPICS: usize = 5_000;
 /// The most tasks of one answer. Many topics may have a task of one key.
 const MOST_TASKS: usize = 100;
 
-pub(crate) type Request = FindRequest<Id, Name<Cursor>>;
-
-/// The last topic that was looked at. The topics are looked at in the order of their names.
-#[derive(Debug)]
-pub(crate) struct Cursor(Topic);
-
-impl std::str::FromStr for Cursor {
-    type Err = InvalidName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let wrong = |_| InvalidName("must be the cursor of the previous call, unchanged".into());
-        text.parse().map(Self).map_err(wrong)
-    }
-}
+pub(crate) type Request = FindRequest<Id, Name<LastTopic>>;
 
 /// `POST /delay/task/find`
 pub(crate) async fn find(
@@ -49,7 +36,7 @@ pub(crate) async fn find(
     let name = Named { task_id, key, idempotency_key }.read()?;
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
-    if let Some(Name(Cursor(last))) = cursor {
+    if let Some(Name(LastTopic(last))) = cursor {
         topics.retain(|known| known.entry.topic > last);
     }
     let mut is_last = topics.len() <= MOST_TOPICS;

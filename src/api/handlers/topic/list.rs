@@ -140,7 +140,8 @@ async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Er
         places.retain(|(place, _)| place > last);
     }
     places.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    let count = fitting(places.iter().map(|(_, known)| known.entry.shards), limit as usize);
+    let shards = places.iter().map(|(_, known)| known.entry.shards);
+    let count = fitting(shards, limit as usize, MOST_LANES);
     let is_last = count == places.len();
     places.truncate(count);
     let last = places.last().filter(|_| !is_last).map(|(place, _)| place.clone());
@@ -188,15 +189,16 @@ fn rank(sort: TopicSort, counts: &Counts, now: UnixMillis) -> i64 {
     }
 }
 
-/// How many of the topics, given by their numbers of lanes, fit on a page: at least one.
-fn fitting(shards: impl Iterator<Item = u16>, limit: usize) -> usize {
+/// How many of the topics, given by their numbers of lanes, have together at most `most_lanes`: at
+/// least one, and at most `limit`.
+pub(crate) fn fitting(shards: impl Iterator<Item = u16>, limit: usize, most_lanes: usize) -> usize {
     let mut lanes = 0;
     shards
         .take(limit)
         .take_while(|shards| {
             let is_first = lanes == 0;
             lanes += usize::from(*shards);
-            is_first || lanes <= MOST_LANES
+            is_first || lanes <= most_lanes
         })
         .count()
 }
@@ -297,7 +299,8 @@ mod tests {
     #[test]
     fn a_page_has_a_bounded_number_of_lanes() {
         let check = |shards: &[u16], limit, expected| {
-            assert_eq!(fitting(shards.iter().copied(), limit), expected, "{shards:?}");
+            let count = fitting(shards.iter().copied(), limit, MOST_LANES);
+            assert_eq!(count, expected, "{shards:?}");
         };
         check(&[], 5, 0);
         check(&[1; 9], 5, 5);

@@ -98,6 +98,13 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
         assert!(said.contains(says), "{path} {body}: {said}");
     };
     bad(ADD, "", "body: is empty").await;
+    let (list, search) = ("/delay/task/list", "/delay/task/search");
+    let order = r#"{"topic":"t","state":"dead","order":"best"}"#;
+    bad(list, order, "order: must be one of \"oldest\", \"newest\"").await;
+    let due = r#"{"topic":"t","state":"dead","due_from":-1}"#;
+    bad(list, due, "due_from: must be Unix seconds").await;
+    bad(search, r#"{"topic":"t","state":"dead"}"#, "text: is missing").await;
+    bad(search, r#"{"topic":"t","state":"dead","text":""}"#, "text: must be 1 to 256 bytes").await;
     let find = "/delay/task/find";
     bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
     bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: must stand alone").await;
@@ -239,6 +246,7 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/dead/causes", r#"{"topic":"t"}"#),
         ("/delay/task/get", r#"{"topic":"t","key":"k"}"#),
         ("/delay/task/find", r#"{"task_id":"7"}"#),
+        ("/delay/task/search", r#"{"topic":"t","state":"dead","text":"x"}"#),
         ("/delay/topic/list", "{}"),
         ("/delay/topic/get", r#"{"topic":"t"}"#),
         ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),

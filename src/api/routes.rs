@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
-use crate::api::handlers::task::{add, find, get as task, list, manage, new_task, pull, settle};
+use crate::api::handlers::task::{
+    add, find, get as task, list, manage, new_task, pull, search, settle,
+};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
 use crate::api::middleware::route::BodySize::{Batch, Content};
@@ -114,6 +116,16 @@ fn tasks() -> Vec<Route> {
             .reads::<list::Request>()
             .answers::<wire::Page>()
             .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/search",
+            "Find the tasks of a topic whose content contains a text",
+            search::search,
+        )
+        .only_reads()
+        .access(&[Admin], Topic)
+        .reads::<search::Request>()
+        .answers::<wire::Page>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
             "Show whole tasks, or lease them for a move to another store",
@@ -417,6 +429,7 @@ mod tests {
                 Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
                 Some("pull" | "ack" | "nack" | "extend") => &[Consume],
                 Some("get") => &Scope::ALL,
+                Some("search") => &[Admin],
                 None if route.path == "/delay/whoami" => &Scope::ALL,
                 _ if route.only_reads => READ,
                 _ => &[Admin],

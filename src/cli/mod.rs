@@ -51,6 +51,7 @@ mod pull;
 mod receive;
 mod receiver;
 mod retry_client;
+mod search;
 mod secret;
 mod serve;
 mod settle;
@@ -117,6 +118,7 @@ enum Command {
     Get(get::Args),
     Find(find::Args),
     List(list::Args),
+    Search(search::Args),
     Cancel(manage::CancelArgs),
     Update(manage::UpdateArgs),
     Topic(topic::Args),
@@ -316,6 +318,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Get(args) => get::run(args).await,
             Command::Find(args) => find::run(args).await,
             Command::List(args) => list::run(args).await,
+            Command::Search(args) => search::run(args).await,
             Command::Cancel(args) => manage::cancel(args).await,
             Command::Update(args) => manage::update(args).await,
             Command::Topic(args) => topic::run(args).await,

@@ -168,6 +168,10 @@ impl Topics for AnyStore {
         either!(self, Read, list(query))
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        either!(self, Read, list_latest(query))
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         either!(self, Read, stats(lane))
     }

@@ -12,6 +12,8 @@ on_both_stores!(
     topics_are_found_by_a_part_of_their_name,
     a_task_is_found_in_all_topics_by_its_id_and_its_keys,
     causes_are_grouped_over_all_topics,
+    a_list_goes_back_in_time_and_has_filters,
+    tasks_are_found_by_a_text_in_their_contents,
 );
 
 async fn call(delayd: &Program, path: &str, body: Value) -> Value {
@@ -176,4 +178,87 @@ async fn causes_are_grouped_over_all_topics(kept: Kept) {
     );
     let both = json!({"topic": "a", "cursor": "a"}).to_string();
     assert_eq!(delayd.post("/delay/dead/causes", both).await.status, 400);
+}
+
+fn ids_of(page: &Value) -> Vec<u64> {
+    page["tasks"].as_array().unwrap().iter().map(|t| t["task_id"].as_u64().unwrap()).collect()
+}
+
+async fn a_list_goes_back_in_time_and_has_filters(kept: Kept) {
+    let delayd = kept.start(&["services.s.endpoints=[\"http://127.0.0.1:1\"]".into()]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3})).await;
+    let task = |n: usize| {
+        let content =
+            if n.is_multiple_of(2) { json!({"sn": "s", "url": "/"}) } else { json!({"n": n}) };
+        json!({"topic": "t", "delay": format!("{}m", 60 + n), "content": content})
+    };
+    let ids = delayd.add_all(&(0..40).map(task).collect::<Vec<_>>()).await;
+    let list = async |more: Value| {
+        let mut body = json!({"topic": "t", "state": "scheduled"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call(&delayd, "/delay/task/list", body).await
+    };
+    // Without a filter, and with one, in pages.
+    for filter in [json!({}), json!({"sn": "s"}), json!({"sn": "@pull"})] {
+        let expected: Vec<u64> = match filter["sn"].as_str() {
+            None => ids.iter().rev().copied().collect(),
+            Some("s") => ids.iter().step_by(2).rev().copied().collect(),
+            Some(_) => ids.iter().skip(1).step_by(2).rev().copied().collect(),
+        };
+        let (mut found, mut seen, mut cursor) = (Vec::new(), 0, Value::Null);
+        loop {
+            let mut more = json!({"order": "newest", "limit": 7, "cursor": cursor});
+            more.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+            let page = list(more).await;
+            found.extend(ids_of(&page));
+            seen += page["seen"].as_u64().unwrap_or_default();
+            cursor = page["cursor"].clone();
+            if cursor.is_null() {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "{filter}");
+        assert_eq!(seen, if filter == json!({}) { 0 } else { 40 }, "{filter}");
+    }
+    let due_ms = async |id: u64| delayd.task("t", id).await["due_ms"].as_f64().unwrap() / 1000.0;
+    let (from, to) = (due_ms(ids[10]).await, due_ms(ids[12]).await);
+    let between = list(json!({"due_from": from, "due_to": to})).await;
+    assert_eq!(ids_of(&between), ids[10..=12], "{between}");
+    let_die(&delayd, "u", 3).await;
+    let dead = |outcome: &str| json!({"topic": "u", "state": "dead", "outcome": outcome});
+    assert_eq!(ids_of(&call(&delayd, "/delay/task/list", dead("nacked")).await).len(), 3);
+    let none = call(&delayd, "/delay/task/list", dead("nack")).await;
+    assert_eq!((ids_of(&none), &none["seen"]), (Vec::new(), &json!(3)));
+}
+
+async fn tasks_are_found_by_a_text_in_their_contents(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 2})).await;
+    let task = |n: usize| {
+        let (delay, content) = (format!("{}m", 60 + n), format!("{{\"订单\":{n}}}"));
+        json!({"topic": "t", "delay": delay, "content": content})
+    };
+    let ids = delayd.add_all(&(0..100).map(task).collect::<Vec<_>>()).await;
+    let search = async |more: Value| {
+        let mut body = json!({"topic": "t", "state": "scheduled"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call(&delayd, "/delay/task/search", body).await
+    };
+    let found = search(json!({"text": "\"订单\":7"})).await;
+    let expected: Vec<u64> = (70..80).rev().chain([7]).map(|n| ids[n]).collect();
+    assert_eq!((ids_of(&found), &found["seen"]), (expected.clone(), &json!(100)), "{found}");
+    assert_eq!(found["cursor"], Value::Null);
+    let (mut pages, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let page = search(json!({"text": "\"订单\":7", "limit": 4, "cursor": cursor})).await;
+        pages.extend(ids_of(&page));
+        cursor = page["cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(pages, expected);
+    let oldest = search(json!({"text": ":7", "order": "oldest", "limit": 1})).await;
+    assert_eq!(ids_of(&oldest), [ids[7]]);
+    assert!(ids_of(&search(json!({"text": "nowhere"})).await).is_empty());
 }

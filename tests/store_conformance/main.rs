@@ -275,6 +275,7 @@ macro_rules! conformance {
             adoption the_id_of_a_call_for_a_moved_task_is_never_drawn,
 
             read pages_follow_one_another_in_time_order,
+            read pages_follow_one_another_back_in_time,
             read a_list_is_bounded_by_from_and_to,
             read each_state_is_listed_by_its_own_moment,
             read counts_are_exact_after_every_verb,

@@ -546,18 +546,31 @@ impl Model {
     }
 
     pub(crate) fn list(&self, query: &ListQuery) -> Vec<Listed> {
-        let mut page: Vec<Listed> = self
+        let mut page = self.all_of(query);
+        page.retain(|listed| query.after < Some(*listed));
+        page.truncate(query.limit);
+        page
+    }
+
+    pub(crate) fn list_latest(&self, query: &ListQuery) -> Vec<Listed> {
+        let mut page = self.all_of(query);
+        page.retain(|listed| query.after.is_none_or(|after| *listed < after));
+        page.reverse();
+        page.truncate(query.limit);
+        page
+    }
+
+    /// All entries of a list, in its order.
+    fn all_of(&self, query: &ListQuery) -> Vec<Listed> {
+        let mut all: Vec<Listed> = self
             .tasks
             .iter()
             .filter(|(_, record)| record.lane == query.lane && record.listed().0 == query.state)
             .map(|(id, record)| Listed { moment: record.listed().1, id: *id })
-            .filter(|listed| {
-                (query.from..=query.to).contains(&listed.moment) && query.after < Some(*listed)
-            })
+            .filter(|listed| (query.from..=query.to).contains(&listed.moment))
             .collect();
-        page.sort_unstable();
-        page.truncate(query.limit);
-        page
+        all.sort_unstable();
+        all
     }
 
     pub(crate) fn find(&self, name: &TaskName, lane: &Lane) -> Option<TaskId> {

@@ -159,6 +159,10 @@ impl Topics for Reference {
         Ok(self.model().list(&query))
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        Ok(self.model().list_latest(&query))
+    }
+
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         Ok(self.model().set_policy(topic, policy))
     }

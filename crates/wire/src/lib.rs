@@ -56,8 +56,8 @@ pub use request::{
     AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
     DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest, ForecastRequest,
     GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest,
-    RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest,
-    UpdateRequest,
+    RecordsRequest, ResumeRequest, SearchRequest, TopicListRequest, TopicPurgeRequest,
+    TopicRequest, UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
@@ -70,4 +70,6 @@ pub use topic_policy::{
     TopicSetting,
 };
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
-pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, TopicSort, Way};
+pub use word::{
+    BreakerState, Durability, Holder, ListOrder, MisfirePolicy, Mode, TaskState, TopicSort, Way,
+};

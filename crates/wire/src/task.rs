@@ -179,6 +179,9 @@ pub struct Page {
     pub tasks: Vec<Entry>,
     /// For the next page; absent on the last page.
     pub cursor: Option<String>,
+    /// With a filter, or of a search: how many tasks were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
 }
 
 /// A task without its content.

@@ -90,6 +90,18 @@ pub enum MisfirePolicy {
     Dead,
 }
 
+/// The order of a list of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ListOrder {
+    /// The earliest first.
+    #[default]
+    Oldest,
+    /// The latest first.
+    Newest,
+}
+
 /// The order of a list of topics. Topics of equal value follow each other by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

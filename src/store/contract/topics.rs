@@ -50,6 +50,9 @@ pub trait Topics: Send + Sync + 'static {
     /// Ids of one state in order of time: the due moment of scheduled tasks, the deadline of leased
     /// ones, the end of the others.
     fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
+
+    /// The same, the latest first.
+    fn list_latest(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 }
 
 /// A topic in the registry.
@@ -133,7 +136,8 @@ pub struct ListQuery {
     pub from: UnixMillis,
     /// Not after this moment.
     pub to: UnixMillis,
-    /// Only entries after this one in (moment, id) order: the last of the previous page.
+    /// Only entries after this one in the order of the list: the last of the previous page. The
+    /// order is that of (moment, id), or its reverse.
     pub after: Option<Listed>,
     /// The most entries.
     pub limit: usize,

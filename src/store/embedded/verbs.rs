@@ -194,6 +194,10 @@ impl Topics for Embedded {
         self.reads.run(move |db| list::list(db, &query)).await
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list::list_latest(db, &query)).await
+    }
+
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
         self.writes.ask(1, move |tx| topics::set_policy(tx, &topic, &policy)).await

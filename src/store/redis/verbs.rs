@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::query::Direction;
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
     Redis, admin, audit, claim, contents, destination, find, forget, fsck, identity, instances,
@@ -99,7 +100,11 @@ impl Intake for Redis {
 
 impl Topics for Redis {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        query::list(&self.session, &query).await
+        query::list(&self.session, &query, Direction::Forward).await
+    }
+
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        query::list(&self.session, &query, Direction::Back).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {

@@ -109,6 +109,27 @@ pub(super) const LIST: &[Row] = &[
         after: &[],
     },
     Row {
+        case: "the latest two of each schedule",
+        before: &[LANE],
+        args: &["scheduled", "0", "9000", "", "", "2", "back"],
+        answer: "[4, 1700, 1, 1500, 5, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "the page before",
+        before: &[LANE],
+        args: &["scheduled", "0", "9000", "1500", "5", "1", "back"],
+        answer: "[1, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "the latest within a span of time",
+        before: &[LANE],
+        args: &["scheduled", "1501", "1800", "9000", "9", "5", "back"],
+        answer: "[4, 1700]",
+        after: &[],
+    },
+    Row {
         case: "leased",
         before: &[LANE],
         args: &["leased", "0", "9000", "", "", "10"],

@@ -18,7 +18,7 @@ pub use migration::{
 };
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,
-    FindRequest, GetRequest, ListRequest, NackRequest, PullRequest,
+    FindRequest, GetRequest, ListRequest, NackRequest, PullRequest, SearchRequest,
 };
 pub use topic::{
     DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest,

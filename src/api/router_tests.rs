@@ -105,6 +105,14 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(list, due, "due_from: must be Unix seconds").await;
     bad(search, r#"{"topic":"t","state":"dead"}"#, "text: is missing").await;
     bad(search, r#"{"topic":"t","state":"dead","text":""}"#, "text: must be 1 to 256 bytes").await;
+    let many = "/delay/task/cancel_many";
+    bad(many, r#"{"topic":"t","state":"leased","all":true}"#, "state: must be \"scheduled\"").await;
+    bad(many, r#"{"topic":"t","state":"dead"}"#, "all: must be true without a filter").await;
+    let both = r#"{"topic":"t","state":"dead","sn":"a","all":true}"#;
+    bad(many, both, "and absent with one").await;
+    let many = "/delay/task/update_many";
+    bad(many, r#"{"topic":"t","all":true}"#, "timing_moment: is missing").await;
+    bad(many, r#"{"topic":"t","all":true,"timing_moment":5}"#, "looks like a delay").await;
     let find = "/delay/task/find";
     bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
     bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: must stand alone").await;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{
-    add, find, get as task, list, manage, new_task, pull, search, settle,
+    add, find, get as task, list, manage, many, new_task, pull, search, settle,
 };
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
@@ -116,6 +116,24 @@ fn tasks() -> Vec<Route> {
             .reads::<list::Request>()
             .answers::<wire::Page>()
             .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/cancel_many",
+            "Cancel the tasks of a topic that a filter selects",
+            many::cancel,
+        )
+        .access(&[Admin], Topic)
+        .reads::<many::CancelRequest>()
+        .answers::<wire::Changed>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/update_many",
+            "Give another due time to the tasks of a topic that a filter selects",
+            many::update,
+        )
+        .access(&[Admin], Topic)
+        .reads::<many::UpdateRequest>()
+        .answers::<wire::Changed>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/task/search",
             "Find the tasks of a topic whose content contains a text",

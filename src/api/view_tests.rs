@@ -65,6 +65,8 @@ fn decision(path: &str) -> Decision {
         | "/delay/task/extend"
         | "/delay/task/cancel"
         | "/delay/task/update"
+        | "/delay/task/cancel_many"
+        | "/delay/task/update_many"
         | "/delay/task/records"
         | "/delay/task/moved"
         | "/delay/task/adopt"
@@ -118,6 +120,10 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
             let mut all: Vec<Value> = states.iter().map(list).collect();
             all.push(json!({"topic": "t", "state": "dead", "order": "newest", "sn": SERVICE}));
             all
+        }
+        "/delay/task/cancel_many" => vec![json!({"topic": "t", "state": "dead", "all": true})],
+        "/delay/task/update_many" => {
+            vec![json!({"topic": "t", "timing_moment": 1_900_000_000, "all": true})]
         }
         "/delay/task/search" => vec![json!({"topic": "t", "state": "dead", "text": "text"})],
         "/delay/task/records" => vec![json!({"topic": "t", "task_ids": ids, "lend": 60})],

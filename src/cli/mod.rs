@@ -42,6 +42,7 @@ mod import;
 mod instances;
 mod list;
 mod manage;
+mod many;
 mod migrate;
 mod openapi;
 mod output;
@@ -121,6 +122,8 @@ enum Command {
     Search(search::Args),
     Cancel(manage::CancelArgs),
     Update(manage::UpdateArgs),
+    CancelMany(many::CancelArgs),
+    UpdateMany(many::UpdateArgs),
     Topic(topic::Args),
     Dead(dead::Args),
     Destination(destination::Args),
@@ -321,6 +324,8 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Search(args) => search::run(args).await,
             Command::Cancel(args) => manage::cancel(args).await,
             Command::Update(args) => manage::update(args).await,
+            Command::CancelMany(args) => many::cancel(args).await,
+            Command::UpdateMany(args) => many::update(args).await,
             Command::Topic(args) => topic::run(args).await,
             Command::Dead(args) => dead::run(args).await,
             Command::Destination(args) => destination::run(args).await,

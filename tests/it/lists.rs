@@ -14,6 +14,7 @@ on_both_stores!(
     causes_are_grouped_over_all_topics,
     a_list_goes_back_in_time_and_has_filters,
     tasks_are_found_by_a_text_in_their_contents,
+    tasks_are_cancelled_and_moved_by_a_filter,
 );
 
 async fn call(delayd: &Program, path: &str, body: Value) -> Value {
@@ -261,4 +262,61 @@ async fn tasks_are_found_by_a_text_in_their_contents(kept: Kept) {
     let oldest = search(json!({"text": ":7", "order": "oldest", "limit": 1})).await;
     assert_eq!(ids_of(&oldest), [ids[7]]);
     assert!(ids_of(&search(json!({"text": "nowhere"})).await).is_empty());
+}
+
+async fn tasks_are_cancelled_and_moved_by_a_filter(kept: Kept) {
+    let delayd = kept.start(&["services.s.endpoints=[\"http://127.0.0.1:1\"]".into()]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3})).await;
+    let task = |n: usize| {
+        let content =
+            if n.is_multiple_of(2) { json!({"sn": "s", "url": "/"}) } else { json!({"n": n}) };
+        json!({"topic": "t", "delay": format!("{}m", 60 + n), "content": content})
+    };
+    let ids = delayd.add_all(&(0..40).map(task).collect::<Vec<_>>()).await;
+    let scheduled = async || {
+        let shown = call(&delayd, "/delay/topic/get", json!({"topic": "t"})).await;
+        shown["counts"]["scheduled"].as_u64().unwrap()
+    };
+    let mut pulled = json!({"topic": "t", "state": "scheduled", "sn": "@pull", "limit": 7});
+    pulled["dry_run"] = json!(true);
+    let dry = call(&delayd, "/delay/task/cancel_many", pulled.clone()).await;
+    assert_eq!((&dry["count"], &dry["seen"]), (&json!(3), &json!(7)), "{dry}");
+    assert_eq!(dry["sample"][0]["task_id"], ids[1], "{dry}");
+    assert_eq!(scheduled().await, 40, "a dry run cancelled tasks");
+    pulled["dry_run"] = json!(false);
+    let (mut count, mut seen) = (0, 0);
+    loop {
+        let done = call(&delayd, "/delay/task/cancel_many", pulled.clone()).await;
+        count += done["count"].as_u64().unwrap();
+        seen += done["seen"].as_u64().unwrap();
+        pulled["cursor"] = done["cursor"].clone();
+        if done["cursor"].is_null() {
+            break;
+        }
+    }
+    assert_eq!((count, seen, scheduled().await), (20, 40, 20));
+    assert_eq!(delayd.task("t", ids[1]).await["state"], "cancelled");
+
+    // Tasks that were moved behind the cursor are not moved again.
+    let at = delayd.task("t", ids[20]).await["due_ms"].as_i64().unwrap() / 1000;
+    let moving = json!({"topic": "t", "timing_moment": at, "all": true});
+    let moved = call(&delayd, "/delay/task/update_many", moving.clone()).await;
+    assert!(moved["count"].as_u64().unwrap() >= 19, "{moved}");
+    assert_eq!(moved["sample"].as_array().unwrap().len(), 10);
+    assert_eq!(delayd.task("t", ids[38]).await["due_ms"], at * 1000);
+    let again = call(&delayd, "/delay/task/update_many", moving).await;
+    assert_eq!((&again["count"], &again["cursor"]), (&json!(0), &Value::Null), "{again}");
+
+    let_die(&delayd, "u", 3).await;
+    let dead = json!({"topic": "u", "state": "dead", "outcome": "nacked"});
+    assert_eq!(call(&delayd, "/delay/task/cancel_many", dead).await["count"], 3);
+    let audit = async || {
+        let log = call(&delayd, "/delay/audit/list", json!({})).await;
+        let entries = log["entries"].as_array().unwrap().clone();
+        let is_one = |entry: &&Value| entry["action"] == "task/cancel_many";
+        let found: Vec<Value> = entries.iter().filter(is_one).cloned().collect();
+        (found.len() >= 7).then_some(found)
+    };
+    let entries = poll::answer(audit).await.expect("each call is in the audit log");
+    assert_eq!(entries.last().unwrap()["dry_run"], true, "{entries:?}");
 }

@@ -53,16 +53,16 @@ pub use record::{
 };
 pub use request::{
     AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
-    AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
-    DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest, ForecastRequest,
-    GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest,
-    RecordsRequest, ResumeRequest, SearchRequest, TopicListRequest, TopicPurgeRequest,
-    TopicRequest, UpdateRequest,
+    AdoptedRecord, AuditListRequest, BatchRequest, CancelManyRequest, CancelRequest, CausesRequest,
+    DeadPurgeRequest, DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest,
+    ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall,
+    PullRequest, RecordsRequest, ResumeRequest, SearchRequest, TopicListRequest, TopicPurgeRequest,
+    TopicRequest, UpdateManyRequest, UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
-    Attempt, Batch, BatchItem, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note, Page,
-    Pulled, PulledMany, Stored, Task,
+    Attempt, Batch, BatchItem, Changed, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note,
+    Page, Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{

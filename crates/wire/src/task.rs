@@ -224,3 +224,16 @@ pub struct FoundTask {
     pub topic: TopicName,
     pub task: Entry,
 }
+
+/// What a change of many tasks did, or would have done with `dry_run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Changed {
+    pub count: u64,
+    /// How many tasks the call looked at, including those that the filter excluded.
+    pub seen: u64,
+    /// Up to ten of the tasks, as they were before.
+    pub sample: Vec<Entry>,
+    /// For the next call; null at the end.
+    pub cursor: Option<String>,
+}

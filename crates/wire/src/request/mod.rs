@@ -6,12 +6,14 @@
 
 mod audit;
 mod content;
+mod many;
 mod migration;
 mod task;
 mod topic;
 
 pub use audit::AuditListRequest;
 pub use content::{AddRequest, BatchRequest, OnDeadCall, UpdateRequest};
+pub use many::{CancelManyRequest, UpdateManyRequest};
 pub use migration::{
     AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, MovedRequest,
     RecordsRequest,

@@ -131,7 +131,7 @@ pub(super) fn page_limit(limit: Option<Number>) -> Result<usize, Error> {
 }
 
 /// A moment in Unix seconds.
-fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
+pub(super) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
     if !(0.0..=FAR_SECONDS).contains(&seconds) {
         return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
     }

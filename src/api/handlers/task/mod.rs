@@ -5,6 +5,7 @@ pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod manage;
+pub(crate) mod many;
 mod named;
 pub(crate) mod new_task;
 pub(crate) mod placing;

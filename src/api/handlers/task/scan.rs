@@ -147,7 +147,7 @@ impl Scan {
     /// The next page; `None` at the end, or if the scan has reached its bounds. The caller notes
     /// each task that it looks at by [`Self::saw`].
     pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<Vec<Scanned>>, Error> {
-        let is_over = self.is_last_page || self.seen >= MOST || self.began.elapsed() >= TIME;
+        let is_over = self.is_last_page || self.seen >= MOST || self.is_late();
         if is_over || self.unseen > 0 {
             return Ok(None);
         }
@@ -156,6 +156,11 @@ impl Scan {
         (self.unseen, self.is_last_page) = (listed.len(), listed.len() < most);
         let tasks = summaries(api, &self.topic, &listed).await?;
         Ok(Some(listed.into_iter().zip(tasks).collect()))
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_late(&self) -> bool {
+        self.began.elapsed() >= TIME
     }
 
     /// The next task of the page was looked at.

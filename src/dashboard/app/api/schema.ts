@@ -703,6 +703,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/task/cancel_many": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["CancelManyRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChangedAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/task/extend": {
         parameters: {
             query?: never;
@@ -1083,6 +1122,45 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["MovedAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/task/update_many": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["UpdateManyRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChangedAnswer"];
                     };
                 };
             };
@@ -1718,6 +1796,35 @@ export interface components {
          * @enum {string}
          */
         BreakerState: "closed" | "half_open" | "open";
+        CancelManyRequest: {
+            /** @description All tasks of the state; otherwise a filter is required. */
+            all?: boolean | null;
+            cursor?: components["schemas"]["Cursor"] | null;
+            /** @description Only counts, and shows some of the tasks. */
+            dry_run?: boolean | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or after this time, in Unix seconds.
+             */
+            due_from?: number | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or before this time, in Unix seconds.
+             */
+            due_to?: number | null;
+            /**
+             * Format: int32
+             * @description The most tasks to look at, including those that the filter excludes (default 10,000).
+             */
+            limit?: number | null;
+            /** @description Only tasks whose last outcome is exactly this text. */
+            outcome?: string | null;
+            sn?: components["schemas"]["Service"] | null;
+            /** @description The state of the tasks: `scheduled` or `dead`. */
+            state: components["schemas"]["TaskState"];
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
         CancelRequest: {
             /** @description The task. */
             task_id: components["schemas"]["TaskIdGiven"];
@@ -1769,6 +1876,24 @@ export interface components {
             /** Format: int64 */
             count: number;
             topic: components["schemas"]["Topic"];
+        };
+        /** @description What a change of many tasks did, or would have done with `dry_run`. */
+        ChangedAnswer: {
+            /** Format: int64 */
+            count: number;
+            /** @description For the next call; null at the end. */
+            cursor?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description Up to ten of the tasks, as they were before. */
+            sample: components["schemas"]["Entry"][];
+            /**
+             * Format: int64
+             * @description How many tasks the call looked at, including those that the filter excluded.
+             */
+            seen: number;
         };
         /** @description A JSON object, or a string that holds one (with mode "pull": any text). It is kept byte for byte. */
         Content: Record<string, never> | string;
@@ -2913,6 +3038,38 @@ export interface components {
         TopicSort: "name" | "next_due" | "oldest_overdue" | "pending" | "dead";
         /** @description A time, in Unix milliseconds. */
         UnixMillis: number;
+        UpdateManyRequest: {
+            /** @description All tasks of the state; otherwise a filter is required. */
+            all?: boolean | null;
+            cursor?: components["schemas"]["Cursor"] | null;
+            /** @description Only counts, and shows some of the tasks. */
+            dry_run?: boolean | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or after this time, in Unix seconds.
+             */
+            due_from?: number | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or before this time, in Unix seconds.
+             */
+            due_to?: number | null;
+            /**
+             * Format: int32
+             * @description The most tasks to look at, including those that the filter excludes (default 10,000).
+             */
+            limit?: number | null;
+            /** @description Only tasks whose last outcome is exactly this text. */
+            outcome?: string | null;
+            sn?: components["schemas"]["Service"] | null;
+            /**
+             * Format: double
+             * @description The new due time, in Unix seconds.
+             */
+            timing_moment: number;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
         UpdateRequest: {
             content?: components["schemas"]["Content"] | null;
             delay?: components["schemas"]["Span"] | null;

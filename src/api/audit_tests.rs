@@ -19,7 +19,9 @@ const SECRET: &str = "secret-text";
 
 /// All calls that change something and need `admin`. A new call of this kind is recorded by
 /// default; name it here.
-const ADMINISTRATIVE: [&str; 12] = [
+const ADMINISTRATIVE: [&str; 15] = [
+    "/delay/task/cancel_many",
+    "/delay/task/update_many",
     "/delay/task/records",
     "/delay/task/moved",
     "/delay/task/adopt",
@@ -32,6 +34,7 @@ const ADMINISTRATIVE: [&str; 12] = [
     "/delay/topic/delete",
     "/delay/destination/hold",
     "/delay/destination/release",
+    "/delay/destination/probe",
 ];
 
 fn token(name: &str, token: &str, scopes: &[Scope]) -> TokenParams {

@@ -41,6 +41,8 @@ const BURST: Duration = Duration::from_secs(1);
 pub(crate) enum About {
     /// One: the field `topic`.
     Topic,
+    /// One: the field `topic`. All of them, if the field is absent.
+    TopicOrAll,
     /// Several: the handler calls [`Caller::may_use`] for each.
     EachOfThem,
     /// All of them.
@@ -277,7 +279,13 @@ impl Caller {
     /// Refuses a call about a topic that the token does not cover. Needs the body.
     pub(crate) fn check_topic(&self, access: Access, body: &[u8]) -> Result<(), Error> {
         match access {
-            Access::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
+            Access::Token(_, About::Topic) if self.is_limited() => {
+                self.may_use(&required(topic_of(body)?, "topic")?)
+            }
+            Access::Token(_, About::TopicOrAll) if self.is_limited() => match topic_of(body)? {
+                Some(topic) => self.may_use(&topic),
+                None => self.may_use_all(),
+            },
             Access::Token(_, About::All) => self.may_use_all(),
             Access::Open | Access::Token(..) => Ok(()),
         }
@@ -327,7 +335,8 @@ impl Caller {
     }
 }
 
-fn topic_of(body: &[u8]) -> Result<Topic, Error> {
+/// The field `topic` of a body.
+fn topic_of(body: &[u8]) -> Result<Option<Topic>, Error> {
     /// The handler reads the other fields. A duplicate `topic` is an error in both readers.
     #[derive(Deserialize)]
     struct Request {
@@ -335,7 +344,7 @@ fn topic_of(body: &[u8]) -> Result<Topic, Error> {
     }
 
     let request: Request = json::read(body)?;
-    required(request.topic, "topic").map(|Name(topic)| topic)
+    Ok(request.topic.map(|Name(topic)| topic))
 }
 
 /// The bearer token of a request.

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use crate::api::handlers::migration::adopt;
 use crate::api::handlers::task::new_task::{self, Checked, Rules};
-use crate::api::handlers::task::{add, get, list, manage, pull, settle};
-use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::task::{add, find, get, list, manage, many, pull, search, settle};
+use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{dead, destination};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
@@ -31,8 +31,14 @@ pub fn request(bytes: &[u8]) {
     reads::<settle::NackRequest>(bytes);
     reads::<manage::UpdateRequest<'_>>(bytes);
     reads::<get::Request>(bytes);
+    reads::<find::Request>(bytes);
     reads::<list::Request>(bytes);
+    reads::<search::Request>(bytes);
+    reads::<many::CancelRequest>(bytes);
+    reads::<many::UpdateRequest>(bytes);
     reads::<dead::ReplayRequest>(bytes);
+    reads::<dead::causes::Request>(bytes);
+    reads::<topics_list::Request>(bytes);
     reads::<topic::ForecastRequest>(bytes);
     reads::<policy::Request<'_>>(bytes);
     reads::<destination::HoldRequest>(bytes);

@@ -98,6 +98,33 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
         assert!(said.contains(says), "{path} {body}: {said}");
     };
     bad(ADD, "", "body: is empty").await;
+    let (list, search) = ("/delay/task/list", "/delay/task/search");
+    let order = r#"{"topic":"t","state":"dead","order":"best"}"#;
+    bad(list, order, "order: must be one of \"oldest\", \"newest\"").await;
+    let due = r#"{"topic":"t","state":"dead","due_from":-1}"#;
+    bad(list, due, "due_from: must be Unix seconds").await;
+    bad(search, r#"{"topic":"t","state":"dead"}"#, "text: is missing").await;
+    bad(search, r#"{"topic":"t","state":"dead","text":""}"#, "text: must be 1 to 256 bytes").await;
+    let many = "/delay/task/cancel_many";
+    bad(many, r#"{"topic":"t","state":"leased","all":true}"#, "state: must be \"scheduled\"").await;
+    bad(many, r#"{"topic":"t","state":"dead"}"#, "all: must be true without a filter").await;
+    let both = r#"{"topic":"t","state":"dead","sn":"a","all":true}"#;
+    bad(many, both, "and absent with one").await;
+    let many = "/delay/task/update_many";
+    bad(many, r#"{"topic":"t","all":true}"#, "timing_moment: is missing").await;
+    bad(many, r#"{"topic":"t","all":true,"timing_moment":5}"#, "looks like a delay").await;
+    let find = "/delay/task/find";
+    bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
+    bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: must stand alone").await;
+    bad(find, r#"{"key":""}"#, "key: must be 1 to 256 bytes long").await;
+    bad(find, r#"{"task_id":1,"cursor":"a b"}"#, "cursor: must be the cursor of the previous")
+        .await;
+    let topics = "/delay/topic/list";
+    bad(topics, r#"{"match":"*"}"#, "match: must be 1 to 128 characters").await;
+    bad(topics, r#"{"sort":"size"}"#, "sort: must be one of \"name\", \"next_due\"").await;
+    bad(topics, r#"{"limit":1001}"#, "limit: must be a whole number from 1 to 1000").await;
+    bad(topics, r#"{"cursor":"x"}"#, "cursor: must be the cursor of the previous page").await;
+    bad(topics, r#"{"cursor":"dead:0:t"}"#, "cursor: belongs to a list with another").await;
     bad(ADD, "[]", "body: must be a JSON object").await;
     bad(ADD, r#"{"topic":"a b","delay":1,"content":{}}"#, "topic: must be 1 to 128 characters")
         .await;
@@ -225,6 +252,9 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#),
         ("/delay/task/list", r#"{"topic":"t","state":"dead"}"#),
         ("/delay/dead/causes", r#"{"topic":"t"}"#),
+        ("/delay/task/get", r#"{"topic":"t","key":"k"}"#),
+        ("/delay/task/find", r#"{"task_id":"7"}"#),
+        ("/delay/task/search", r#"{"topic":"t","state":"dead","text":"x"}"#),
         ("/delay/topic/list", "{}"),
         ("/delay/topic/get", r#"{"topic":"t"}"#),
         ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),

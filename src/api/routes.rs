@@ -11,10 +11,12 @@ use delayd_wire as wire;
 use delayd_wire::{Nothing, Record, Stored, TopicShown};
 use serde_json::Value;
 
-use crate::api::auth::About::{All, EachOfThem, Topic};
+use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
-use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
-use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::task::{
+    add, find, get as task, list, manage, many, new_task, pull, search, settle,
+};
+use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
@@ -103,12 +105,45 @@ fn tasks() -> Vec<Route> {
             .reads::<task::Request>()
             .answers::<wire::Found<Value>>()
             .errors(UNKNOWN),
+        Route::call("/delay/task/find", "Find a task in all topics", find::find)
+            .only_reads()
+            .access(READ, All)
+            .reads::<find::Request>()
+            .answers::<wire::FoundTasks>(),
         Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
             .only_reads()
             .access(READ, Topic)
             .reads::<list::Request>()
             .answers::<wire::Page>()
             .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/cancel_many",
+            "Cancel the tasks of a topic that a filter selects",
+            many::cancel,
+        )
+        .access(&[Admin], Topic)
+        .reads::<many::CancelRequest>()
+        .answers::<wire::Changed>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/update_many",
+            "Give another due time to the tasks of a topic that a filter selects",
+            many::update,
+        )
+        .access(&[Admin], Topic)
+        .reads::<many::UpdateRequest>()
+        .answers::<wire::Changed>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/search",
+            "Find the tasks of a topic whose content contains a text",
+            search::search,
+        )
+        .only_reads()
+        .access(&[Admin], Topic)
+        .reads::<search::Request>()
+        .answers::<wire::Page>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
             "Show whole tasks, or lease them for a move to another store",
@@ -141,10 +176,10 @@ fn tasks() -> Vec<Route> {
 
 fn dead_letters() -> Vec<Route> {
     vec![
-        Route::call("/delay/dead/causes", "Group a topic's dead tasks by cause", dead::causes)
+        Route::call("/delay/dead/causes", "Group dead tasks by cause", dead::causes::causes)
             .only_reads()
-            .access(READ, Topic)
-            .reads::<dead::CausesRequest>()
+            .access(READ, TopicOrAll)
+            .reads::<dead::causes::Request>()
             .answers::<wire::Causes>()
             .errors(UNKNOWN),
         Route::call("/delay/dead/replay", "Schedule dead tasks again", dead::replay)
@@ -162,11 +197,15 @@ fn dead_letters() -> Vec<Route> {
 
 fn topics() -> Vec<Route> {
     vec![
-        Route::call("/delay/topic/list", "List all topics", topic::list)
-            .only_reads()
-            .access(READ, EachOfThem)
-            .reads::<wire::TopicListRequest>()
-            .answers::<wire::Topics>(),
+        Route::call(
+            "/delay/topic/list",
+            "List the names of all topics, or pages of topics with counts",
+            topics_list::list,
+        )
+        .only_reads()
+        .access(READ, EachOfThem)
+        .reads::<topics_list::Request>()
+        .answers::<wire::Topics>(),
         Route::call("/delay/topic/get", "Show a topic", topic::get)
             .only_reads()
             .access(READ, Topic)
@@ -219,6 +258,25 @@ fn destinations() -> Vec<Route> {
         .access(READ, All)
         .reads::<wire::DestinationListRequest>()
         .answers::<wire::Destinations>(),
+        Route::call(
+            "/delay/destination/get",
+            "Show all that the instance knows about a destination",
+            destination::get,
+        )
+        .only_reads()
+        .access(READ, All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::DestinationDetail>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/destination/probe",
+            "Let an open circuit breaker probe now",
+            destination::probe,
+        )
+        .access(&[Admin], All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::Probed>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/destination/hold",
             "Hold a destination: stop its calls",
@@ -376,10 +434,12 @@ mod tests {
                 | "/delay/topic/list"
                 | "/delay/whoami" => About::EachOfThem,
                 "/delay/audit/list"
+                | "/delay/task/find"
                 | "/delay/instance/list"
                 | "/delay/series"
                 | "/delay/overview"
                 | "/delay/live" => About::All,
+                "/delay/dead/causes" => About::TopicOrAll,
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };
@@ -387,6 +447,7 @@ mod tests {
                 Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
                 Some("pull" | "ack" | "nack" | "extend") => &[Consume],
                 Some("get") => &Scope::ALL,
+                Some("search") => &[Admin],
                 None if route.path == "/delay/whoami" => &Scope::ALL,
                 _ if route.only_reads => READ,
                 _ => &[Admin],

@@ -29,6 +29,8 @@ enum Decision {
     Reads,
     /// It answers 403.
     Refused,
+    /// It answers 403, though it changes nothing.
+    RefusedRead,
 }
 
 /// One decision for each route. A route that is absent here fails the test.
@@ -38,12 +40,14 @@ fn decision(path: &str) -> Decision {
         | "/openapi.json" | "/docs" | "/docs/explorer.js" | "/docs/explorer.css"
         | "/docs/icon.svg" => Decision::Open,
         "/delay/task/get"
+        | "/delay/task/find"
         | "/delay/task/list"
         | "/delay/dead/causes"
         | "/delay/topic/list"
         | "/delay/topic/get"
         | "/delay/topic/forecast"
         | "/delay/destination/list"
+        | "/delay/destination/get"
         | "/delay/audit/list"
         | "/delay/instance/list"
         | "/delay/series"
@@ -52,6 +56,7 @@ fn decision(path: &str) -> Decision {
         | "/delay/live"
         | "/metrics"
         | "/metrics/topics" => Decision::Reads,
+        "/delay/task/search" => Decision::RefusedRead,
         "/delay/task/add"
         | "/delay/task/add_batch"
         | "/delay/task/pull"
@@ -60,6 +65,8 @@ fn decision(path: &str) -> Decision {
         | "/delay/task/extend"
         | "/delay/task/cancel"
         | "/delay/task/update"
+        | "/delay/task/cancel_many"
+        | "/delay/task/update_many"
         | "/delay/task/records"
         | "/delay/task/moved"
         | "/delay/task/adopt"
@@ -71,7 +78,8 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/purge"
         | "/delay/topic/delete"
         | "/delay/destination/hold"
-        | "/delay/destination/release" => Decision::Refused,
+        | "/delay/destination/release"
+        | "/delay/destination/probe" => Decision::Refused,
         other => panic!("decide what a token with only `view` may do with {other}"),
     }
 }
@@ -92,23 +100,42 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
     match path {
         "/delay/task/add" => vec![task],
         "/delay/task/add_batch" => vec![json!({"tasks": [task]})],
-        "/delay/task/pull" | "/delay/task/get" | "/delay/task/cancel" => each(json!({})),
+        "/delay/task/get" => {
+            let mut all: Vec<Value> = each(json!({}));
+            all.push(json!({"topic": "t", "idempotency_key": format!("{SECRET}-1")}));
+            all
+        }
+        "/delay/task/find" => {
+            let mut all: Vec<Value> = ids.iter().map(|id| json!({"task_id": id})).collect();
+            all.push(json!({"idempotency_key": format!("{SECRET}-1")}));
+            all
+        }
+        "/delay/task/pull" | "/delay/task/cancel" => each(json!({})),
         "/delay/task/ack" | "/delay/task/nack" => each(json!({"receipt": "r"})),
         "/delay/task/extend" => each(json!({"receipt": "r", "lease": 60})),
         "/delay/task/update" => each(json!({"delay": 60})),
         "/delay/task/list" => {
             let states = ["scheduled", "leased", "delivered", "dead", "cancelled", "expired"];
-            states.iter().map(|state| json!({"topic": "t", "state": state})).collect()
+            let list = |state: &&str| json!({"topic": "t", "state": state});
+            let mut all: Vec<Value> = states.iter().map(list).collect();
+            all.push(json!({"topic": "t", "state": "dead", "order": "newest", "sn": SERVICE}));
+            all
         }
+        "/delay/task/cancel_many" => vec![json!({"topic": "t", "state": "dead", "all": true})],
+        "/delay/task/update_many" => {
+            vec![json!({"topic": "t", "timing_moment": 1_900_000_000, "all": true})]
+        }
+        "/delay/task/search" => vec![json!({"topic": "t", "state": "dead", "text": "text"})],
         "/delay/task/records" => vec![json!({"topic": "t", "task_ids": ids, "lend": 60})],
         "/delay/task/moved" => vec![json!({"topic": "t", "task_ids": ids, "receipt": "r"})],
         "/delay/task/adopt" => vec![json!({"records": []})],
         "/delay/dead/replay" | "/delay/dead/purge" => vec![json!({"topic": "t", "all": true})],
+        "/delay/dead/causes" => vec![json!({"topic": "t"}), json!({})],
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
-        "/delay/topic/list"
-        | "/delay/destination/list"
+        "/delay/topic/list" => vec![json!({}), json!({"sort": "dead", "match": "T*"})],
+        "/delay/destination/list"
         | "/delay/instance/list"
         | "/delay/audit/list"
         | "/delay/series"
@@ -159,6 +186,7 @@ where
         "/delay/topic/get",
         "/delay/task/list",
         "/delay/task/get",
+        "/delay/task/find",
         "/delay/dead/causes",
         "/delay/destination/list",
     ] {
@@ -257,7 +285,8 @@ async fn a_view_token_changes_nothing_and_sees_no_content() {
     assert!(before.iter().filter(|text| text.contains(SECRET)).count() >= 5, "{before:?}");
     for route in ROUTES.all() {
         let decision = decision(route.path);
-        assert_eq!(route.only_reads, decision != Decision::Refused, "{}", route.path);
+        let changes = decision == Decision::Refused;
+        assert_eq!(route.only_reads, !changes, "{}", route.path);
         for body in bodies(route.path, &ids) {
             let (status, text) = ask(&edge, VIEWER, route.path, &body).await;
             let said = format!("{} {body}: {status} {text}", route.path);
@@ -265,7 +294,7 @@ async fn a_view_token_changes_nothing_and_sees_no_content() {
             match decision {
                 Decision::Open => assert_eq!(status, 200, "{said}"),
                 Decision::Reads => assert_eq!(status, 200, "{said}"),
-                Decision::Refused => {
+                Decision::Refused | Decision::RefusedRead => {
                     assert_eq!(status, 403, "{said}");
                     assert!(text.contains("must be a token with the scope"), "{said}");
                     assert!(text.contains("has view"), "{said}");
@@ -273,6 +302,11 @@ async fn a_view_token_changes_nothing_and_sees_no_content() {
             }
         }
     }
+    // The texts of outcomes cannot be guessed, either.
+    let guess = json!({"topic": "t", "state": "dead", "outcome": SECRET});
+    let (status, text) = ask(&edge, VIEWER, "/delay/task/list", &guess).await;
+    assert!(status == 403 && text.contains("may not filter by outcomes"), "{status} {text}");
+    assert_eq!(ask(&edge, OPERATOR, "/delay/task/list", &guess).await.0, 200);
     assert_eq!(all_that_is_kept(&edge, &ids).await, before);
 }
 
@@ -287,14 +321,23 @@ async fn what_is_about_all_topics_needs_a_token_for_all_topics() {
     }
     for scope in [Scope::View, Scope::Admin] {
         api.tokens.replace(vec![token("part", VIEWER, &[scope], "t")]);
-        for path in ["/metrics", "/delay/destination/list"] {
+        for path in
+            ["/metrics", "/delay/destination/list", "/delay/task/find", "/delay/dead/causes"]
+        {
             let (status, text) = ask(&edge, VIEWER, path, &json!({})).await;
             assert!(status == 403 && text.contains("about all topics"), "{path} {status} {text}");
         }
-        let (status, text) = ask(&edge, VIEWER, "/delay/topic/list", &json!({})).await;
-        assert_eq!((status, text.contains("\"u\"")), (200, false), "{text}");
-        let other = json!({"topic": "u"});
-        assert_eq!(ask(&edge, VIEWER, "/delay/topic/get", &other).await.0, 403);
+        for body in [json!({}), json!({"sort": "pending"})] {
+            let (status, text) = ask(&edge, VIEWER, "/delay/topic/list", &body).await;
+            assert_eq!((status, text.contains("\"u\"")), (200, false), "{text}");
+            assert!(!text.contains("\"total\":2"), "{text}");
+        }
+        let other = json!({"topic": "u", "state": "scheduled", "order": "newest", "text": "x"});
+        for path in ["/delay/topic/get", "/delay/task/list", "/delay/task/search"] {
+            assert_eq!(ask(&edge, VIEWER, path, &other).await.0, 403, "{path}");
+        }
+        let own = json!({"topic": "t"});
+        assert_eq!(ask(&edge, VIEWER, "/delay/dead/causes", &own).await.0, 200);
         api.tokens.replace(vec![token("all", VIEWER, &[scope], "*")]);
         assert_eq!(ask(&edge, VIEWER, "/metrics", &json!({})).await.0, 200);
     }

@@ -19,6 +19,7 @@ use crate::model::task::{TaskId, Topic};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  delayd dead causes
   delayd dead causes orders
   delayd dead list orders --limit 10
   delayd dead replay orders --reason '503 Service Unavailable' --rate 100/s --dry-run
@@ -31,7 +32,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Count the dead tasks of a topic by their last outcome, most frequent first
+    /// Count the dead tasks of a topic, or of all topics, by their last outcome
     Causes(CausesArgs),
     /// List the dead tasks of a topic, in the order in which they died
     List(ListArgs),
@@ -41,8 +42,8 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct CausesArgs {
-    /// The topic
-    topic: Topic,
+    /// The topic; all topics, if it is absent
+    topic: Option<Topic>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -147,8 +148,7 @@ impl Which {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
         Verb::Causes(CausesArgs { topic, server }) => {
-            server.ask("/delay/dead/causes", &CausesRequest { topic: Some(topic) }, causes).await?;
-            Ok(Code::Done)
+            show_causes(&server.client()?, topic.as_ref()).await
         }
         Verb::List(ListArgs { topic, page, server }) => {
             list::show(&server.client()?, &topic, TaskState::Dead, page).await
@@ -164,6 +164,37 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             purge.run(&which, |cursor| which.purge(cursor)).await
         }
     }
+}
+
+/// Calls until all topics were looked at, and adds the answers.
+async fn show_causes(client: &Client, topic: Option<&Topic>) -> anyhow::Result<Code> {
+    let mut all = Causes { causes: Vec::new(), more: false, topics_seen: None, cursor: None };
+    loop {
+        let body = CausesRequest { topic, cursor: all.cursor.take() };
+        let Causes { causes, more, topics_seen, cursor } =
+            client.call("/delay/dead/causes", &body).await?;
+        causes.into_iter().for_each(|cause| add_cause(&mut all.causes, cause));
+        all = Causes { causes: all.causes, more: all.more | more, topics_seen, cursor };
+        if all.cursor.is_none() {
+            break;
+        }
+    }
+    all.causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    if !client.is_json() {
+        output::line(&causes(all))?;
+    }
+    Ok(Code::Done)
+}
+
+/// Adds a cause to those that are known. Causes whose reason is hidden stay apart.
+fn add_cause(all: &mut Vec<Cause>, cause: Cause) {
+    let is_same = |known: &&mut Cause| known.reason.is_some() && known.reason == cause.reason;
+    let Some(known) = all.iter_mut().find(is_same) else { return all.push(cause) };
+    known.count += cause.count;
+    known.first_ms = known.first_ms.min(cause.first_ms);
+    known.last_ms = known.last_ms.max(cause.last_ms);
+    known.topics.extend(cause.topics);
+    known.more_topics = known.more_topics.max(cause.more_topics);
 }
 
 /// A call that handles a limited number of dead tasks. It is repeated from the returned cursor.
@@ -221,16 +252,28 @@ impl Repeated {
     }
 }
 
-fn causes(Causes { causes, more }: Causes) -> String {
+fn causes(Causes { causes, more, .. }: Causes) -> String {
     if causes.is_empty() {
         return "no dead tasks".into();
     }
+    let is_of_all = causes.iter().any(|cause| cause.topic.is_some());
     let row = |cause: &Cause| {
-        let Cause { reason, count, first_ms, last_ms, task_id } = cause;
-        vec![count.cell(), first_ms.cell(), last_ms.cell(), task_id.cell(), reason.cell()]
+        let Cause { reason, count, first_ms, last_ms, task_id, topic, topics, more_topics } = cause;
+        let mut row = vec![count.cell(), first_ms.cell(), last_ms.cell()];
+        if is_of_all {
+            row.push((topics.len() as u64 + more_topics.unwrap_or_default()).cell());
+            row.push(topic.cell());
+        }
+        row.extend([task_id.cell(), reason.cell()]);
+        row
     };
     let rows: Vec<_> = causes.iter().map(row).collect();
-    let table = table::columns(&["count", "first", "last", "one_of_them", "reason"], &rows);
+    let mut head = vec!["count", "first", "last"];
+    if is_of_all {
+        head.extend(["topics", "topic"]);
+    }
+    head.extend(["one_of_them", "reason"]);
+    let table = table::columns(&head, &rows);
     if more { format!("{table}\nand more, which one call does not cover") } else { table }
 }
 
@@ -298,5 +341,27 @@ mod tests {
         COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
         12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            410 Gone
         "#);
+    }
+
+    #[test]
+    fn causes_of_several_calls_are_added() {
+        let cause = |count: u64, at: i64, topic: &str| -> Cause {
+            let topics = json!([{"topic": topic, "count": count}]);
+            serde_json::from_value(json!({
+                "reason": "410", "count": count, "first_ms": at, "last_ms": at,
+                "task_id": 7, "topic": topic, "topics": topics, "more_topics": 0,
+            }))
+            .unwrap()
+        };
+        let mut all = Vec::new();
+        add_cause(&mut all, cause(2, 1000, "a"));
+        add_cause(&mut all, cause(3, 0, "b"));
+        let answer = Causes { causes: all, more: false, topics_seen: Some(2), cursor: None };
+        let table = causes(answer);
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0].join(" "), "COUNT FIRST LAST TOPICS TOPIC ONE_OF_THEM REASON");
+        let row = "5 1970-01-01T00:00:00.000Z 1970-01-01T00:00:01.000Z 2 a 7 410";
+        assert_eq!(rows[1].join(" "), row);
     }
 }

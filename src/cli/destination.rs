@@ -1,7 +1,10 @@
 //! `delayd destination …`: shows, holds and releases destinations.
 
 use clap::Subcommand;
-use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held, HoldRequest};
+use delayd_wire::{
+    BreakerChange, DestinationDetail, DestinationListRequest, DestinationShown, Destinations, Held,
+    HoldRequest, Probed, RecentCalls,
+};
 
 use super::cell::Cell;
 use super::client::ServerArgs;
@@ -13,6 +16,8 @@ use crate::model::task::Destination;
 #[command(after_help = "\
 Examples:
   delayd destination list
+  delayd destination get message.call
+  delayd destination probe message.call
   delayd destination hold message.call
   delayd destination release message.call")]
 pub(super) struct Args {
@@ -24,6 +29,12 @@ pub(super) struct Args {
 enum Verb {
     /// List each service that is configured or has waiting tasks
     List(ListArgs),
+    /// Show all that one instance knows about a service: its breaker, limits and last calls
+    Get(OneArgs),
+    /// Let the open breaker of a service probe now, on the instance that answers
+    ///
+    /// The next due tasks are the probes. A hold or a Retry-After still stops calls.
+    Probe(OneArgs),
     /// Stop calls to a service on every instance: its tasks wait and use no attempts
     Hold(OneArgs),
     /// End a hold on every instance, whether set by hand or by a Retry-After of the service
@@ -49,6 +60,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         Verb::List(ListArgs { server }) => {
             server.ask("/delay/destination/list", &DestinationListRequest {}, shown).await?
         }
+        Verb::Get(OneArgs { sn, server }) => {
+            server.ask("/delay/destination/get", &of(&sn), detail).await?;
+        }
+        Verb::Probe(OneArgs { sn, server }) => {
+            let shown = |probed: Probed| format!("the breaker is {}", probed.breaker.cell());
+            server.ask("/delay/destination/probe", &of(&sn), shown).await?;
+        }
         Verb::Hold(OneArgs { sn, server }) => {
             server
                 .ask("/delay/destination/hold", &of(&sn), |_: Held| format!("{sn} is held"))
@@ -65,6 +83,35 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 
 fn of(sn: &Destination) -> HoldRequest<&Destination> {
     HoldRequest { sn: Some(sn) }
+}
+
+fn detail(shown: DestinationDetail) -> String {
+    let millis = |span: Option<u64>| span.map_or("-".into(), |span| format!("{span}ms"));
+    let RecentCalls { calls, failures, p50_ms, p99_ms } = shown.recent;
+    let pairs = table::pairs(&[
+        ("sn", shown.sn.cell()),
+        ("configured", shown.configured.cell()),
+        ("held", shown.held.cell()),
+        ("waiting", shown.waiting.cell()),
+        ("overdue", shown.overdue.cell()),
+        ("counted", shown.as_of_ms.cell()),
+        ("breaker", shown.breaker.cell()),
+        ("probes in", millis(shown.probes_in_ms)),
+        ("calls", format!("{}/{} of {}", shown.in_flight, shown.concurrency, shown.slots)),
+        ("rate", shown.rate.cell()),
+        ("retry after", millis(shown.retry_after_ms)),
+        ("last error at", shown.last_error_ms.cell()),
+        ("last error", shown.last_error.cell()),
+        ("recent calls", format!("{calls}, {failures} failed")),
+        ("p50", millis(p50_ms)),
+        ("p99", millis(p99_ms)),
+    ]);
+    if shown.transitions.is_empty() {
+        return pairs;
+    }
+    let row = |change: &BreakerChange| vec![change.at_ms.cell(), change.to.cell()];
+    let rows: Vec<_> = shown.transitions.iter().map(row).collect();
+    format!("{pairs}\n\n{}", table::columns(&["since", "breaker"], &rows))
 }
 
 fn shown(Destinations { destinations: all }: Destinations) -> String {
@@ -106,6 +153,39 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_destination_is_shown_with_its_last_calls() {
+        let answer = json!({
+            "sn": "shop", "configured": true, "held": false, "waiting": 12, "overdue": 3,
+            "as_of_ms": 0, "breaker": "open", "probes_in_ms": 4200, "in_flight": 0,
+            "concurrency": 16, "slots": 256, "rate": null, "retry_after_ms": null,
+            "last_error": "down", "last_error_ms": 0,
+            "recent": {"calls": 9, "failures": 5, "p50_ms": 20, "p99_ms": 15000},
+            "transitions": [{"at_ms": 0, "to": "open"}],
+        });
+        insta::assert_snapshot!(detail(serde_json::from_value(answer).unwrap()), @r#"
+        sn             shop
+        configured     yes
+        held           no
+        waiting        12
+        overdue        3
+        counted        1970-01-01T00:00:00.000Z
+        breaker        open
+        probes in      4200ms
+        calls          0/16 of 256
+        rate           -
+        retry after    -
+        last error at  1970-01-01T00:00:00.000Z
+        last error     down
+        recent calls   9, 5 failed
+        p50            20ms
+        p99            15000ms
+
+        SINCE                     BREAKER
+        1970-01-01T00:00:00.000Z  open
+        "#);
+    }
 
     #[test]
     fn destinations_are_a_table() {

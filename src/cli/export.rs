@@ -90,7 +90,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
-    let listed: Topics = client.call("/delay/topic/list", &TopicListRequest {}).await?;
+    let listed: Topics = client.call("/delay/topic/list", &TopicListRequest::ALL).await?;
     Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
 }
 

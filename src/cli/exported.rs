@@ -7,7 +7,7 @@
 //!   task stores nothing twice. It includes the origin and the creation time, because two stores
 //!   may use the same id.
 
-use delayd_wire::{ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
+use delayd_wire::{ListOrder, ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,19 @@ const PAGE: u16 = 1000;
 /// Reads the next page of the tasks of a topic in one state.
 pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> impl Serialize {
     let (from, to) = (None::<u16>, None);
-    ListRequest { topic: Some(topic), state: Some(state), limit: Some(PAGE), cursor, from, to }
+    ListRequest {
+        topic: Some(topic),
+        state: Some(state),
+        limit: Some(PAGE),
+        cursor,
+        from,
+        to,
+        order: None::<ListOrder>,
+        sn: None::<String>,
+        outcome: None,
+        due_from: None,
+        due_to: None,
+    }
 }
 
 /// Reads the records of tasks without leasing them.

@@ -5,26 +5,32 @@ use serde_json::Value;
 
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
+use super::find::TaskNameArgs;
 use super::{Code, table};
-use crate::model::task::{TaskId, Topic};
+use crate::model::task::Topic;
 
 /// Show a task: its state, times, attempts and content.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "delayd get [OPTIONS] <TOPIC> <TASK_ID>|--key <KEY>|--idempotency-key <KEY>",
+    after_help = "\
 Examples:
   delayd get orders 1795234567000042
-  delayd get orders 1795234567000042 --json --server http://10.0.0.5:7799")]
+  delayd get orders --idempotency-key order-42
+  delayd get orders 1795234567000042 --json --server http://10.0.0.5:7799"
+)]
 pub(super) struct Args {
     /// The topic
     topic: Topic,
-    /// The task's id
-    task_id: TaskId,
+    #[command(flatten)]
+    name: TaskNameArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let body = GetRequest { topic: Some(&args.topic), task_id: Some(args.task_id) };
+    let TaskNameArgs { task_id, key, idempotency_key } = args.name;
+    let body = GetRequest { topic: Some(&args.topic), task_id, key, idempotency_key };
     args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
     Ok(Code::Done)
 }

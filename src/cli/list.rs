@@ -1,6 +1,6 @@
 //! `delayd list`: lists the tasks of a topic in one state, one page or all.
 
-use delayd_wire::{Entry, ListRequest, TaskState};
+use delayd_wire::{Entry, ListOrder, ListRequest, TaskState};
 use serde_json::Value;
 
 use super::args::one_of;
@@ -9,7 +9,7 @@ use super::client::{Client, ServerArgs};
 use super::due::seconds;
 use super::paging::Paging;
 use super::{Code, table};
-use crate::model::task::Topic;
+use crate::model::task::{Destination, Topic};
 
 /// List the tasks of a topic in one state, in time order.
 ///
@@ -20,6 +20,7 @@ use crate::model::task::Topic;
 Examples:
   delayd list orders
   delayd list orders --state dead --all
+  delayd list orders --state delivered --newest --sn message.call
   delayd list orders --from 1795236000 --to 1795239600 --limit 1000 --json")]
 pub(super) struct Args {
     /// The topic
@@ -49,6 +50,21 @@ pub(super) struct Page {
     /// Only tasks up to this moment
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
     to: Option<Value>,
+    /// The latest tasks first
+    #[arg(long)]
+    newest: bool,
+    /// Only tasks for this service or host; @pull: only pulled tasks
+    #[arg(long, value_name = "SERVICE")]
+    sn: Option<Destination>,
+    /// Only tasks whose last outcome is exactly this
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Option<String>,
+    /// Only tasks that are due from this moment on
+    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
+    due_from: Option<Value>,
+    /// Only tasks that are due up to this moment
+    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
+    due_to: Option<Value>,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
@@ -62,18 +78,28 @@ pub(super) async fn show(
     state: TaskState,
     page: Page,
 ) -> anyhow::Result<Code> {
-    let Page { paging, from, to } = page;
+    let Page { paging, from, to, newest, sn, outcome, due_from, due_to } = page;
     let read = async |limit, cursor| {
-        let (from, to) = (from.clone(), to.clone());
-        let (topic, state) = (Some(topic), Some(state));
-        let body = ListRequest { topic, state, limit, cursor, from, to };
+        let body = ListRequest {
+            topic: Some(topic),
+            state: Some(state),
+            limit,
+            cursor,
+            from: from.clone(),
+            to: to.clone(),
+            order: newest.then_some(ListOrder::Newest),
+            sn: sn.as_ref(),
+            outcome: outcome.clone(),
+            due_from: due_from.clone(),
+            due_to: due_to.clone(),
+        };
         let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
         Ok((page.tasks, page.cursor))
     };
     paging.show(client, read, shown).await
 }
 
-fn shown(tasks: &[Entry]) -> String {
+pub(super) fn shown(tasks: &[Entry]) -> String {
     if tasks.is_empty() {
         return "no tasks".into();
     }

@@ -33,6 +33,7 @@ mod destination;
 mod due;
 mod export;
 mod exported;
+mod find;
 mod format;
 mod fsck;
 mod get;
@@ -41,6 +42,7 @@ mod import;
 mod instances;
 mod list;
 mod manage;
+mod many;
 mod migrate;
 mod openapi;
 mod output;
@@ -50,6 +52,7 @@ mod pull;
 mod receive;
 mod receiver;
 mod retry_client;
+mod search;
 mod secret;
 mod serve;
 mod settle;
@@ -114,9 +117,13 @@ enum Command {
     Nack(settle::NackArgs),
     Extend(settle::ExtendArgs),
     Get(get::Args),
+    Find(find::Args),
     List(list::Args),
+    Search(search::Args),
     Cancel(manage::CancelArgs),
     Update(manage::UpdateArgs),
+    CancelMany(many::CancelArgs),
+    UpdateMany(many::UpdateArgs),
     Topic(topic::Args),
     Dead(dead::Args),
     Destination(destination::Args),
@@ -312,9 +319,13 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Nack(args) => settle::nack(args).await,
             Command::Extend(args) => settle::extend(args).await,
             Command::Get(args) => get::run(args).await,
+            Command::Find(args) => find::run(args).await,
             Command::List(args) => list::run(args).await,
+            Command::Search(args) => search::run(args).await,
             Command::Cancel(args) => manage::cancel(args).await,
             Command::Update(args) => manage::update(args).await,
+            Command::CancelMany(args) => many::cancel(args).await,
+            Command::UpdateMany(args) => many::update(args).await,
             Command::Topic(args) => topic::run(args).await,
             Command::Dead(args) => dead::run(args).await,
             Command::Destination(args) => destination::run(args).await,

@@ -1,4 +1,4 @@
-//! Lists that come in pages: `delayd list`, `delayd dead list`, `delayd audit`.
+//! Lists that come in pages, such as that of `delayd list`.
 
 use serde_json::Value;
 
@@ -11,14 +11,9 @@ type PageOf<T> = (Vec<T>, Option<String>);
 /// Which pages to list.
 #[derive(Debug, clap::Args)]
 pub(super) struct Paging {
-    /// Entries per page
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100,
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    limit: u16,
+    /// Entries per page: 1 to 1000, by default 100
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: Option<u16>,
     /// Continue after this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
@@ -28,6 +23,11 @@ pub(super) struct Paging {
 }
 
 impl Paging {
+    /// Whether one of the options is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.limit.is_some() || self.cursor.is_some() || self.all
+    }
+
     /// Prints the page, or all pages from there on. `read` gets the limit and the cursor, and
     /// returns the entries of a page and the next cursor. The client prints JSON itself.
     pub(super) async fn show<T>(
@@ -40,7 +40,7 @@ impl Paging {
         let mut is_first = true;
         loop {
             let entries;
-            (entries, cursor) = read(Some(Value::from(limit)), cursor).await?;
+            (entries, cursor) = read(limit.map(Value::from), cursor).await?;
             if !client.is_json() && (is_first || !entries.is_empty()) {
                 output::line(&shown(&entries))?;
             }

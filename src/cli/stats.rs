@@ -28,7 +28,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let client = args.server.client()?;
-    let listed: Topics = client.post("/delay/topic/list", &TopicListRequest {}).await?.checked()?;
+    let listed: Topics =
+        client.post("/delay/topic/list", &TopicListRequest::ALL).await?.checked()?;
     let asked = listed.topics.into_iter().map(|listed| {
         let client = &client;
         async move {

@@ -83,7 +83,7 @@ fn an_errors_usage_is_the_one_of_the_commands_help() {
     };
     assert_eq!(
         usage("delayd get t --server http://a --token x"),
-        "delayd get [OPTIONS] <TOPIC> <TASK_ID>"
+        "delayd get [OPTIONS] <TOPIC> <TASK_ID>|--key <KEY>|--idempotency-key <KEY>"
     );
     assert_eq!(usage("delayd topic set --server http://a"), "delayd topic set [OPTIONS] <TOPIC>");
     assert_eq!(usage("delayd move --server http://a"), "delayd move [OPTIONS] --to <URL>");

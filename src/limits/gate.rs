@@ -104,6 +104,19 @@ impl Gate {
         self.held_for(now).max(self.breaker.retry_in(now)).max(self.rate.retry_in(now))
     }
 
+    /// How long until an open breaker becomes half-open.
+    pub(super) fn probes_in(&mut self, now: Instant) -> Option<Duration> {
+        match self.breaker.state(now) {
+            State::Open => self.breaker.retry_in(now),
+            State::Closed | State::HalfOpen => None,
+        }
+    }
+
+    /// Ends the wait of an open breaker.
+    pub(super) fn probe(&mut self, now: Instant) {
+        self.breaker.end_wait(now);
+    }
+
     /// Takes a token and a probe for each of `count` calls, at most as many as it admits. Calls
     /// that are reserved together have the same ticket.
     pub(super) fn reserve(&mut self, count: usize, now: Instant) -> Option<Ticket> {

@@ -37,7 +37,8 @@ mod wait_queue;
 
 pub use allowance::Allowance;
 pub use destination::{
-    DestinationLimits, Figures, HoldsAsked, LimitParams, Permit, Permits, Standing, Survey, Waiter,
+    DestinationLimits, Detail, Figures, HoldsAsked, LimitParams, Permit, Permits, RecentCalls,
+    Standing, Survey, Waiter,
 };
 pub use token_bucket::TokenBucket;
 pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};

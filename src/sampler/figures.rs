@@ -114,6 +114,18 @@ impl Figures {
         (topics.into_iter().take(most).map(named).collect(), left_out)
     }
 
+    /// The counts of each topic.
+    pub(super) fn counts_by_topic(&self) -> HashMap<Topic, Counts> {
+        let mut topics: HashMap<Topic, Counts> = HashMap::new();
+        for (lane, figures) in &self.lanes {
+            match topics.get_mut(&lane.topic) {
+                Some(counts) => counts.add(&figures.counts),
+                None => drop(topics.insert(lane.topic.clone(), figures.counts)),
+            }
+        }
+        topics
+    }
+
     pub(super) fn lanes(&self) -> impl Iterator<Item = (&Lane, &LaneFigures)> {
         self.lanes.iter()
     }

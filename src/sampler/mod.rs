@@ -10,7 +10,7 @@
 //! - `gauges` writes the metrics of the store.
 //! - `history` keeps the figures of the last day.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::metrics::{Metrics, TopicSample, Totals};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::task::{Lane, Topic};
-use crate::store::{self, AnyStore, Delivery, Registered, SampleQuery, Sampling};
+use crate::store::{self, AnyStore, Counts, Delivery, Registered, SampleQuery, Sampling};
 use crate::topic::Registry;
 
 mod culprit;
@@ -107,6 +107,11 @@ impl Sampled {
     /// The figures of the first 1,000 topics by name, and how many more there are.
     pub fn topics(&self) -> (Vec<TopicSample>, usize) {
         lock(&self.figures).topics(TOPICS)
+    }
+
+    /// The last counts of each topic. A topic that was not counted yet is missing.
+    pub fn counts_by_topic(&self) -> HashMap<Topic, Counts> {
+        lock(&self.figures).counts_by_topic()
     }
 
     /// The figures of the last day. The sampler waits until the guard is dropped.
@@ -277,7 +282,7 @@ impl State {
         }
         for (lane, figures) in known.lanes() {
             snapshot.oldest = snapshot.oldest.min(figures.read);
-            snapshot.count(&figures.counts);
+            snapshot.tasks.add(&figures.counts);
             let is_away = !self.away.is_empty() && self.away.contains(&parts.store.server_of(lane));
             for schedule in &figures.schedules {
                 let overdue = if is_away { schedule.overdue_by(now) } else { schedule.overdue };

@@ -44,19 +44,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds the counts of a lane.
-    pub(super) fn count(&mut self, counts: &Counts) {
-        let Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest } = *counts;
-        let all = &mut self.tasks;
-        all.scheduled += scheduled;
-        all.leased += leased;
-        all.delivered += delivered;
-        all.dead += dead;
-        all.cancelled += cancelled;
-        all.expired += expired;
-        all.earliest = all.earliest.into_iter().chain(earliest).min();
-    }
-
     /// The figures of a destination, with its limits; `None` if it is not configured.
     pub(super) fn configure(
         &mut self,

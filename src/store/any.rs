@@ -12,7 +12,7 @@ use super::{
     Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
     Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered,
     Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
-    Task, TopicEntry, Topics, Waiting, counted, embedded, redis,
+    Task, TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -168,6 +168,10 @@ impl Topics for AnyStore {
         either!(self, Read, list(query))
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        either!(self, Read, list_latest(query))
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         either!(self, Read, stats(lane))
     }
@@ -218,6 +222,10 @@ impl Admin for AnyStore {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         either!(self, Read, get(lane, id))
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        either!(self, Read, find(name, lanes))
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

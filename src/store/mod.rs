@@ -32,8 +32,8 @@ pub use contract::{
     MAX_RECEIPTS, MAX_SAMPLED, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Message, Misfire, Misfired,
     Moment, NewContent, NewTask, NextDue, Novelty, Outlook, PING_TIMEOUT, RELEASES_KEPT,
     Registered, Rescheduled, Revision, SampleQuery, Sampled, Sampling, ScheduleSample, Settle,
-    Settled, Spread, Standing, Store, Summary, Swept, Task, TopicEntry, Topics, Transition,
-    UNREADABLE, Waiting, Want, warning_of,
+    Settled, Spread, Standing, Store, Summary, Swept, Task, TaskName, TopicEntry, Topics,
+    Transition, UNREADABLE, Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

@@ -18,6 +18,7 @@ on_both_stores!(
     a_rate_spreads_the_calls_of_a_service,
     a_release_ends_a_retry_after_hold,
     hosts_that_callers_name_leave_nothing_in_the_store,
+    an_open_breaker_probes_when_an_operator_says_so,
 );
 
 /// Circuit breakers that open and close within a test.
@@ -276,4 +277,53 @@ async fn hosts_that_callers_name_leave_nothing_in_the_store(kept: Kept) {
     // The same hosts can be called again.
     delayd.add_all(&(0..5).map(task).collect::<Vec<_>>()).await;
     receiver.wait_for(2_005).await;
+}
+
+async fn an_open_breaker_probes_when_an_operator_says_so(kept: Kept) {
+    let receiver = Receiver::start().await;
+    receiver.answer(|_| Answer::Status(500));
+    let mut settings = vec![service("message.call", &receiver)];
+    settings.extend(quick_breaker());
+    // No time of this test ends it.
+    settings.extend(
+        ["callback.breaker.open=\"10m\"", "callback.breaker.open_max=\"10m\""].map(str::to_owned),
+    );
+    let delayd = kept.start(&settings).await;
+    let get = async || {
+        let answer = delayd.post("/delay/destination/get", r#"{"sn":"message.call"}"#).await;
+        answer.ok().body
+    };
+    let idle = get().await;
+    assert_eq!((&idle["breaker"], &idle["recent"]["p99_ms"]), (&json!("closed"), &Value::Null));
+    assert_eq!((&idle["slots"], &idle["transitions"]), (&json!(256), &json!([])), "{idle}");
+    delayd.add_all(&tasks("message.call", 100)).await;
+    wait_for_breaker(&delayd, "message.call", "open").await;
+    let open = get().await;
+    assert!(open["recent"]["failures"].as_u64().unwrap() >= 5, "{open}");
+    assert!(open["recent"]["p50_ms"].is_u64() && open["last_error"].is_string(), "{open}");
+    assert!(open["probes_in_ms"].as_u64().unwrap() > 500_000, "{open}");
+    assert_eq!(open["transitions"][0]["to"], "open", "{open}");
+    let is_counted = async || get().await["overdue"].as_u64().unwrap() >= 60;
+    assert!(poll::until(is_counted).await, "{}", get().await);
+
+    receiver.answer(|_| Answer::Status(200));
+    let before = receiver.seen().len();
+    let probed = delayd.post("/delay/destination/probe", r#"{"sn":"message.call"}"#).await.ok();
+    assert_eq!(probed.body["breaker"], "half_open", "{probed:?}");
+    receiver.wait_for(before + 100).await;
+    wait_for_breaker(&delayd, "message.call", "closed").await;
+    let closed = get().await;
+    let to: Vec<&str> = closed["transitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["to"].as_str().unwrap())
+        .collect();
+    assert_eq!(to, ["open", "half_open", "closed"], "{closed}");
+    assert_eq!(closed["probes_in_ms"], Value::Null);
+    for verb in ["get", "probe"] {
+        let path = format!("/delay/destination/{verb}");
+        assert_eq!(delayd.post(&path, r#"{"sn":"nobody"}"#).await.status, 404, "{verb}");
+        assert_eq!(delayd.post(&path, r#"{"sn":"@pull"}"#).await.status, 400, "{verb}");
+    }
 }

@@ -27,6 +27,7 @@ mod history_contents;
 mod image;
 mod lateness;
 mod later;
+mod lists;
 mod live;
 mod load;
 mod long_poll;

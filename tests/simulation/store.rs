@@ -347,6 +347,13 @@ impl Topics for Access {
             .await
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.ask("list_latest", query.lane.clone(), move |world| {
+            world.look(|model| model.list_latest(&query))
+        })
+        .await
+    }
+
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
         let about = topic.clone();

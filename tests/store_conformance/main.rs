@@ -27,6 +27,7 @@ mod counted;
 mod damage;
 mod destination;
 mod expiry;
+mod find;
 mod idempotency;
 mod key;
 mod lease;
@@ -274,6 +275,7 @@ macro_rules! conformance {
             adoption the_id_of_a_call_for_a_moved_task_is_never_drawn,
 
             read pages_follow_one_another_in_time_order,
+            read pages_follow_one_another_back_in_time,
             read a_list_is_bounded_by_from_and_to,
             read each_state_is_listed_by_its_own_moment,
             read counts_are_exact_after_every_verb,
@@ -281,6 +283,10 @@ macro_rules! conformance {
             read next_due_includes_the_earliest_lease_deadline,
             read next_pull_knows_only_tasks_for_consumers,
             read a_poll_gives_the_answers_of_the_verbs,
+            find a_task_is_found_by_its_id_among_the_lanes_of_all_topics,
+            find a_task_is_found_by_its_key,
+            find a_task_is_found_by_its_idempotency_key_until_its_window_ends,
+
             read reads_of_unknown_names_are_empty,
             read a_store_keeps_its_id,
 

@@ -19,7 +19,8 @@ use delayd::store::{
     Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
     MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SampleQuery, Sampled,
-    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TopicEntry, Waiting,
+    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TaskName, TopicEntry,
+    Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -545,18 +546,44 @@ impl Model {
     }
 
     pub(crate) fn list(&self, query: &ListQuery) -> Vec<Listed> {
-        let mut page: Vec<Listed> = self
+        let mut page = self.all_of(query);
+        page.retain(|listed| query.after < Some(*listed));
+        page.truncate(query.limit);
+        page
+    }
+
+    pub(crate) fn list_latest(&self, query: &ListQuery) -> Vec<Listed> {
+        let mut page = self.all_of(query);
+        page.retain(|listed| query.after.is_none_or(|after| *listed < after));
+        page.reverse();
+        page.truncate(query.limit);
+        page
+    }
+
+    /// All entries of a list, in its order.
+    fn all_of(&self, query: &ListQuery) -> Vec<Listed> {
+        let mut all: Vec<Listed> = self
             .tasks
             .iter()
             .filter(|(_, record)| record.lane == query.lane && record.listed().0 == query.state)
             .map(|(id, record)| Listed { moment: record.listed().1, id: *id })
-            .filter(|listed| {
-                (query.from..=query.to).contains(&listed.moment) && query.after < Some(*listed)
-            })
+            .filter(|listed| (query.from..=query.to).contains(&listed.moment))
             .collect();
-        page.sort_unstable();
-        page.truncate(query.limit);
-        page
+        all.sort_unstable();
+        all
+    }
+
+    pub(crate) fn find(&self, name: &TaskName, lane: &Lane) -> Option<TaskId> {
+        let place = (lane.clone(), name.text().into_owned());
+        match name {
+            TaskName::Id(id) => {
+                self.tasks.get(id).filter(|record| record.lane == *lane).map(|_| *id)
+            }
+            TaskName::Key(_) => self.owners.get(&place).map(|(owner, _)| *owner),
+            TaskName::Idempotency { .. } => {
+                self.used.get(&place).filter(|used| self.now < used.until).map(|used| used.first.id)
+            }
+        }
     }
 
     pub(crate) fn summaries(&self, lane: &Lane, ids: &[TaskId]) -> Vec<Option<Summary>> {

@@ -43,6 +43,42 @@ pub(crate) async fn pages_follow_one_another_in_time_order(bench: Bench<impl Sto
     }
 }
 
+pub(crate) async fn pages_follow_one_another_back_in_time(bench: Bench<impl Store>) {
+    let batch = (0..100_u64)
+        .map(|i| new_task(["a", "b", "c", "@pull"][(i % 4) as usize], i * 7 % 10))
+        .collect();
+    assert!(bench.store.add(batch).await.iter().all(Result::is_ok));
+    for transition in [delivered(), dead(), delivered()] {
+        for _ in 0..3 {
+            let held = bench.add_held().await;
+            bench.settle(&held, transition.clone()).await;
+        }
+        bench.advance(1);
+    }
+    bench.claim(&[("a", 7)]).await;
+    let spans = [ALWAYS, (at(2), at(6)), (at(0), at(0)), (at(1), at(4_000_000)), (at(6), at(2))];
+    for state in [State::Scheduled, State::Leased, State::Delivered, State::Dead] {
+        for (from, to) in spans {
+            let query = |after, limit| ListQuery { lane: lane(), state, from, to, after, limit };
+            let mut all = bench.store.list(query(None, 1_000)).await.unwrap();
+            all.reverse();
+            for limit in [1, 7, 1_000] {
+                let mut found: Vec<Listed> = Vec::new();
+                loop {
+                    let query = query(found.last().copied(), limit);
+                    let page = bench.store.list_latest(query).await.unwrap();
+                    assert!(page.len() <= limit);
+                    if page.is_empty() {
+                        break;
+                    }
+                    found.extend(page);
+                }
+                assert_eq!(found, all, "{state:?} {from} to {to} in pages of {limit}");
+            }
+        }
+    }
+}
+
 pub(crate) async fn a_list_is_bounded_by_from_and_to(bench: Bench<impl Store>) {
     for i in 0..10 {
         let held = bench.add_held().await;

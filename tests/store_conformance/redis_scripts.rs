@@ -55,6 +55,7 @@ tables! {
     discard: Lane, admin::DISCARD;
     clear: Lane, admin::CLEAR;
     get: Lane, read::GET;
+    find: Lanes, read::FIND;
     summaries: Lane, read::SUMMARIES;
     list: Lane, read::LIST;
     stats: Lane, read::STATS;

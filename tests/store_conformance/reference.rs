@@ -13,7 +13,7 @@ use delayd::store::{
     Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT,
     Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
     Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread,
-    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -159,6 +159,10 @@ impl Topics for Reference {
         Ok(self.model().list(&query))
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        Ok(self.model().list_latest(&query))
+    }
+
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         Ok(self.model().set_policy(topic, policy))
     }
@@ -220,6 +224,11 @@ impl Admin for Reference {
         let due = self.clock.now() + spread.first;
         self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         Ok(count)
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        let model = self.model();
+        Ok(lanes.iter().map(|lane| model.find(name, lane)).collect())
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

@@ -2,16 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{TaskId, UnixMillis};
+use crate::{TaskId, TopicName, UnixMillis};
 
-/// The dead tasks of a topic, grouped by cause.
+/// The dead tasks of a topic, or of all topics, grouped by cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Causes {
     /// The most frequent cause first.
     pub causes: Vec<Cause>,
-    /// The topic has more dead tasks than this call looked at.
+    /// The topic, or one of those that this call looked at, has more dead tasks than were counted.
     pub more: bool,
+    /// Over all topics: how many topics this call looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topics_seen: Option<u64>,
+    /// Over all topics: for the next topics; absent if all were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +30,23 @@ pub struct Cause {
     pub last_ms: UnixMillis,
     /// One of these tasks, as an example.
     pub task_id: TaskId,
+    /// Over all topics: the topic of the example.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<TopicName>,
+    /// Over all topics: the topics with most of these tasks, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<CauseTopic>,
+    /// Over all topics: how many further topics have such tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_topics: Option<u64>,
+}
+
+/// How many of the tasks of a cause a topic has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CauseTopic {
+    pub topic: TopicName,
+    pub count: u64,
 }
 
 /// What a replay or purge did, or would have done with `dry_run`.

@@ -34,6 +34,69 @@ pub struct DestinationShown {
     pub last_error_ms: Option<UnixMillis>,
 }
 
+/// All that the instance that answers knows about a destination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DestinationDetail {
+    pub sn: String,
+    /// False for a destination that the configuration does not name or allow, though tasks wait for
+    /// it.
+    pub configured: bool,
+    pub held: bool,
+    /// The waiting tasks of all topics, due or not, when they were sampled.
+    pub waiting: u64,
+    /// The waiting tasks whose due time had passed.
+    pub overdue: u64,
+    /// When the oldest part of `waiting` and `overdue` was counted.
+    pub as_of_ms: UnixMillis,
+    pub breaker: BreakerState,
+    /// How much longer an open breaker stays open.
+    pub probes_in_ms: Option<u64>,
+    pub in_flight: usize,
+    /// The current limit of concurrent calls, which is lower during a slow start.
+    pub concurrency: usize,
+    /// The limit of concurrent calls in the configuration.
+    pub slots: usize,
+    pub rate: Option<String>,
+    /// The remaining time of its own `Retry-After`.
+    pub retry_after_ms: Option<u64>,
+    /// Null before the first failure, and for a token with only the scope `view`.
+    pub last_error: Option<String>,
+    pub last_error_ms: Option<UnixMillis>,
+    pub recent: RecentCalls,
+    /// The last changes of the breaker, at most 16, the oldest first.
+    pub transitions: Vec<BreakerChange>,
+}
+
+/// The last calls, at most 128.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RecentCalls {
+    pub calls: usize,
+    /// How many of them failed, as the breaker counts failures.
+    pub failures: usize,
+    /// The median of their durations. Null without calls.
+    pub p50_ms: Option<u64>,
+    /// The 99th percentile of their durations. Null without calls.
+    pub p99_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BreakerChange {
+    pub at_ms: UnixMillis,
+    pub to: BreakerState,
+}
+
+/// The answer of a probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Probed {
+    pub sn: String,
+    /// The breaker of the instance that answers: `half_open`, if it was open.
+    pub breaker: BreakerState,
+}
+
 /// The answer of hold and release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -36,8 +36,10 @@ pub use answer::{Answer, Nothing};
 pub use audit::{AuditEntry, AuditPage, AuditResult, AuditSource};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
-pub use dead::{Cause, Causes, Done};
-pub use destination::{DestinationShown, Destinations, Held};
+pub use dead::{Cause, CauseTopic, Causes, Done};
+pub use destination::{
+    BreakerChange, DestinationDetail, DestinationShown, Destinations, Held, Probed, RecentCalls,
+};
 pub use failure::Failure;
 pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
 pub use one_of::OneOf;
@@ -51,15 +53,16 @@ pub use record::{
 };
 pub use request::{
     AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
-    AdoptedRecord, AuditListRequest, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest,
-    DeadReplayRequest, DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest,
-    HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest,
-    ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
+    AdoptedRecord, AuditListRequest, BatchRequest, CancelManyRequest, CancelRequest, CausesRequest,
+    DeadPurgeRequest, DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest,
+    ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall,
+    PullRequest, RecordsRequest, ResumeRequest, SearchRequest, TopicListRequest, TopicPurgeRequest,
+    TopicRequest, UpdateManyRequest, UpdateRequest,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
-    Attempt, Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored,
-    Task,
+    Attempt, Batch, BatchItem, Changed, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note,
+    Page, Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{
@@ -67,4 +70,6 @@ pub use topic_policy::{
     TopicSetting,
 };
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
-pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};
+pub use word::{
+    BreakerState, Durability, Holder, ListOrder, MisfirePolicy, Mode, TaskState, TopicSort, Way,
+};

@@ -15,6 +15,8 @@ pub const MAX_ID: u64 = (1 << 53) - 1;
 pub enum TaskIdGiven {}
 /// A receipt in a request.
 pub enum ReceiptText {}
+/// A part of the names of topics.
+pub enum TopicMatch {}
 /// The cursor of a page.
 pub enum PageCursor {}
 /// The cursor of a call over dead tasks.
@@ -63,6 +65,10 @@ schemas! {
     ReceiptText, "Receipt" => name(
         "The receipt of a lease, as the pull or the callback gave it; opaque.",
         "^[A-Za-z0-9_-]{1,64}$",
+    );
+    TopicMatch, "TopicMatch" => name(
+        "A part of a topic's name, or its beginning and a `*`.",
+        "^[A-Za-z0-9._:-]{1,128}\\*?$",
     );
     PageCursor, "Cursor" => string("The `cursor` in the answer with the previous page; opaque.");
     DeadCursor, "DeadCursor" => string("The `cursor` in the answer to the previous call; opaque.");

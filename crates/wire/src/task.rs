@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, UnixMillis, Way,
+    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, TopicName,
+    UnixMillis, Way,
 };
 
 /// The answer to an add.
@@ -178,6 +179,9 @@ pub struct Page {
     pub tasks: Vec<Entry>,
     /// For the next page; absent on the last page.
     pub cursor: Option<String>,
+    /// With a filter, or of a search: how many tasks were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
 }
 
 /// A task without its content.
@@ -200,4 +204,36 @@ pub struct Entry {
     /// Null before the first attempt, and for a token with only the scope `view`.
     pub last_outcome: Option<String>,
     pub key: Option<String>,
+}
+
+/// The tasks that a lookup over all topics found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FoundTasks {
+    /// In the order of their topics' names.
+    pub tasks: Vec<FoundTask>,
+    /// How many topics this call has looked at.
+    pub topics_seen: u64,
+    /// For the next topics; null if all were looked at.
+    pub cursor: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FoundTask {
+    pub topic: TopicName,
+    pub task: Entry,
+}
+
+/// What a change of many tasks did, or would have done with `dry_run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Changed {
+    pub count: u64,
+    /// How many tasks the call looked at, including those that the filter excluded.
+    pub seen: u64,
+    /// Up to ten of the tasks, as they were before.
+    pub sample: Vec<Entry>,
+    /// For the next call; null at the end.
+    pub cursor: Option<String>,
 }

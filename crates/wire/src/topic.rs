@@ -4,11 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{TopicName, UnixMillis};
 
-/// All topics.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// All topics, or a page of them. Only a page has the other fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Topics {
     pub topics: Vec<TopicListed>,
+    /// How many topics match, on all pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// Of a page in another order than by name: when the oldest of the figures was counted that
+    /// determine the order; 0 until the instance has counted all topics once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sorted_as_of_ms: Option<UnixMillis>,
+    /// For the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +27,15 @@ pub struct TopicListed {
     pub topic: TopicName,
     pub shards: u16,
     pub paused: bool,
+    /// Exact counts. Absent if the server that has the tasks does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Count>,
+    /// The earliest due time in the future. Absent if there is none, or if a task is overdue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_due_ms: Option<UnixMillis>,
+    /// The due time of the task that is overdue for longest. Absent if no task is overdue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_overdue_ms: Option<UnixMillis>,
 }
 
 /// One topic.

@@ -90,6 +90,36 @@ pub enum MisfirePolicy {
     Dead,
 }
 
+/// The order of a list of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ListOrder {
+    /// The earliest first.
+    #[default]
+    Oldest,
+    /// The latest first.
+    Newest,
+}
+
+/// The order of a list of topics. Topics of equal value follow each other by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TopicSort {
+    /// By name.
+    #[default]
+    Name,
+    /// The earliest future due time first; topics with overdue tasks, or without tasks, last.
+    NextDue,
+    /// The topic with the oldest overdue task first; topics without overdue tasks last.
+    OldestOverdue,
+    /// Most scheduled and leased tasks first.
+    Pending,
+    /// Most dead tasks first.
+    Dead,
+}
+
 /// The state of a circuit breaker.
 ///
 /// The order is from healthy to unhealthy.
@@ -162,6 +192,23 @@ impl MisfirePolicy {
     }
 }
 
+impl TopicSort {
+    /// Every order.
+    pub const ALL: [Self; 5] =
+        [Self::Name, Self::NextDue, Self::OldestOverdue, Self::Pending, Self::Dead];
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::NextDue => "next_due",
+            Self::OldestOverdue => "oldest_overdue",
+            Self::Pending => "pending",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 impl Way {
     /// The name.
     pub const fn as_str(self) -> &'static str {
@@ -225,6 +272,9 @@ mod tests {
         }
         for policy in MisfirePolicy::ALL {
             check(&|| serde_json::to_value(policy).unwrap(), policy.as_str());
+        }
+        for sort in TopicSort::ALL {
+            check(&|| serde_json::to_value(sort).unwrap(), sort.as_str());
         }
         for way in [Way::Push, Way::Pull] {
             check(&|| serde_json::to_value(way).unwrap(), way.as_str());

@@ -1,9 +1,13 @@
-//! The calls under `/delay/destination/`: the state of destinations, and holds.
+//! The calls under `/delay/destination/`: the state of destinations, holds and probes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held};
+use delayd_wire::{
+    BreakerChange, DestinationDetail, DestinationListRequest, DestinationShown, Destinations, Held,
+    Probed, RecentCalls,
+};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -11,7 +15,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, ServiceName};
 use crate::api::wire::json::{self, required};
-use crate::limits::{Allowance, Standing};
+use crate::limits::{Allowance, Detail, Standing};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::store::{Admin, Holds, Topics};
@@ -83,6 +87,77 @@ fn shown(
     }
 }
 
+/// `POST /delay/destination/get`: what this instance knows, without a look at the store.
+pub(crate) async fn get(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<DestinationDetail>, Error> {
+    let sn = read_sn(request.body())?;
+    let snapshot = api.sampled.snapshots().borrow().clone();
+    let sampled = snapshot.destinations.get(&sn);
+    let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
+    let held = api.limits.is_held(&sn);
+    if sampled.is_none() && allowance.is_none() && !held {
+        return Err(Error::NotFound(
+            "sn: there is no such service, and no task waits for a destination of that name".into(),
+        ));
+    }
+    let Detail { standing, slots, probes_in, recent, changes } =
+        api.limits.detail(&sn, allowance.unwrap_or_default());
+    let now = api.clock.now();
+    let millis = |span: Duration| span.as_millis() as u64;
+    let waiting = sampled.map_or(0, |figures| figures.waiting);
+    let DestinationShown { sn, last_error, last_error_ms, rate, retry_after_ms, .. } =
+        shown(&sn, allowance, standing.clone(), waiting, held, now);
+    Ok(Success::of(DestinationDetail {
+        sn,
+        configured: allowance.is_some(),
+        held,
+        waiting,
+        overdue: sampled.map_or(0, |figures| figures.overdue),
+        as_of_ms: snapshot.oldest.into(),
+        breaker: standing.breaker,
+        probes_in_ms: probes_in.map(millis),
+        in_flight: standing.in_flight,
+        concurrency: standing.window,
+        slots,
+        rate,
+        retry_after_ms,
+        last_error: last_error.and_then(|error| caller.content(error)),
+        last_error_ms,
+        recent: RecentCalls {
+            calls: recent.count,
+            failures: recent.failures,
+            p50_ms: recent.p50.map(millis),
+            p99_ms: recent.p99.map(millis),
+        },
+        transitions: changes
+            .into_iter()
+            .map(|(to, ago)| BreakerChange { at_ms: (now - ago).into(), to })
+            .collect(),
+    }))
+}
+
+/// `POST /delay/destination/probe`: an open breaker becomes half-open now, on this instance. The
+/// probes are tasks that are due: nothing else is sent.
+pub(crate) async fn probe(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Probed>, Error> {
+    let sn = read_sn(request.body())?;
+    let Some(service) = api.services.get(sn.as_str()) else { return Err(no_service()) };
+    api.limits.probe(&sn);
+    let breaker = api.limits.standing(&sn, service.allowance()).breaker;
+    tracing::info!(%sn, "Service {sn} is probed by hand");
+    Ok(Success::of(Probed { sn: sn.to_string(), breaker }))
+}
+
+fn no_service() -> Error {
+    Error::NotFound(
+        "sn: there is no such service; the configuration's [services] names them".into(),
+    )
+}
+
 /// `POST /delay/destination/hold`
 pub(crate) async fn hold(
     api: Arc<Api>,
@@ -90,9 +165,7 @@ pub(crate) async fn hold(
 ) -> Result<Success<Held>, Error> {
     let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() {
-        return Err(Error::NotFound(
-            "sn: there is no such service; the configuration's [services] names them".into(),
-        ));
+        return Err(no_service());
     }
     set_hold(&api, sn, true).await
 }
@@ -115,7 +188,9 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     let request: HoldRequest = json::read(body)?;
     let Name(sn) = required(request.sn, "sn")?;
     if sn.is_pull() {
-        return Err(Error::invalid("sn: must be a service; @pull cannot be held"));
+        return Err(Error::invalid(
+            "sn: must be a service; @pull cannot be held, nor has it a state",
+        ));
     }
     Ok(sn)
 }

@@ -156,6 +156,7 @@ fn access(scopes: &[Scope], about: About) -> String {
     let scopes: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.as_str())).collect();
     let topics = match about {
         About::Topic => "the topic",
+        About::TopicOrAll => "the topic, or all topics if the request names none",
         About::EachOfThem => "each topic; what is about others is refused or left out",
         About::All => "all topics",
     };

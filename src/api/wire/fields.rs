@@ -37,6 +37,20 @@ impl<'de, T: FromStr<Err = InvalidName>> Deserialize<'de> for Name<T> {
     }
 }
 
+/// The cursor of a call over all topics: the last topic that was looked at. The topics are looked
+/// at in the order of their names.
+#[derive(Debug)]
+pub(crate) struct LastTopic(pub(crate) Topic);
+
+impl FromStr for LastTopic {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let wrong = |_| InvalidName("must be the cursor of the previous call, unchanged".into());
+        text.parse().map(Self).map_err(wrong)
+    }
+}
+
 pub(crate) type TopicName = Name<Topic>;
 pub(crate) type ServiceName = Name<Destination>;
 pub(crate) type ReceiptText = Name<Receipt>;

@@ -1,10 +1,10 @@
 //! Converts the store's types into those of answers.
 
-use delayd_wire::{Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
+use delayd_wire::{Count, Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
 
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, TaskId, Topic};
-use crate::store::{Added, AttemptNote, Durability, LeaseKind, Novelty};
+use crate::store::{Added, AttemptNote, Counts, Durability, LeaseKind, Novelty};
 
 impl From<TaskId> for delayd_wire::TaskId {
     fn from(id: TaskId) -> Self {
@@ -50,6 +50,13 @@ impl From<AttemptNote> for delayd_wire::Note {
             outcome: note.outcome,
             answer: note.answer,
         }
+    }
+}
+
+impl From<Counts> for Count {
+    fn from(counts: Counts) -> Self {
+        let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = counts;
+        Self { scheduled, leased, delivered, dead, cancelled, expired }
     }
 }
 

@@ -241,7 +241,7 @@ impl Mover {
         if !self.args.topics.is_empty() {
             return Ok(self.args.topics.iter().map(ToString::to_string).collect());
         }
-        let listed: Topics = self.old.call("/delay/topic/list", &TopicListRequest {}).await?;
+        let listed: Topics = self.old.call("/delay/topic/list", &TopicListRequest::ALL).await?;
         Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
     }
 

@@ -34,7 +34,9 @@ impl Mover {
         }
         self.withdraw(topic, ended).await?;
         for id in ids.into_iter().filter(|id| !seen.contains(id)) {
-            let body = GetRequest { topic: Some(topic), task_id: Some(id) };
+            let (key, idempotency_key) = (None, None);
+            let task_id = Some(id);
+            let body = GetRequest { topic: Some(topic), task_id, key, idempotency_key };
             if self.old.find::<IgnoredAny>("/delay/task/get", &body).await?.is_some() {
                 self.held.entry(topic.to_owned()).or_default().push(id);
             }

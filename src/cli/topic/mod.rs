@@ -3,12 +3,13 @@
 use clap::Subcommand;
 use delayd_wire::{
     Forecast, ForecastRequest, MisfirePolicy, Nothing, Paused, Purged, ResumeRequest, Step,
-    TopicListRequest, TopicPurgeRequest, TopicRequest,
+    TopicListRequest, TopicPurgeRequest, TopicRequest, TopicSort, Topics,
 };
 
 use super::args::one_of;
 use super::cell::Cell;
 use super::client::ServerArgs;
+use super::paging::Paging;
 use super::{Code, output, progress, table};
 use crate::model::task::Topic;
 use delayd_wire::Span;
@@ -21,6 +22,7 @@ pub(super) mod shown;
 #[command(after_help = "\
 Examples:
   delayd topic list
+  delayd topic list --match 'order.*' --sort dead --limit 20
   delayd topic set report --rate 100/s --quota 100000 --misfire skip
   delayd topic pause report
   delayd topic resume report --misfire fire
@@ -33,7 +35,6 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List all topics
     List(ListArgs),
     /// Show a topic: its settings, exact counts, and next due or overdue tasks
     Get(TopicArgs),
@@ -49,8 +50,24 @@ enum Verb {
     Forecast(ForecastArgs),
 }
 
+/// List all topics, or pages of topics with their counts.
+///
+/// With --match, --sort, --limit, --cursor or --all, the topics are listed with exact counts. An
+/// order by counts follows those of the service's last samples.
 #[derive(Debug, clap::Args)]
 struct ListArgs {
+    /// Only topics whose name contains this text, or begins with it if it ends with *
+    #[arg(long = "match", value_name = "TEXT")]
+    matches: Option<String>,
+    /// The order; topics with most tasks, or the earliest due time, come first
+    #[arg(
+        long,
+        value_name = "ORDER",
+        value_parser = one_of(&TopicSort::ALL, TopicSort::as_str)
+    )]
+    sort: Option<TopicSort>,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -114,9 +131,7 @@ struct ForecastArgs {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
-        Verb::List(ListArgs { server }) => {
-            server.ask("/delay/topic/list", &TopicListRequest {}, shown::names).await?
-        }
+        Verb::List(args) => return list(args).await,
         Verb::Get(TopicArgs { topic, server }) => {
             server.ask("/delay/topic/get", &of(&topic), shown::one).await?;
         }
@@ -139,6 +154,23 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         }
     }
     Ok(Code::Done)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<Code> {
+    let ListArgs { matches, sort, paging, server } = args;
+    if matches.is_none() && sort.is_none() && !paging.is_given() {
+        server.ask("/delay/topic/list", &TopicListRequest::ALL, shown::names).await?;
+        return Ok(Code::Done);
+    }
+    let client = server.client()?;
+    let read = async |limit, cursor| {
+        // At least one field, so that the answer has counts.
+        let sort = Some(sort.unwrap_or_default());
+        let body = TopicListRequest { matches: matches.as_deref(), sort, limit, cursor };
+        let page: Topics = client.call("/delay/topic/list", &body).await?;
+        Ok((page.topics, page.cursor))
+    };
+    paging.show(&client, read, shown::counted).await
 }
 
 /// The body of a request that has only a topic.

@@ -22,10 +22,34 @@ pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
     })
 }
 
-/// The answer of `/delay/topic/list`.
-pub(super) fn names(Topics { topics }: Topics) -> String {
+/// The text for an empty list.
+const NONE: &str = "no topics";
+
+/// A page of `/delay/topic/list`.
+pub(super) fn counted(topics: &[TopicListed]) -> String {
     if topics.is_empty() {
-        return "no topics".into();
+        return NONE.into();
+    }
+    let row = |listed: &TopicListed| {
+        let count = |of: fn(&Count) -> u64| listed.counts.as_ref().map(of).cell();
+        vec![
+            listed.topic.cell(),
+            listed.paused.cell(),
+            count(|counts| counts.scheduled),
+            count(|counts| counts.leased),
+            count(|counts| counts.dead),
+            listed.next_due_ms.cell(),
+            listed.oldest_overdue_ms.cell(),
+        ]
+    };
+    let head = ["topic", "paused", "scheduled", "leased", "dead", "next due", "overdue since"];
+    table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The answer of `/delay/topic/list` with the names of all topics.
+pub(super) fn names(Topics { topics, .. }: Topics) -> String {
+    if topics.is_empty() {
+        return NONE.into();
     }
     let row = |listed: &TopicListed| {
         vec![listed.topic.cell(), listed.shards.cell(), listed.paused.cell()]
@@ -93,6 +117,24 @@ mod tests {
         expired             0
         rate                100/s
         retry.max_attempts  3
+        "#);
+    }
+
+    #[test]
+    fn a_page_of_topics_has_their_counts() {
+        assert_eq!(counted(&[]), "no topics");
+        let counts = json!({"scheduled": 5, "leased": 1, "delivered": 0,
+            "dead": 2, "cancelled": 0, "expired": 0});
+        let topics = json!([
+            {"topic": "a", "shards": 1, "paused": false, "counts": counts,
+             "oldest_overdue_ms": 1000},
+            {"topic": "b", "shards": 1, "paused": true},
+        ]);
+        let topics: Vec<TopicListed> = serde_json::from_value(topics).unwrap();
+        insta::assert_snapshot!(counted(&topics), @r#"
+        TOPIC  PAUSED  SCHEDULED  LEASED  DEAD  NEXT DUE  OVERDUE SINCE
+        a      no      5          1       2     -         1970-01-01T00:00:01.000Z
+        b      yes     -          -       -     -         -
         "#);
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::params::Standing;
+use super::params::{Detail, Standing};
+use super::recent::Recent;
 use crate::limits::Allowance;
 use crate::limits::bulkhead::Bulkhead;
 use crate::limits::gate::{Ending, Gate};
@@ -20,6 +21,7 @@ const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 pub(super) struct Entry {
     pub(super) bulkhead: Bulkhead,
     pub(super) gate: Gate,
+    pub(super) recent: Recent,
     /// When it was last used.
     pub(super) used: Instant,
     /// Its key in `Table::crowded_out`, if it is there.
@@ -31,6 +33,7 @@ impl Entry {
         Self {
             bulkhead: Bulkhead::new(allowance.concurrency),
             gate: Gate::new(allowance.rate, breaker, now),
+            recent: Recent::default(),
             used: now,
             crowded_out: None,
         }
@@ -82,9 +85,19 @@ impl Entry {
         self.gate.give_back(count, ticket, now);
     }
 
-    /// A call has ended.
-    pub(super) fn end(&mut self, ticket: Option<Ticket>, ending: Option<Ending>, now: Instant) {
+    /// A call that began at `began` has ended.
+    pub(super) fn end(
+        &mut self,
+        ticket: Option<Ticket>,
+        ending: Option<Ending>,
+        began: Instant,
+        now: Instant,
+    ) {
         self.used = now;
+        if let Some(ending) = &ending {
+            let is_failure = matches!(ending, Ending::Failed(_));
+            self.recent.ended(now.duration_since(began), is_failure);
+        }
         self.bulkhead.give_back(1);
         self.gate.end(ticket, ending, self.bulkhead.limit(), now);
     }
@@ -96,6 +109,16 @@ impl Entry {
             window: self.gate.slow_start(now).min(self.bulkhead.limit()),
             held_for: self.gate.held_for(now),
             last_failure: self.gate.last_failure(now),
+        }
+    }
+
+    pub(super) fn detail(&mut self, now: Instant) -> Detail {
+        Detail {
+            standing: self.standing(now),
+            slots: self.bulkhead.limit(),
+            probes_in: self.gate.probes_in(now),
+            recent: self.recent.calls(),
+            changes: self.recent.changes(now),
         }
     }
 

@@ -35,14 +35,16 @@ mod entry;
 mod observer;
 mod params;
 mod permit;
+mod recent;
 mod shared;
 mod survey;
 mod table;
 mod waiter;
 
 use entry::Entry;
-pub use params::{LimitParams, Standing};
+pub use params::{Detail, LimitParams, Standing};
 pub use permit::{Permit, Permits};
+pub use recent::RecentCalls;
 use shared::Shared;
 pub use survey::{Figures, Survey};
 pub use waiter::Waiter;
@@ -180,6 +182,25 @@ impl DestinationLimits {
             }
             None => Entry::new(params.resolved(allowance), &params.breaker, now).standing(now),
         }
+    }
+
+    /// All that is known about `destination`.
+    pub fn detail(&self, destination: &Destination, allowance: Allowance) -> Detail {
+        let (now, params) = (Instant::now(), self.0.params());
+        let allowance = params.resolved(allowance);
+        match self.0.table().entries.get_mut(destination) {
+            Some(entry) => {
+                entry.allow(allowance, now);
+                entry.detail(now)
+            }
+            None => Entry::new(allowance, &params.breaker, now).detail(now),
+        }
+    }
+
+    /// Lets an open breaker of `destination` become half-open now, so that the next due tasks are
+    /// its probes.
+    pub fn probe(&self, destination: &Destination) {
+        self.0.probe(destination);
     }
 
     /// Calls `tell` with each change of a breaker. `tell` must not wait, nor use the limits.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::recent::RecentCalls;
 use crate::limits::Allowance;
 use crate::model::breaker;
 
@@ -26,6 +27,21 @@ impl LimitParams {
             if own.concurrency == 0 { self.concurrency_per_service } else { own.concurrency };
         Allowance { concurrency, rate: own.rate }
     }
+}
+
+/// All that the limits know about a destination.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detail {
+    /// Its state.
+    pub standing: Standing,
+    /// The most slots that it may ever have.
+    pub slots: usize,
+    /// How long until its open breaker becomes half-open.
+    pub probes_in: Option<Duration>,
+    /// Its last calls.
+    pub recent: RecentCalls,
+    /// The last changes of its breaker, the oldest first, and how long ago each was.
+    pub changes: Vec<(breaker::State, Duration)>,
 }
 
 /// The state of a destination, as operators see it.

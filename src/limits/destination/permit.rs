@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::shared::Shared;
 use crate::limits::gate::Ending;
 use crate::model::breaker::Ticket;
@@ -43,7 +45,7 @@ impl Permits {
             shared: Arc::clone(&self.shared),
             destination: self.destination.clone(),
             ticket: self.ticket,
-            has_begun: false,
+            began: None,
             ending: None,
         })
     }
@@ -68,14 +70,14 @@ pub struct Permit {
     shared: Arc<Shared>,
     destination: Destination,
     ticket: Option<Ticket>,
-    has_begun: bool,
+    began: Option<Instant>,
     ending: Option<Ending>,
 }
 
 impl Permit {
     /// The call begins, and has to end within `timeout`. Otherwise the breaker counts it as failed.
     pub fn begin(&mut self, timeout: Duration) {
-        self.has_begun = true;
+        self.began = Some(Instant::now());
         if let Some(ticket) = &mut self.ticket {
             self.shared.update(&self.destination, |entry, now| {
                 entry.gate.begin(ticket, timeout, now);
@@ -98,11 +100,11 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let (ticket, ending, has_begun) = (self.ticket, self.ending.take(), self.has_begun);
+        let (ticket, ending, began) = (self.ticket, self.ending.take(), self.began);
         self.shared.update(&self.destination, |entry, now| {
-            match has_begun {
-                true => entry.end(ticket, ending, now),
-                false => entry.give_back(1, ticket, now),
+            match began {
+                Some(began) => entry.end(ticket, ending, began, now),
+                None => entry.give_back(1, ticket, now),
             }
             1
         });

@@ -60,10 +60,7 @@ impl Shared {
         entry.allow(params.resolved(allowance), now);
         let free = entry.free(free_in_total, now);
         let (taken, ticket) = entry.take(free, waiter, most, now);
-        if entry.gate.log_change(destination, now) {
-            entry.bulkhead.wake_timer();
-            self.observer.tell(destination, entry.gate.breaker(now));
-        }
+        self.note_change(destination, entry, now);
         table.in_flight += taken;
         // The breaker may have become half-open just now, and may admit more than these.
         table.serve(destination, now);
@@ -92,6 +89,27 @@ impl Shared {
         }
     }
 
+    /// Lets an open breaker become half-open now.
+    pub(super) fn probe(&self, destination: &Destination) {
+        let now = Instant::now();
+        let mut table = self.table();
+        if let Some(entry) = table.entries.get_mut(destination) {
+            entry.gate.probe(now);
+            self.note_change(destination, entry, now);
+            table.serve(destination, now);
+        }
+    }
+
+    /// Notes a change of the destination's breaker, if there was one.
+    fn note_change(&self, destination: &Destination, entry: &mut Entry, now: Instant) {
+        if entry.gate.log_change(destination, now) {
+            let to = entry.gate.breaker(now);
+            entry.bulkhead.wake_timer();
+            entry.recent.changed(to, now);
+            self.observer.tell(destination, to);
+        }
+    }
+
     /// Changes the entry of a destination with taken slots, then wakes waiters that can be served.
     /// `change` returns how many slots it freed.
     pub(super) fn update(
@@ -106,10 +124,7 @@ impl Shared {
             .get_mut(destination)
             .expect("a destination with calls in flight is not forgotten");
         let freed = change(entry, now);
-        if entry.gate.log_change(destination, now) {
-            entry.bulkhead.wake_timer();
-            self.observer.tell(destination, entry.gate.breaker(now));
-        }
+        self.note_change(destination, entry, now);
         table.in_flight -= freed;
         table.serve(destination, now);
         table.serve_crowded_out(now);

@@ -103,6 +103,14 @@ impl Breaker {
         Some(until.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
+    /// Ends the wait of an open breaker: it becomes half-open.
+    pub fn end_wait(&mut self, now: Instant) {
+        if let Phase::Open { until } = &mut self.phase {
+            *until = now.min(*until);
+        }
+        self.advance(now);
+    }
+
     /// Reserves one call, if one may begin.
     pub fn reserve(&mut self, now: Instant) -> Option<Ticket> {
         if self.room(now) == 0 {

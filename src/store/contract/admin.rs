@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
+use super::lookup::TaskName;
 use super::migration::{Adopted, Adoptee};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
@@ -15,6 +16,14 @@ use crate::store::{Checked, Cursor, Result};
 pub trait Admin: Send + Sync + 'static {
     /// One task, with its content.
     fn get(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Option<Task>>> + Send;
+
+    /// For each of the lanes, the id of the task that has this name there. The task of an
+    /// idempotency key may have been removed. Fails if the server of a lane does not answer.
+    fn find(
+        &self,
+        name: &TaskName,
+        lanes: Vec<Lane>,
+    ) -> impl Future<Output = Result<Vec<Option<TaskId>>>> + Send;
 
     /// The tasks with these ids, without content, in order. `None` if the lane has no such task.
     fn summaries(

@@ -114,15 +114,20 @@ pub struct Idempotency {
 const MARK: char = '\u{1f}';
 
 impl Idempotency {
-    /// The name under which a lane remembers this key for an add with that `key`. An idempotency
-    /// key is unique within a topic and `key`, whatever the topic's number of lanes. Without a
-    /// `key` the name is the idempotency key, unless that begins with the mark.
+    /// The name under which a lane remembers this key for an add with that `key`.
     pub fn name(&self, key: Option<&str>) -> Cow<'_, str> {
-        match key {
-            Some(key) => format!("{MARK}{}:{key}{}", key.len(), self.key).into(),
-            None if self.key.starts_with(MARK) => format!("{MARK}:{}", self.key).into(),
-            None => self.key.as_str().into(),
-        }
+        idempotency_name(key, &self.key)
+    }
+}
+
+/// The name under which a lane remembers an idempotency key for an add with that `key`. An
+/// idempotency key is unique within a topic and `key`, whatever the topic's number of lanes.
+/// Without a `key` the name is the idempotency key, unless that begins with the mark.
+pub(super) fn idempotency_name<'a>(key: Option<&str>, idempotency_key: &'a str) -> Cow<'a, str> {
+    match key {
+        Some(key) => format!("{MARK}{}:{key}{idempotency_key}", key.len()).into(),
+        None if idempotency_key.starts_with(MARK) => format!("{MARK}:{idempotency_key}").into(),
+        None => idempotency_key.into(),
     }
 }
 

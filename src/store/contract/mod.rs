@@ -12,6 +12,7 @@ mod audit;
 mod bounds;
 mod delivery;
 mod intake;
+mod lookup;
 mod maintenance;
 mod migration;
 mod sampling;
@@ -33,6 +34,7 @@ pub use delivery::{
     LeasedTask, Look, Looked, Message, NextDue, Outlook, Settle, Settled, Swept, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
+pub use lookup::TaskName;
 pub use maintenance::{Histories, History, Maintenance};
 pub use migration::{Adopted, Adoptee, MOVED, Standing};
 pub use sampling::{Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample};

@@ -50,6 +50,9 @@ pub trait Topics: Send + Sync + 'static {
     /// Ids of one state in order of time: the due moment of scheduled tasks, the deadline of leased
     /// ones, the end of the others.
     fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
+
+    /// The same, the latest first.
+    fn list_latest(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 }
 
 /// A topic in the registry.
@@ -133,7 +136,8 @@ pub struct ListQuery {
     pub from: UnixMillis,
     /// Not after this moment.
     pub to: UnixMillis,
-    /// Only entries after this one in (moment, id) order: the last of the previous page.
+    /// Only entries after this one in the order of the list: the last of the previous page. The
+    /// order is that of (moment, id), or its reverse.
     pub after: Option<Listed>,
     /// The most entries.
     pub limit: usize,
@@ -148,7 +152,7 @@ pub struct Listed {
     pub id: TaskId,
 }
 
-/// Exact counts of one lane by state.
+/// Exact counts by state, of one lane or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Waiting.
@@ -166,4 +170,28 @@ pub struct Counts {
     /// The earliest due moment of a waiting task, pulled or called. If it has passed, it is that of
     /// the oldest overdue task.
     pub earliest: Option<UnixMillis>,
+}
+
+impl Counts {
+    /// Adds the counts of another lane.
+    pub fn add(&mut self, lane: &Self) {
+        let Self { scheduled, leased, delivered, dead, cancelled, expired, earliest } = *lane;
+        self.scheduled += scheduled;
+        self.leased += leased;
+        self.delivered += delivered;
+        self.dead += dead;
+        self.cancelled += cancelled;
+        self.expired += expired;
+        self.earliest = self.earliest.into_iter().chain(earliest).min();
+    }
+
+    /// The earliest due moment, if no task is overdue.
+    pub fn next_due(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.earliest.filter(|due| *due > now)
+    }
+
+    /// The due moment of the oldest overdue task.
+    pub fn oldest_overdue(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.earliest.filter(|due| *due <= now)
+    }
 }

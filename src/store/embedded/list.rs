@@ -1,5 +1,6 @@
 //! `list`: a page of tasks in one state, in order of time.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rusqlite::{Connection, Params, Row};
@@ -72,7 +73,63 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
     Ok(found.into_sorted_vec())
 }
 
-/// Runs a statement named `page`. They have the same columns.
+/// The same as [`list`], the latest first.
+pub(super) fn list_latest(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Listed>> {
+    let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
+    // No task has a higher number than the highest id, so everything at `to` comes before it.
+    let last = Listed { moment: query.to, id: TaskId(TaskId::MAX.0 + 1) };
+    let before = query.after.map_or(last, |after| after.min(last));
+    let bounds = Back { before, from: query.from, limit: rows(query.limit) };
+    match query.state {
+        State::Scheduled => scheduled_latest(db, lane, bounds),
+        State::Leased => {
+            let Back { before, from, limit } = bounds;
+            let params = (lane, before.moment, before.id, from, limit);
+            page(db, sql::progress::page_back::SQL, params)
+        }
+        state => {
+            let Back { before, from, limit } = bounds;
+            let params = (lane, state_number(state), before.moment, before.id, from, limit);
+            page(db, sql::history::page_back::SQL, params)
+        }
+    }
+}
+
+/// The bounds of a page that goes back, as the statements take them.
+struct Back {
+    /// Only entries before this one.
+    before: Listed,
+    from: UnixMillis,
+    limit: i64,
+}
+
+/// Merges all schedules of the lane: which of them have late tasks is not known. The page found so
+/// far bounds the reading of the next schedule.
+fn scheduled_latest(
+    db: &Connection,
+    lane: i64,
+    Back { before, mut from, limit }: Back,
+) -> rusqlite::Result<Vec<Listed>> {
+    let mut destinations = db.prepare_cached(by_earliest::SQL)?;
+    let mut destinations = destinations.query([lane])?;
+    let mut found: BinaryHeap<Reverse<Listed>> = BinaryHeap::new();
+    while let Some(row) = destinations.next()? {
+        let destination: i64 = row.get(by_earliest::id)?;
+        let params = (destination, before.moment, before.id, from, limit);
+        found.extend(page(db, sql::schedule::page_back::SQL, params)?.into_iter().map(Reverse));
+        while rows(found.len()) > limit {
+            found.pop();
+        }
+        if rows(found.len()) == limit
+            && let Some(Reverse(first)) = found.peek()
+        {
+            from = from.max(first.moment);
+        }
+    }
+    Ok(found.into_sorted_vec().into_iter().map(|Reverse(listed)| listed).collect())
+}
+
+/// Runs a statement named `page` or `page_back`. They have the same columns.
 fn page(db: &Connection, select: &str, params: impl Params) -> rusqlite::Result<Vec<Listed>> {
     use sql::schedule::page;
     let read =

@@ -20,7 +20,8 @@
 //! | one write transaction: numbers, ids, earliest moments, counts | `write_tx/` |
 //! | the contract; sends each call to its thread | `verbs` |
 //! | tasks come and go | `add`, `dedup`, `claim`, `expiry`, `settle`, `dead_letter` |
-//! | calls of operators and producers | `admin`, `forget`, `query`, `list`, `forecast`, `note` |
+//! | changes by operators and producers | `admin`, `forget` |
+//! | reads for them | `query`, `find`, `list`, `forecast`, `note` |
 //! | destinations, topics, migration | `destination`, `topics`, `migration` |
 //! | threads and their queues | `threads/` |
 //! | the file, its schema (`migrations/`), room on the disk, failures | `disk/` |
@@ -71,6 +72,7 @@ mod durability_tests;
 mod expiry;
 #[cfg(test)]
 mod file_tests;
+mod find;
 mod forecast;
 mod forget;
 mod fsck;

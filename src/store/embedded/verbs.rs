@@ -12,8 +12,8 @@ use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
-    Embedded, PER_TASK, add, admin, audit, claim, contents, destination, forecast, forget, fsck,
-    list, migration, note, query, sample, settle, topics, write_tx,
+    Embedded, PER_TASK, add, admin, audit, claim, contents, destination, find, forecast, forget,
+    fsck, list, migration, note, query, sample, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -23,7 +23,7 @@ use crate::store::{
     Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask, ListQuery, Listed, Look,
     Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store,
-    Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -194,6 +194,10 @@ impl Topics for Embedded {
         self.reads.run(move |db| list::list(db, &query)).await
     }
 
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list::list_latest(db, &query)).await
+    }
+
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
         self.writes.ask(1, move |tx| topics::set_policy(tx, &topic, &policy)).await
@@ -265,6 +269,11 @@ impl Admin for Embedded {
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
         self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        let (name, clock) = (name.clone(), self.clock.clone());
+        self.reads.run(move |db| find::find(db, &name, &lanes, clock.now())).await
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

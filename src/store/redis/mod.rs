@@ -39,6 +39,7 @@ mod claim;
 mod compose;
 mod contents;
 mod destination;
+mod find;
 mod forget;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -27,7 +27,7 @@ use crate::model::task::Lane;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
 
 /// The most lanes of one script call: some tenths of a millisecond.
-const LANES_A_SCRIPT: usize = 64;
+pub(super) const LANES_A_SCRIPT: usize = 64;
 /// The number of pipelines that a poll aims at.
 const PIPELINES: usize = 2;
 /// The lanes of one pipeline, if there are as many. More than the upper bound never go together.

@@ -157,7 +157,20 @@ fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summa
     })
 }
 
-pub(super) async fn list(session: &Session, query: &ListQuery) -> Result<Vec<Listed>> {
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The earliest first.
+    Forward,
+    /// The latest first.
+    Back,
+}
+
+pub(super) async fn list(
+    session: &Session,
+    query: &ListQuery,
+    direction: Direction,
+) -> Result<Vec<Listed>> {
     let mut call = session.lane_call(&script::LIST, &query.lane);
     call.arg(query.state.as_str())
         .arg(query.from.0.clamp(-FAR, FAR))
@@ -166,7 +179,7 @@ pub(super) async fn list(session: &Session, query: &ListQuery) -> Result<Vec<Lis
         Some(after) => call.arg(after.moment.0).arg(after.id.0),
         None => call.arg("").arg(""),
     };
-    call.arg(query.limit);
+    call.arg(query.limit).arg(if direction == Direction::Back { "back" } else { "" });
     let found =
         Vec::<String>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
     let mut page = found
@@ -177,6 +190,9 @@ pub(super) async fn list(session: &Session, query: &ListQuery) -> Result<Vec<Lis
         })
         .collect::<Result<Vec<_>>>()?;
     page.sort_unstable();
+    if direction == Direction::Back {
+        page.reverse();
+    }
     page.truncate(query.limit);
     Ok(page)
 }

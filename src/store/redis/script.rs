@@ -91,6 +91,7 @@ scripts! {
     STAMP: WAY_OUT, "stamp";
     NOTE: NORMAL, "note";
     GET: READ, "get";
+    FIND: READ, "find";
     SUMMARIES: READ, "summaries";
     FORECAST: READ, "forecast";
     LIST: READ, "list";

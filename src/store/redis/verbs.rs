@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::query::Direction;
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
-    Redis, admin, audit, claim, contents, destination, forget, fsck, identity, instances,
+    Redis, admin, audit, claim, contents, destination, find, forget, fsck, identity, instances,
     migration, note, ping, poll, query, sample, settle,
 };
 use crate::model::breaker;
@@ -18,7 +19,7 @@ use crate::store::{
     Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
     Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
     Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
-    TopicEntry, Topics, Waiting,
+    TaskName, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -99,7 +100,11 @@ impl Intake for Redis {
 
 impl Topics for Redis {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        query::list(&self.session, &query).await
+        query::list(&self.session, &query, Direction::Forward).await
+    }
+
+    async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        query::list(&self.session, &query, Direction::Back).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -156,6 +161,10 @@ impl Admin for Redis {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         query::get(&self.session, lane, id).await
+    }
+
+    async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
+        find::find(&self.session, name, &lanes).await
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {

@@ -51,6 +51,28 @@ pub(super) const GET: &[Row] = &[
     Row { case: "no task", before: &[LANE], args: &["9"], answer: "[]", after: &[] },
 ];
 
+/// What it is, and its name.
+pub(super) const FIND: &[Row] = &[
+    Row { case: "by id", before: &[LANE], args: &["id 3"], answer: "[1000, 3]", after: &[] },
+    Row { case: "no such id", before: &[LANE], args: &["id 9"], answer: "[1000, ]", after: &[] },
+    Row { case: "by key", before: &[LANE], args: &["key k"], answer: "[1000, 1]", after: &[] },
+    Row { case: "no such key", before: &[LANE], args: &["key k "], answer: "[1000, ]", after: &[] },
+    Row {
+        case: "by idempotency key",
+        before: &[LANE, &["used a b = 5 00ff 1001 1500 5"]],
+        args: &["idempotency a b"],
+        answer: "[1000, 5]",
+        after: &[],
+    },
+    Row {
+        case: "its window has ended",
+        before: &[LANE, &["used a b = 5 00ff 1000 1500 5"]],
+        args: &["idempotency a b"],
+        answer: "[1000, ]",
+        after: &[],
+    },
+];
+
 pub(super) const SUMMARIES: &[Row] = &[Row {
     case: "without contents",
     before: &[LANE],
@@ -84,6 +106,27 @@ pub(super) const LIST: &[Row] = &[
         before: &[LANE],
         args: &["scheduled", "1600", "1650", "", "", "10"],
         answer: "[]",
+        after: &[],
+    },
+    Row {
+        case: "the latest two of each schedule",
+        before: &[LANE],
+        args: &["scheduled", "0", "9000", "", "", "2", "back"],
+        answer: "[4, 1700, 1, 1500, 5, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "the page before",
+        before: &[LANE],
+        args: &["scheduled", "0", "9000", "1500", "5", "1", "back"],
+        answer: "[1, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "the latest within a span of time",
+        before: &[LANE],
+        args: &["scheduled", "1501", "1800", "9000", "9", "5", "back"],
+        answer: "[4, 1700]",
         after: &[],
     },
     Row {

@@ -6,19 +6,21 @@
 
 mod audit;
 mod content;
+mod many;
 mod migration;
 mod task;
 mod topic;
 
 pub use audit::AuditListRequest;
 pub use content::{AddRequest, BatchRequest, OnDeadCall, UpdateRequest};
+pub use many::{CancelManyRequest, UpdateManyRequest};
 pub use migration::{
     AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, MovedRequest,
     RecordsRequest,
 };
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,
-    GetRequest, ListRequest, NackRequest, PullRequest,
+    FindRequest, GetRequest, ListRequest, NackRequest, PullRequest, SearchRequest,
 };
 pub use topic::{
     DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
 use crate::schema::{DeadCursor, PageCursor, RateText, ReceiptText, SpanText, TaskIdGiven};
 #[cfg(feature = "schema")]
-use crate::{TaskState, TopicName};
+use crate::{ListOrder, ServiceName, TaskState, TopicName};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
@@ -15,10 +15,40 @@ pub struct GetRequest<Topic, TaskId> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// The task.
+    /// The task's id; give this, `key` or `idempotency_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
     pub task_id: Option<TaskId>,
+    /// The task's key: shows the newest task that was added with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct FindRequest<TaskId, Cursor> {
+    /// The task's id; give this, `key` or `idempotency_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
+    pub task_id: Option<TaskId>,
+    /// The task's key: finds the newest task of each topic that was added with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 256))]
+    pub idempotency_key: Option<String>,
+    /// The cursor of the previous call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
+    pub cursor: Option<Cursor>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -127,7 +157,7 @@ pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
-pub struct ListRequest<Topic, State, Number, Cursor> {
+pub struct ListRequest<Topic, State, Number, Cursor, Order, Service> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
@@ -152,16 +182,73 @@ pub struct ListRequest<Topic, State, Number, Cursor> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub to: Option<Number>,
+    /// The order (default `oldest`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<ListOrder>))]
+    pub order: Option<Order>,
+    /// Only tasks for this service or host; `@pull`: only pulled tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<ServiceName>))]
+    pub sn: Option<Service>,
+    /// Only tasks whose last outcome is exactly this text. Needs a token with another scope than
+    /// `view`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Only tasks that are due at or after this time, in Unix seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
+    pub due_from: Option<Number>,
+    /// Only tasks that are due at or before this time, in Unix seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
+    pub due_to: Option<Number>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
-pub struct CausesRequest<Topic> {
+pub struct SearchRequest<Topic, State, Number, Cursor, Order> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
+    /// The state of the tasks to search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskState, required = true))]
+    pub state: Option<State>,
+    /// The text that the content contains, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = String, min_length = 1, max_length = 256, required = true)
+    )]
+    pub text: Option<String>,
+    /// Tasks per page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
+    pub limit: Option<Number>,
+    /// The cursor of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
+    pub cursor: Option<Cursor>,
+    /// The order (default `newest`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<ListOrder>))]
+    pub order: Option<Order>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct CausesRequest<Topic, Cursor> {
+    /// The topic. Absent: all topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicName>))]
+    pub topic: Option<Topic>,
+    /// The cursor of the previous call over all topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<PageCursor>))]
+    pub cursor: Option<Cursor>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,13 +1,12 @@
 //! Dead letters: grouping them by cause, replaying them, deleting them.
 //!
-//! One call looks at a bounded number of a topic's dead tasks, in pages ([`walk`]). If there are
-//! more, the answer says so, and the caller repeats the call with the answer's cursor.
+//! One call looks at a bounded number of dead tasks, in pages ([`walk`]). If there are more, the
+//! answer says so, and the caller repeats the call with the answer's cursor.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Cause, Causes, DeadPurgeRequest, DeadReplayRequest, Done, Rate};
+use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -18,6 +17,7 @@ use crate::api::wire::json::{self, required};
 use crate::model::task::{State, TaskId};
 use crate::store::{Admin, Spread};
 
+pub(crate) mod causes;
 mod walk;
 
 use walk::{Cursor, MAX_TASKS, Selection, Walk};
@@ -26,39 +26,8 @@ use walk::{Cursor, MAX_TASKS, Selection, Walk};
 const MAX_IDS: usize = 10_000;
 
 type Ids = AtMost<Id, MAX_IDS>;
-pub(crate) type CausesRequest = delayd_wire::CausesRequest<TopicName>;
 pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, Name<Cursor>>;
 pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
-
-/// `POST /delay/dead/causes`
-pub(crate) async fn causes(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
-) -> Result<Success<Causes>, Error> {
-    let request: CausesRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let lanes = api.topic(&topic).await?.entry.lanes().collect();
-    let mut by_reason: BTreeMap<String, Cause> = BTreeMap::new();
-    let all = Selection { lanes, ids: None, reason: None, from: None, limit: MAX_TASKS as usize };
-    let mut dead = Walk::begin(&api, all).await?;
-    while let Some((_, page)) = dead.next(&api).await? {
-        for task in page {
-            let ended = task.finished.unwrap_or(task.due).into();
-            let cause = by_reason.entry(task.last_outcome.clone()).or_insert_with(|| Cause {
-                reason: caller.content(task.last_outcome),
-                count: 0,
-                first_ms: ended,
-                last_ms: ended,
-                task_id: task.id.into(),
-            });
-            cause.count += 1;
-            (cause.first_ms, cause.last_ms) = (cause.first_ms.min(ended), cause.last_ms.max(ended));
-        }
-    }
-    let mut causes: Vec<Cause> = by_reason.into_values().collect();
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    Ok(Success::of(Causes { causes, more: dead.cursor().is_some() }))
-}
 
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(

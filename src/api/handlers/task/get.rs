@@ -10,6 +10,7 @@ use std::sync::Arc;
 use delayd_wire::{Attempt, Found, GetRequest, Task};
 use serde_json::Value;
 
+use super::named::{Named, id_of};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -96,9 +97,10 @@ pub(crate) async fn get(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Found<Value>>, Error> {
-    let request: Request = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let id = required(Id::given(request.task_id), "task_id")?;
+    let Request { topic, task_id, key, idempotency_key } = json::read(request.body())?;
+    let Name(topic) = required(topic, "topic")?;
+    let name = Named { task_id, key, idempotency_key }.read()?;
+    let id = id_of(&api, &topic, &name).await?;
     let find = |lane: Lane| {
         let store = &api.store;
         async move {

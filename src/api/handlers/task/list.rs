@@ -1,40 +1,40 @@
-//! `POST /delay/task/list`: pages of a topic's tasks in one state, in order of time.
+//! `POST /delay/task/list`: pages of a topic's tasks in one state, in order of time, or back.
 //!
-//! For a topic with several lanes, one page per lane is listed and merged, and only the tasks of
-//! the merged page are read. The cursor is the position of the last entry, so tasks that are added
-//! or end in between do not shift the next page.
+//! The cursor is the position of the last entry, so tasks that are added or end in between do not
+//! shift the next page. With a filter, the page is the result of a bounded [`Scan`], and the cursor
+//! is the position of the last task that was looked at.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayd_wire::{Entry, ListRequest, OneOf, Page};
-use futures_util::future::try_join_all;
+use delayd_wire::{Entry, ListOrder, ListRequest, OneOf, Page};
 
+use super::scan::{FAR, Filter, Range, Scan, summaries};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName};
+use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{InvalidName, Lane, State, TaskId};
-use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
+use crate::model::task::{InvalidName, State};
+use crate::store::{Listed, Summary};
 
 /// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
 /// Unix seconds beyond this (the year 5138) are refused.
-const FAR: f64 = 1e11;
+const FAR_SECONDS: f64 = 1e11;
 
-pub(crate) type Request = ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>>;
+pub(crate) type Request =
+    ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>, ServiceName>;
 
 /// The position of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor(Listed);
+pub(crate) struct Cursor(pub(super) Listed);
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +55,7 @@ impl FromStr for Cursor {
     }
 }
 
-fn shown(task: Summary, caller: &Caller) -> Entry {
+pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
     Entry {
         task_id: task.id.into(),
         state: task.state,
@@ -80,67 +80,69 @@ pub(crate) async fn list(
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let OneOf(state) = required(request.state, "state")?;
-    let limit =
-        request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
+    let limit = page_limit(request.limit)?;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
-    let to = request.to.map_or(Ok(UnixMillis(FAR as i64 * 1000)), |to| moment(to, "to"))?;
+    let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
+    let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
+    let filter = Filter {
+        destination: request.sn.map(|Name(sn)| sn),
+        outcome: request.outcome,
+        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
+        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
+    };
+    filter.check(&caller)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
-    let known = api.topic(&topic).await?;
-    let listed = merged(&api, &known.entry, &Range { state, from, to, after, limit }).await?;
+    let topic = api.topic(&topic).await?.entry;
+    let range = Range { state, from, to, order };
+    if !filter.is_empty() {
+        let mut scan = Scan::begin(topic, range, after);
+        let mut tasks = Vec::new();
+        'scan: while let Some(page) = scan.next(&api).await? {
+            for (listed, task) in page {
+                scan.saw(listed);
+                tasks.extend(task.filter(|task| filter.selects(task)));
+                if tasks.len() == limit {
+                    break 'scan;
+                }
+            }
+        }
+        return Ok(Success::of(page(tasks, &scan, &caller)));
+    }
+    let listed = range.merged(&api, &topic, after, limit).await?;
     let cursor =
         listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
-    let summaries = summaries(&api, &known.entry, &listed).await?.into_iter();
-    let tasks = summaries.map(|task| shown(task, &caller)).collect();
-    Ok(Success::of(Page { tasks, cursor }))
+    let summaries = summaries(&api, &topic, &listed).await?.into_iter().flatten();
+    let tasks = summaries.map(|task| entry(task, &caller)).collect();
+    Ok(Success::of(Page { tasks, cursor, seen: None }))
 }
 
-fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
-    if !(0.0..=FAR).contains(&seconds) {
+/// The page that a scan has found.
+pub(super) fn page(tasks: Vec<Summary>, scan: &Scan, caller: &Caller) -> Page {
+    Page {
+        tasks: tasks.into_iter().map(|task| entry(task, caller)).collect(),
+        cursor: scan.rest().map(|last| Cursor(last).to_string()),
+        seen: Some(scan.seen()),
+    }
+}
+
+/// The field `limit`.
+pub(super) fn page_limit(limit: Option<Number>) -> Result<usize, Error> {
+    Ok(limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize)
+}
+
+/// A moment in Unix seconds.
+pub(super) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
+    if !(0.0..=FAR_SECONDS).contains(&seconds) {
         return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
     }
     #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
     Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
-/// What a page contains.
-pub(crate) struct Range {
-    pub(crate) state: State,
-    pub(crate) from: UnixMillis,
-    pub(crate) to: UnixMillis,
-    pub(crate) after: Option<Listed>,
-    pub(crate) limit: usize,
-}
-
-/// The earliest entries of all lanes.
-async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<Listed>, Error> {
-    let &Range { state, from, to, after, limit } = range;
-    let pages =
-        topic.lanes().map(|lane| api.store.list(ListQuery { lane, state, from, to, after, limit }));
-    let mut all: Vec<Listed> = try_join_all(pages).await?.into_iter().flatten().collect();
-    all.sort_unstable();
-    all.truncate(limit);
-    Ok(all)
-}
-
-/// The tasks of a page, in its order. A task that was purged in between is left out.
-async fn summaries(
-    api: &Api,
-    topic: &TopicEntry,
-    listed: &[Listed],
-) -> Result<Vec<Summary>, Error> {
-    let mut lanes: HashMap<Lane, Vec<TaskId>> = HashMap::new();
-    for Listed { id, .. } in listed {
-        lanes.entry(topic.lane_of(*id)).or_default().push(*id);
-    }
-    let asking = lanes.iter().map(|(lane, ids)| api.store.summaries(lane, ids.clone()));
-    let found = try_join_all(asking).await?.into_iter().flatten().flatten();
-    let mut by_id: HashMap<TaskId, Summary> = found.map(|summary| (summary.id, summary)).collect();
-    Ok(listed.iter().filter_map(|Listed { id, .. }| by_id.remove(id)).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::task::TaskId;
 
     #[test]
     fn a_cursor_reads_back_what_it_writes() {

@@ -1,12 +1,10 @@
-//! The calls under `/delay/topic/`, except `set`, which is in
-//! [`crate::api::handlers::topic::policy`].
+//! The calls under `/delay/topic/`, except `list` and `set`, which have files of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::{
-    Count, Forecast, Nothing, OneOf, Paused, Purged, Span, Step, TopicListRequest, TopicListed,
-    TopicPurgeRequest, TopicShown, Topics,
+    Forecast, Nothing, OneOf, Paused, Purged, Span, Step, TopicPurgeRequest, TopicShown,
 };
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
@@ -38,28 +36,6 @@ pub(crate) type PurgeRequest = TopicPurgeRequest<TopicName>;
 pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, OneOf<MisfirePolicy>>;
 pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, Number>;
 
-/// `POST /delay/topic/list`
-pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
-) -> Result<Success<Topics>, Error> {
-    let TopicListRequest {} = json::read(request.body())?;
-    let mut topics: Vec<TopicListed> = api
-        .topics
-        .refresh()
-        .await?
-        .into_iter()
-        .filter(|known| caller.may_use(&known.entry.topic).is_ok())
-        .map(|Registered { entry, paused, .. }| TopicListed {
-            topic: (&entry.topic).into(),
-            shards: entry.shards,
-            paused: paused.is_some(),
-        })
-        .collect();
-    topics.sort_by(|a, b| a.topic.cmp(&b.topic));
-    Ok(Success::of(Topics { topics }))
-}
-
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
     api: Arc<Api>,
@@ -72,7 +48,10 @@ pub(crate) async fn get(
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
-    let counts = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
+    let mut counts = Counts::default();
+    for lane in try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await? {
+        counts.add(&lane);
+    }
     let first = lanes.iter().flat_map(|lane| {
         let of_state = |state| {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
@@ -81,7 +60,6 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
         [task::State::Delivered, task::State::Cancelled, task::State::Expired].map(of_state)
     });
     let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
-    let earliest = counts.iter().filter_map(|counts| counts.earliest).min();
     let now = api.store.next_due(Vec::new()).await?.now;
     let Registered { entry, policy, paused, .. } = known;
     Ok(TopicShown {
@@ -90,22 +68,11 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
         policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),
-        counts: counts.iter().fold(Count::default(), sum),
-        next_due_ms: earliest.filter(|due| *due > now).map(Into::into),
-        oldest_overdue_ms: earliest.filter(|due| *due <= now).map(Into::into),
+        counts: counts.into(),
+        next_due_ms: counts.next_due(now).map(Into::into),
+        oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
         history_since_ms: oldest.map(Into::into),
     })
-}
-
-fn sum(counts: Count, lane: &Counts) -> Count {
-    Count {
-        scheduled: counts.scheduled + lane.scheduled,
-        leased: counts.leased + lane.leased,
-        delivered: counts.delivered + lane.delivered,
-        dead: counts.dead + lane.dead,
-        cancelled: counts.cancelled + lane.cancelled,
-        expired: counts.expired + lane.expired,
-    }
 }
 
 /// `POST /delay/topic/pause`: stops delivery, on this instance at once and on others within a

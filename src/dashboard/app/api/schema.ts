@@ -157,6 +157,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/destination/get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["HoldRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["DestinationDetailAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/destination/hold": {
         parameters: {
             query?: never;
@@ -225,6 +264,45 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["DestinationsAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/destination/probe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["HoldRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ProbedAnswer"];
                     };
                 };
             };
@@ -625,6 +703,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/task/cancel_many": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["CancelManyRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChangedAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/task/extend": {
         parameters: {
             query?: never;
@@ -654,6 +771,45 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["OkAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/task/find": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["FindRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["FoundTasksAnswer"];
                     };
                 };
             };
@@ -898,6 +1054,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/task/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["SearchRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PageAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/task/update": {
         parameters: {
             query?: never;
@@ -927,6 +1122,45 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["MovedAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/task/update_many": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["UpdateManyRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChangedAnswer"];
                     };
                 };
             };
@@ -1551,6 +1785,10 @@ export interface components {
             /** @description Each task as in a single add. An invalid task does not affect the others. */
             tasks: components["schemas"]["AddRequest"][];
         };
+        BreakerChange: {
+            at_ms: components["schemas"]["UnixMillis"];
+            to: components["schemas"]["BreakerState"];
+        };
         /**
          * @description The state of a circuit breaker.
          *
@@ -1558,6 +1796,35 @@ export interface components {
          * @enum {string}
          */
         BreakerState: "closed" | "half_open" | "open";
+        CancelManyRequest: {
+            /** @description All tasks of the state; otherwise a filter is required. */
+            all?: boolean | null;
+            cursor?: components["schemas"]["Cursor"] | null;
+            /** @description Only counts, and shows some of the tasks. */
+            dry_run?: boolean | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or after this time, in Unix seconds.
+             */
+            due_from?: number | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or before this time, in Unix seconds.
+             */
+            due_to?: number | null;
+            /**
+             * Format: int32
+             * @description The most tasks to look at, including those that the filter excludes (default 10,000).
+             */
+            limit?: number | null;
+            /** @description Only tasks whose last outcome is exactly this text. */
+            outcome?: string | null;
+            sn?: components["schemas"]["Service"] | null;
+            /** @description The state of the tasks: `scheduled` or `dead`. */
+            state: components["schemas"]["TaskState"];
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
         CancelRequest: {
             /** @description The task. */
             task_id: components["schemas"]["TaskIdGiven"];
@@ -1569,25 +1836,64 @@ export interface components {
             count: number;
             first_ms: components["schemas"]["UnixMillis"];
             last_ms: components["schemas"]["UnixMillis"];
+            /**
+             * Format: int64
+             * @description Over all topics: how many further topics have such tasks.
+             */
+            more_topics?: number | null;
             /** @description The outcome of the last attempt. Null for a token with only the scope `view`. */
             reason?: string | null;
             /** @description One of these tasks, as an example. */
             task_id: components["schemas"]["TaskId"];
+            topic?: components["schemas"]["Topic"] | null;
+            /** @description Over all topics: the topics with most of these tasks, at most 20. */
+            topics?: components["schemas"]["CauseTopic"][];
         };
-        /** @description The dead tasks of a topic, grouped by cause. */
+        /** @description The dead tasks of a topic, or of all topics, grouped by cause. */
         CausesAnswer: {
             /** @description The most frequent cause first. */
             causes: components["schemas"]["Cause"][];
+            /** @description Over all topics: for the next topics; absent if all were looked at. */
+            cursor?: string | null;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
-            /** @description The topic has more dead tasks than this call looked at. */
+            /** @description The topic, or one of those that this call looked at, has more dead tasks than were counted. */
             more: boolean;
+            /**
+             * Format: int64
+             * @description Over all topics: how many topics this call looked at.
+             */
+            topics_seen?: number | null;
         };
         CausesRequest: {
-            /** @description The topic. */
+            cursor?: components["schemas"]["Cursor"] | null;
+            topic?: components["schemas"]["Topic"] | null;
+        };
+        /** @description How many of the tasks of a cause a topic has. */
+        CauseTopic: {
+            /** Format: int64 */
+            count: number;
             topic: components["schemas"]["Topic"];
+        };
+        /** @description What a change of many tasks did, or would have done with `dry_run`. */
+        ChangedAnswer: {
+            /** Format: int64 */
+            count: number;
+            /** @description For the next call; null at the end. */
+            cursor?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description Up to ten of the tasks, as they were before. */
+            sample: components["schemas"]["Entry"][];
+            /**
+             * Format: int64
+             * @description How many tasks the call looked at, including those that the filter excluded.
+             */
+            seen: number;
         };
         /** @description A JSON object, or a string that holds one (with mode "pull": any text). It is kept byte for byte. */
         Content: Record<string, never> | string;
@@ -1645,6 +1951,55 @@ export interface components {
             task_ids?: components["schemas"]["TaskIdGiven"][] | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
+        };
+        /** @description All that the instance that answers knows about a destination. */
+        DestinationDetailAnswer: {
+            /** @description When the oldest part of `waiting` and `overdue` was counted. */
+            as_of_ms: components["schemas"]["UnixMillis"];
+            breaker: components["schemas"]["BreakerState"];
+            /** @description The current limit of concurrent calls, which is lower during a slow start. */
+            concurrency: number;
+            /**
+             * @description False for a destination that the configuration does not name or allow, though tasks wait for
+             *     it.
+             */
+            configured: boolean;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            held: boolean;
+            in_flight: number;
+            /** @description Null before the first failure, and for a token with only the scope `view`. */
+            last_error?: string | null;
+            last_error_ms?: components["schemas"]["UnixMillis"] | null;
+            /**
+             * Format: int64
+             * @description The waiting tasks whose due time had passed.
+             */
+            overdue: number;
+            /**
+             * Format: int64
+             * @description How much longer an open breaker stays open.
+             */
+            probes_in_ms?: number | null;
+            rate?: string | null;
+            recent: components["schemas"]["RecentCalls"];
+            /**
+             * Format: int64
+             * @description The remaining time of its own `Retry-After`.
+             */
+            retry_after_ms?: number | null;
+            /** @description The limit of concurrent calls in the configuration. */
+            slots: number;
+            sn: string;
+            /** @description The last changes of the breaker, at most 16, the oldest first. */
+            transitions: components["schemas"]["BreakerChange"][];
+            /**
+             * Format: int64
+             * @description The waiting tasks of all topics, due or not, when they were sampled.
+             */
+            waiting: number;
         };
         /** @description A destination. `breaker`, `in_flight` and `concurrency` are those of the instance that answers. */
         DestinationFigures: {
@@ -1788,6 +2143,14 @@ export interface components {
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
+        FindRequest: {
+            cursor?: components["schemas"]["Cursor"] | null;
+            /** @description The task's idempotency key, until its window ends; with `key`, if the task has one. */
+            idempotency_key?: string | null;
+            /** @description The task's key: finds the newest task of each topic that was added with it. */
+            key?: string | null;
+            task_id?: components["schemas"]["TaskIdGiven"] | null;
+        };
         /** @description How many tasks are due in each step of time. */
         ForecastAnswer: {
             /** @description 0: success. */
@@ -1818,9 +2181,32 @@ export interface components {
             error_msg: string;
             task: components["schemas"]["Task"];
         };
+        FoundTask: {
+            task: components["schemas"]["Entry"];
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description The tasks that a lookup over all topics found. */
+        FoundTasksAnswer: {
+            /** @description For the next topics; null if all were looked at. */
+            cursor?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description In the order of their topics' names. */
+            tasks: components["schemas"]["FoundTask"][];
+            /**
+             * Format: int64
+             * @description How many topics this call has looked at.
+             */
+            topics_seen: number;
+        };
         GetRequest: {
-            /** @description The task. */
-            task_id: components["schemas"]["TaskIdGiven"];
+            /** @description The task's idempotency key, until its window ends; with `key`, if the task has one. */
+            idempotency_key?: string | null;
+            /** @description The task's key: shows the newest task that was added with it. */
+            key?: string | null;
+            task_id?: components["schemas"]["TaskIdGiven"] | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
@@ -1903,8 +2289,23 @@ export interface components {
             /** @description Whether it makes callbacks. */
             workers: boolean;
         };
+        /**
+         * @description The order of a list of tasks.
+         * @enum {string}
+         */
+        ListOrder: "oldest" | "newest";
         ListRequest: {
             cursor?: components["schemas"]["Cursor"] | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or after this time, in Unix seconds.
+             */
+            due_from?: number | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or before this time, in Unix seconds.
+             */
+            due_to?: number | null;
             /**
              * Format: double
              * @description Only tasks at or after this time, in Unix seconds.
@@ -1915,6 +2316,13 @@ export interface components {
              * @description Tasks per page.
              */
             limit?: number | null;
+            order?: components["schemas"]["ListOrder"] | null;
+            /**
+             * @description Only tasks whose last outcome is exactly this text. Needs a token with another scope than
+             *     `view`.
+             */
+            outcome?: string | null;
+            sn?: components["schemas"]["Service"] | null;
             /** @description The state of the tasks to list. */
             state: components["schemas"]["TaskState"];
             /**
@@ -2129,6 +2537,11 @@ export interface components {
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
+            /**
+             * Format: int64
+             * @description With a filter, or of a search: how many tasks were looked at.
+             */
+            seen?: number | null;
             tasks: components["schemas"]["Entry"][];
         };
         /** @description A topic that was paused or resumed. */
@@ -2140,6 +2553,16 @@ export interface components {
             paused: boolean;
             paused_since_ms?: components["schemas"]["UnixMillis"] | null;
             topic: components["schemas"]["Topic"];
+        };
+        /** @description The answer of a probe. */
+        ProbedAnswer: {
+            /** @description The breaker of the instance that answers: `half_open`, if it was open. */
+            breaker: components["schemas"]["BreakerState"];
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            sn: string;
         };
         /** @description A task as its consumer sees it. If nothing is due, `content` and `task_id` are null. */
         Pulled: {
@@ -2213,6 +2636,22 @@ export interface components {
         Rate: string;
         /** @description The receipt of a lease, as the pull or the callback gave it; opaque. */
         Receipt: string;
+        /** @description The last calls, at most 128. */
+        RecentCalls: {
+            calls: number;
+            /** @description How many of them failed, as the breaker counts failures. */
+            failures: number;
+            /**
+             * Format: int64
+             * @description The median of their durations. Null without calls.
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The 99th percentile of their durations. Null without calls.
+             */
+            p99_ms?: number | null;
+        };
         /** @description A whole task, in the form that `adopt` takes. */
         Record: {
             /** Format: int32 */
@@ -2285,6 +2724,21 @@ export interface components {
         };
         /** @description A time such as "2026-11-21T12:30:00.000Z" (RFC 3339, UTC). */
         Rfc3339: string;
+        SearchRequest: {
+            cursor?: components["schemas"]["Cursor"] | null;
+            /**
+             * Format: int32
+             * @description Tasks per page.
+             */
+            limit?: number | null;
+            order?: components["schemas"]["ListOrder"] | null;
+            /** @description The state of the tasks to search. */
+            state: components["schemas"]["TaskState"];
+            /** @description The text that the content contains, byte for byte. */
+            text: string;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
         /** @description The figures of the instance that answers, step by step. */
         Series: {
             /** @description The names of the figures. */
@@ -2435,12 +2889,27 @@ export interface components {
             max: number | null;
         };
         TopicListed: {
+            counts?: components["schemas"]["Count"] | null;
+            next_due_ms?: components["schemas"]["UnixMillis"] | null;
+            oldest_overdue_ms?: components["schemas"]["UnixMillis"] | null;
             paused: boolean;
             /** Format: int32 */
             shards: number;
             topic: components["schemas"]["Topic"];
         };
-        TopicListRequest: Record<string, never>;
+        /** @description Without any field, the answer has the names of all topics. */
+        TopicListRequest: {
+            cursor?: components["schemas"]["Cursor"] | null;
+            /**
+             * Format: int32
+             * @description Topics per page (default 100). A page has fewer if its topics have many lanes.
+             */
+            limit?: number | null;
+            match?: components["schemas"]["TopicMatch"] | null;
+            sort?: components["schemas"]["TopicSort"] | null;
+        };
+        /** @description A part of a topic's name, or its beginning and a `*`. */
+        TopicMatch: string;
         /**
          * @description A topic's settings. A setting that is absent follows the configuration. A task's own options
          *     override them.
@@ -2498,13 +2967,21 @@ export interface components {
              */
             max_attempts: number | null;
         };
-        /** @description All topics. */
+        /** @description All topics, or a page of them. Only a page has the other fields. */
         TopicsAnswer: {
+            /** @description For the next page; absent on the last page. */
+            cursor?: string | null;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
+            sorted_as_of_ms?: components["schemas"]["UnixMillis"] | null;
             topics: components["schemas"]["TopicListed"][];
+            /**
+             * Format: int64
+             * @description How many topics match, on all pages.
+             */
+            total?: number | null;
         };
         TopicSetRequest: {
             /**
@@ -2554,8 +3031,45 @@ export interface components {
             shards: number;
             topic: components["schemas"]["Topic"];
         };
+        /**
+         * @description The order of a list of topics. Topics of equal value follow each other by name.
+         * @enum {string}
+         */
+        TopicSort: "name" | "next_due" | "oldest_overdue" | "pending" | "dead";
         /** @description A time, in Unix milliseconds. */
         UnixMillis: number;
+        UpdateManyRequest: {
+            /** @description All tasks of the state; otherwise a filter is required. */
+            all?: boolean | null;
+            cursor?: components["schemas"]["Cursor"] | null;
+            /** @description Only counts, and shows some of the tasks. */
+            dry_run?: boolean | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or after this time, in Unix seconds.
+             */
+            due_from?: number | null;
+            /**
+             * Format: double
+             * @description Only tasks that are due at or before this time, in Unix seconds.
+             */
+            due_to?: number | null;
+            /**
+             * Format: int32
+             * @description The most tasks to look at, including those that the filter excludes (default 10,000).
+             */
+            limit?: number | null;
+            /** @description Only tasks whose last outcome is exactly this text. */
+            outcome?: string | null;
+            sn?: components["schemas"]["Service"] | null;
+            /**
+             * Format: double
+             * @description The new due time, in Unix seconds.
+             */
+            timing_moment: number;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
         UpdateRequest: {
             content?: components["schemas"]["Content"] | null;
             delay?: components["schemas"]["Span"] | null;

@@ -18,6 +18,10 @@ rows! {
     /// A page of a list.
     page: "SELECT " [moment = "finished", id] " FROM history WHERE lane = ? AND state = ?
              AND (finished, id) > (?, ?) AND finished <= ? ORDER BY finished, id LIMIT ?";
+
+    /// The same, the latest first.
+    page_back: "SELECT " [moment = "finished", id] " FROM history WHERE lane = ? AND state = ?
+             AND (finished, id) < (?, ?) AND finished >= ? ORDER BY finished DESC, id DESC LIMIT ?";
 }
 
 // For a check.

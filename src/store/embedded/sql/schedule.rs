@@ -37,6 +37,10 @@ rows! {
     /// A page of a list.
     page: "SELECT " [moment = "due", id] " FROM schedule WHERE destination = ?
              AND (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?";
+
+    /// The same, the latest first.
+    page_back: "SELECT " [moment = "due", id] " FROM schedule WHERE destination = ?
+             AND (due, id) < (?, ?) AND due >= ? ORDER BY due DESC, id DESC LIMIT ?";
 }
 
 // For a check.

@@ -25,6 +25,10 @@ rows! {
     dead: "SELECT " [topic = "l.topic", shard = "l.shard", content = "t.content"]
         " FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?";
 
+    /// The lane of a task.
+    home: "SELECT " [topic = "l.topic", shard = "l.shard"]
+        " FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?";
+
     /// A task whose content is removed or compared.
     with_content: "SELECT " [created, due, options, content] " FROM task WHERE id = ?";
 

@@ -1,0 +1,188 @@
+//! `POST /delay/dead/causes`: the dead tasks of a topic, or of all topics, grouped by cause.
+//!
+//! Over all topics, the store first counts the lanes, many at a time. Only lanes with dead tasks
+//! are read. Of each topic, a bounded number of tasks is read, so that a topic with very many does
+//! not hide the others.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayd_wire::{Cause, CauseTopic, Causes};
+use tokio::time::Instant;
+
+use super::walk::{MAX_TASKS, Selection, Walk};
+use crate::api::auth::Caller;
+use crate::api::handlers::topic::list::fitting;
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{LastTopic, Name, TopicName};
+use crate::api::wire::json;
+use crate::model::task::{Lane, Topic};
+use crate::store::{Registered, SampleQuery, Sampling, Summary};
+
+/// The most tasks of one topic that a call over all topics reads.
+const MOST_OF_TOPIC: usize = 10_000;
+/// The most tasks of such a call.
+const MOST: usize = MAX_TASKS as usize;
+/// The most lanes that are counted together.
+const LANES: usize = 512;
+/// Such a call begins no further topic after this time. The last one may take the time of a walk.
+const TIME: Duration = Duration::from_secs(3);
+/// The most topics that are named for a cause.
+const MOST_NAMED: usize = 20;
+
+pub(crate) type Request = delayd_wire::CausesRequest<TopicName, Name<LastTopic>>;
+
+/// `POST /delay/dead/causes`
+pub(crate) async fn causes(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Causes>, Error> {
+    let Request { topic, cursor } = json::read(request.body())?;
+    let causes = match (topic, cursor) {
+        (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
+        (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),
+        (None, cursor) => of_all(&api, &caller, cursor.map(|Name(LastTopic(last))| last)).await,
+    };
+    causes.map(Success::of)
+}
+
+async fn of_one(api: &Api, caller: &Caller, topic: &Topic) -> Result<Causes, Error> {
+    let lanes = api.topic(topic).await?.entry.lanes().collect();
+    let mut found = Found::default();
+    let (_, more) = found.read(api, lanes, MOST, None).await?;
+    Ok(Causes { causes: found.causes(caller), more, topics_seen: None, cursor: None })
+}
+
+async fn of_all(api: &Api, caller: &Caller, from: Option<Topic>) -> Result<Causes, Error> {
+    let mut topics = api.topics.refresh().await?;
+    topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
+    topics.retain(|known| from.as_ref().is_none_or(|last| known.entry.topic > *last));
+    let (began, mut found, mut tasks, mut is_any_cut) =
+        (Instant::now(), Found::default(), 0, false);
+    let (mut rest, mut last) = (&topics[..], None);
+    'all: while !rest.is_empty() {
+        let shards = rest.iter().map(|known| known.entry.shards);
+        let (counted, others) = rest.split_at(fitting(shards, rest.len(), LANES));
+        for (topic, lanes) in with_dead_tasks(api, counted).await? {
+            if tasks + MOST_OF_TOPIC > MOST || began.elapsed() >= TIME {
+                break 'all;
+            }
+            if !lanes.is_empty() {
+                let (read, more) = found.read(api, lanes, MOST_OF_TOPIC, Some(topic)).await?;
+                tasks += read;
+                is_any_cut |= more;
+            }
+            last = Some(topic);
+        }
+        rest = others;
+    }
+    let seen =
+        last.map_or(0, |last| topics.partition_point(|known| known.entry.topic <= *last) as u64);
+    let is_all = seen == topics.len() as u64;
+    Ok(Causes {
+        causes: found.causes(caller),
+        more: is_any_cut,
+        topics_seen: Some(seen),
+        cursor: last.filter(|_| !is_all).map(ToString::to_string),
+    })
+}
+
+/// The topics, each with its lanes that have dead tasks or whose server does not answer.
+async fn with_dead_tasks<'a>(
+    api: &Api,
+    topics: &'a [Registered],
+) -> Result<Vec<(&'a Topic, Vec<Lane>)>, Error> {
+    let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
+    let late_after = vec![Duration::ZERO; lanes.len()];
+    let query = SampleQuery { lanes, late_after, within: Vec::new() };
+    let mut samples = api.store.sample(query).await?.lanes.into_iter();
+    let with_dead = |known: &'a Registered| {
+        let has_dead = |_: &Lane| {
+            let sample = samples.next().flatten();
+            sample.is_none_or(|sample| sample.counts.dead > 0)
+        };
+        (&known.entry.topic, known.entry.lanes().filter(has_dead).collect())
+    };
+    Ok(topics.iter().map(with_dead).collect())
+}
+
+/// What was found so far, by the last outcome.
+#[derive(Default)]
+struct Found {
+    by_reason: BTreeMap<String, Group>,
+}
+
+/// The tasks of one cause.
+struct Group {
+    cause: Cause,
+    topics: BTreeMap<Topic, u64>,
+}
+
+impl Found {
+    /// Reads up to `limit` dead tasks of these lanes. Returns how many it read, and whether there
+    /// are more. A `topic` is noted beside the counts.
+    async fn read(
+        &mut self,
+        api: &Api,
+        lanes: Vec<Lane>,
+        limit: usize,
+        topic: Option<&Topic>,
+    ) -> Result<(usize, bool), Error> {
+        let all = Selection { lanes, ids: None, reason: None, from: None, limit };
+        let mut dead = Walk::begin(api, all).await?;
+        while let Some((_, page)) = dead.next(api).await? {
+            page.into_iter().for_each(|task| self.add(task, topic));
+        }
+        Ok((dead.seen(), dead.cursor().is_some()))
+    }
+
+    fn add(&mut self, task: Summary, topic: Option<&Topic>) {
+        let ended = task.finished.unwrap_or(task.due).into();
+        let Group { cause, topics } =
+            self.by_reason.entry(task.last_outcome).or_insert_with(|| Group {
+                cause: Cause {
+                    reason: None,
+                    count: 0,
+                    first_ms: ended,
+                    last_ms: ended,
+                    task_id: task.id.into(),
+                    topic: topic.map(Into::into),
+                    topics: Vec::new(),
+                    more_topics: None,
+                },
+                topics: BTreeMap::new(),
+            });
+        cause.count += 1;
+        (cause.first_ms, cause.last_ms) = (cause.first_ms.min(ended), cause.last_ms.max(ended));
+        if let Some(topic) = topic {
+            match topics.get_mut(topic) {
+                Some(count) => *count += 1,
+                None => drop(topics.insert(topic.clone(), 1)),
+            }
+        }
+    }
+
+    /// The causes, the most frequent first.
+    fn causes(self, caller: &Caller) -> Vec<Cause> {
+        let shown = |(reason, Group { mut cause, topics }): (String, Group)| {
+            cause.reason = caller.content(reason);
+            let mut named: Vec<(&Topic, u64)> =
+                topics.iter().map(|(t, count)| (t, *count)).collect();
+            named.sort_by_key(|(_, count)| Reverse(*count));
+            cause.more_topics =
+                cause.topic.as_ref().map(|_| named.len().saturating_sub(MOST_NAMED) as u64);
+            let of_topic =
+                |(topic, count): (&Topic, u64)| CauseTopic { topic: topic.into(), count };
+            cause.topics = named.into_iter().take(MOST_NAMED).map(of_topic).collect();
+            cause
+        };
+        let mut causes: Vec<Cause> = self.by_reason.into_iter().map(shown).collect();
+        causes.sort_by_key(|cause| Reverse(cause.count));
+        causes
+    }
+}

@@ -1,0 +1,240 @@
+//! `POST /delay/task/cancel_many` and `update_many`: change the tasks of a topic that a filter
+//! selects.
+//!
+//! A call looks at a bounded number of tasks, and its cursor says where the next call continues. It
+//! may be repeated: a task that was changed is not selected again.
+
+use std::sync::Arc;
+
+use delayd_wire::{CancelManyRequest, Changed, ListOrder, OneOf, UpdateManyRequest};
+use futures_util::future::try_join_all;
+
+use super::list::{Cursor, entry, moment};
+use super::new_task;
+use super::scan::{FAR, Filter, Range, Scan, Scanned};
+use crate::api::auth::Caller;
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
+use crate::api::wire::json::{self, required};
+use crate::metrics::End;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, TaskId, Topic};
+use crate::store::{Admin, Cancelled, Moment, Rescheduled, Summary};
+
+/// The most tasks that one call looks at.
+const MOST: u32 = 10_000;
+/// The most tasks of a sample.
+const SAMPLE: usize = 10;
+/// The tasks that are changed at the same time.
+const AT_A_TIME: usize = 64;
+
+pub(crate) type CancelRequest =
+    CancelManyRequest<TopicName, OneOf<State>, ServiceName, Number, Name<Cursor>>;
+pub(crate) type UpdateRequest = UpdateManyRequest<TopicName, ServiceName, Number, Name<Cursor>>;
+
+/// `POST /delay/task/cancel_many`
+pub(crate) async fn cancel(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Changed>, Error> {
+    let request: CancelRequest = json::read(request.body())?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let OneOf(state) = required(request.state, "state")?;
+    if !matches!(state, State::Scheduled | State::Dead) {
+        return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
+    }
+    let filter = Filter {
+        destination: request.sn.map(|Name(sn)| sn),
+        outcome: request.outcome,
+        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
+        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
+    };
+    let dry_run = request.dry_run.unwrap_or_default();
+    let limit = limit(request.limit)?;
+    check_meant(&filter, request.all)?;
+    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let scan = Scan::begin(api.topic(&topic).await?.entry, range(state), after);
+    let (store, tasks) = (&api.store, &api.metrics.tasks);
+    let act = |lane: Lane, id: TaskId| async move {
+        // A leased task is cancelled later, or succeeds. Another call may have changed the task.
+        let is_done = store.cancel(&lane, id).await? == Cancelled::Done;
+        if is_done {
+            tasks.ended(End::Cancel);
+        }
+        Ok(is_done)
+    };
+    let work = Work { scan, limit, dry_run, caller: &caller };
+    let changed = work.run(&api, |task| filter.selects(task), act).await?;
+    log(&topic, &changed, dry_run, "cancelled");
+    Ok(Success::of(changed))
+}
+
+/// `POST /delay/task/update_many`
+pub(crate) async fn update(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Changed>, Error> {
+    api.check_accepting()?;
+    let request: UpdateRequest = json::read(request.body())?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let timing_moment = Some(required(request.timing_moment, "timing_moment")?);
+    let moment_of = |rules: &new_task::Rules<'_>| new_task::moment(timing_moment, None, rules);
+    let becomes = api.checked(None, moment_of)?;
+    let filter = Filter {
+        destination: request.sn.map(|Name(sn)| sn),
+        outcome: request.outcome,
+        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
+        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
+    };
+    let dry_run = request.dry_run.unwrap_or_default();
+    let limit = limit(request.limit)?;
+    check_meant(&filter, request.all)?;
+    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let scan = Scan::begin(api.topic(&topic).await?.entry, range(State::Scheduled), after);
+    let store = &api.store;
+    let act = |lane: Lane, id: TaskId| async move {
+        let moved = store.reschedule(&lane, id, becomes, None).await?;
+        Ok(matches!(moved, Rescheduled::Done { .. }))
+    };
+    let is_meant =
+        |task: &Summary| filter.selects(task) && !is_there(task.due, becomes, api.clock.now());
+    let work = Work { scan, limit, dry_run, caller: &caller };
+    let changed = work.run(&api, is_meant, act).await?;
+    log(&topic, &changed, dry_run, "moved");
+    Ok(Success::of(changed))
+}
+
+/// Whether a task is due as asked for. A moment in the past means now: tasks that have fallen due
+/// since then are left alone, or those that were moved would be met again.
+fn is_there(due: UnixMillis, becomes: Moment, now: UnixMillis) -> bool {
+    match becomes {
+        Moment::At(moment) => due == moment || (moment <= due && due <= now),
+        Moment::After(_) => false,
+    }
+}
+
+fn range(state: State) -> Range {
+    Range { state, from: UnixMillis(0), to: FAR, order: ListOrder::Oldest }
+}
+
+fn limit(limit: Option<Number>) -> Result<usize, Error> {
+    Ok(limit.map_or(Ok(MOST), |limit| limit.whole("limit", 1..=MOST))? as usize)
+}
+
+/// Refuses a request that selects all tasks, unless it says so.
+fn check_meant(filter: &Filter, all: Option<bool>) -> Result<(), Error> {
+    match filter.is_empty() != all.unwrap_or_default() {
+        false => Ok(()),
+        true => Err(Error::invalid(
+            "all: must be true without a filter, and absent with one (sn, outcome, due_from, \
+             due_to)",
+        )),
+    }
+}
+
+fn log(topic: &Topic, changed: &Changed, dry_run: bool, done: &str) {
+    let count = changed.count;
+    let what = if dry_run { format!("counted, to be {done},") } else { done.to_owned() };
+    tracing::info!(%topic, count, dry_run, "{count} tasks of topic {topic} were {what} by hand");
+}
+
+/// A change of the tasks of a scan.
+struct Work<'a> {
+    scan: Scan,
+    limit: usize,
+    dry_run: bool,
+    caller: &'a Caller,
+}
+
+impl Work<'_> {
+    /// Calls `act` for the tasks that are meant. It returns whether it has changed the task.
+    async fn run<F>(
+        self,
+        api: &Api,
+        is_meant: impl Fn(&Summary) -> bool + Send,
+        act: impl Fn(Lane, TaskId) -> F + Send,
+    ) -> Result<Changed, Error>
+    where
+        F: Future<Output = Result<bool, Error>> + Send,
+    {
+        let Self { mut scan, limit, dry_run, caller } = self;
+        let mut changed = Changed { count: 0, seen: 0, sample: Vec::new(), cursor: None };
+        let mut left = limit;
+        'scan: while left > 0
+            && let Some(page) = scan.next(api).await?
+        {
+            let mut page = page.into_iter();
+            loop {
+                let some: Vec<Scanned> = page.by_ref().take(AT_A_TIME.min(left)).collect();
+                if some.is_empty() {
+                    break;
+                }
+                left -= some.len();
+                let meant: Vec<&Summary> = some
+                    .iter()
+                    .filter_map(|(_, task)| task.as_ref())
+                    .filter(|t| is_meant(t))
+                    .collect();
+                let done = match dry_run {
+                    true => vec![true; meant.len()],
+                    false => {
+                        let topic = scan.topic();
+                        let acts = meant.iter().map(|task| act(topic.lane_of(task.id), task.id));
+                        try_join_all(acts).await?
+                    }
+                };
+                for (task, _) in meant.into_iter().zip(done).filter(|(_, is_done)| *is_done) {
+                    changed.count += 1;
+                    if changed.sample.len() < SAMPLE {
+                        changed.sample.push(entry(task.clone(), caller));
+                    }
+                }
+                some.iter().for_each(|(listed, _)| scan.saw(*listed));
+                if left == 0 || scan.is_late() {
+                    break 'scan;
+                }
+            }
+        }
+        changed.seen = scan.seen();
+        changed.cursor = scan.rest().map(|last| Cursor(last).to_string());
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_was_moved_is_not_moved_again() {
+        let check = |due: i64, becomes: i64, expected: bool| {
+            let becomes = Moment::At(UnixMillis(becomes));
+            assert_eq!(is_there(UnixMillis(due), becomes, UnixMillis(100)), expected, "{due}");
+        };
+        // A moment to come.
+        check(200, 200, true);
+        check(199, 200, false);
+        check(90, 200, false);
+        // A past moment means now.
+        check(50, 60, false);
+        check(60, 60, true);
+        check(100, 60, true);
+        check(101, 60, false);
+    }
+
+    #[test]
+    fn all_tasks_are_meant_only_if_the_request_says_so() {
+        let some = Filter { outcome: Some("x".into()), ..Filter::default() };
+        let check = |filter: &Filter, all: Option<bool>, expected: bool| {
+            assert_eq!(check_meant(filter, all).is_ok(), expected, "{filter:?} {all:?}");
+        };
+        check(&Filter::default(), None, false);
+        check(&Filter::default(), Some(true), true);
+        check(&some, None, true);
+        check(&some, Some(false), true);
+        check(&some, Some(true), false);
+    }
+}

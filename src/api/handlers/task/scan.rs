@@ -1,0 +1,182 @@
+//! A bounded scan over a topic's tasks in one state, in order of time, or back.
+//!
+//! For a topic with several lanes, one page per lane is listed and merged, and only the tasks of
+//! the merged page are read.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use delayd_wire::ListOrder;
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+
+use crate::api::auth::Caller;
+use crate::api::state::Api;
+use crate::api::wire::error::Error;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, State, TaskId};
+use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
+
+/// The most tasks that one scan looks at.
+const MOST: usize = 50_000;
+/// A scan begins no page after this time.
+const TIME: Duration = Duration::from_secs(1);
+/// The tasks of a page.
+const PAGE: usize = 500;
+/// Later than any moment of a request.
+pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
+
+/// Which tasks are listed, and in which order.
+pub(crate) struct Range {
+    pub(crate) state: State,
+    pub(crate) from: UnixMillis,
+    pub(crate) to: UnixMillis,
+    pub(crate) order: ListOrder,
+}
+
+impl Range {
+    /// The first entries of all lanes.
+    pub(crate) async fn merged(
+        &self,
+        api: &Api,
+        topic: &TopicEntry,
+        after: Option<Listed>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, Error> {
+        let &Self { state, from, to, order } = self;
+        let queries = topic.lanes().map(|lane| ListQuery { lane, state, from, to, after, limit });
+        let pages = match order {
+            ListOrder::Oldest => try_join_all(queries.map(|query| api.store.list(query))).await?,
+            ListOrder::Newest => {
+                try_join_all(queries.map(|query| api.store.list_latest(query))).await?
+            }
+        };
+        let mut all: Vec<Listed> = pages.into_iter().flatten().collect();
+        all.sort_unstable();
+        if order == ListOrder::Newest {
+            all.reverse();
+        }
+        all.truncate(limit);
+        Ok(all)
+    }
+}
+
+/// The tasks of a page, in its order. `None` for a task that was purged in between.
+pub(crate) async fn summaries(
+    api: &Api,
+    topic: &TopicEntry,
+    listed: &[Listed],
+) -> Result<Vec<Option<Summary>>, Error> {
+    let mut lanes: HashMap<Lane, Vec<TaskId>> = HashMap::new();
+    for Listed { id, .. } in listed {
+        lanes.entry(topic.lane_of(*id)).or_default().push(*id);
+    }
+    let asking = lanes.iter().map(|(lane, ids)| api.store.summaries(lane, ids.clone()));
+    let found = try_join_all(asking).await?.into_iter().flatten().flatten();
+    let mut by_id: HashMap<TaskId, Summary> = found.map(|summary| (summary.id, summary)).collect();
+    Ok(listed.iter().map(|Listed { id, .. }| by_id.remove(id)).collect())
+}
+
+/// Which of the listed tasks are meant.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) destination: Option<Destination>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) due_from: Option<UnixMillis>,
+    pub(crate) due_to: Option<UnixMillis>,
+}
+
+impl Filter {
+    /// Whether it selects all tasks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.destination.is_none()
+            && self.outcome.is_none()
+            && self.due_from.is_none()
+            && self.due_to.is_none()
+    }
+
+    /// Refuses a filter by the outcome to a caller who may not see outcomes, but could guess them.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`].
+    pub(crate) fn check(&self, caller: &Caller) -> Result<(), Error> {
+        match self.outcome {
+            Some(_) if !caller.sees_content() => Err(Error::Forbidden(
+                "outcome: a token with only the scope view may not filter by outcomes".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it selects the task.
+    pub(crate) fn selects(&self, task: &Summary) -> bool {
+        self.destination.as_ref().is_none_or(|destination| *destination == task.destination)
+            && self.outcome.as_ref().is_none_or(|outcome| *outcome == task.last_outcome)
+            && self.due_from.is_none_or(|from| task.due >= from)
+            && self.due_to.is_none_or(|to| task.due <= to)
+    }
+}
+
+/// A task of a page. `None` if it was purged in between.
+pub(crate) type Scanned = (Listed, Option<Summary>);
+
+/// A bounded scan.
+pub(crate) struct Scan {
+    topic: TopicEntry,
+    range: Range,
+    /// The last task that was looked at.
+    after: Option<Listed>,
+    seen: usize,
+    /// The tasks of the last page that were not looked at yet, and whether that page was the last.
+    unseen: usize,
+    is_last_page: bool,
+    began: Instant,
+}
+
+impl Scan {
+    pub(crate) fn begin(topic: TopicEntry, range: Range, after: Option<Listed>) -> Self {
+        let (seen, unseen, is_last_page, began) = (0, 0, false, Instant::now());
+        Self { topic, range, after, seen, unseen, is_last_page, began }
+    }
+
+    /// The topic.
+    pub(crate) fn topic(&self) -> &TopicEntry {
+        &self.topic
+    }
+
+    /// The next page; `None` at the end, or if the scan has reached its bounds. The caller notes
+    /// each task that it looks at by [`Self::saw`].
+    pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<Vec<Scanned>>, Error> {
+        let is_over = self.is_last_page || self.seen >= MOST || self.is_late();
+        if is_over || self.unseen > 0 {
+            return Ok(None);
+        }
+        let most = PAGE.min(MOST - self.seen);
+        let listed = self.range.merged(api, &self.topic, self.after, most).await?;
+        (self.unseen, self.is_last_page) = (listed.len(), listed.len() < most);
+        let tasks = summaries(api, &self.topic, &listed).await?;
+        Ok(Some(listed.into_iter().zip(tasks).collect()))
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_late(&self) -> bool {
+        self.began.elapsed() >= TIME
+    }
+
+    /// The next task of the page was looked at.
+    pub(crate) fn saw(&mut self, listed: Listed) {
+        self.after = Some(listed);
+        self.seen += 1;
+        self.unseen = self.unseen.saturating_sub(1);
+    }
+
+    /// How many tasks were looked at.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen as u64
+    }
+
+    /// The last task that was looked at, unless all were.
+    pub(crate) fn rest(&self) -> Option<Listed> {
+        self.after.filter(|_| !self.is_last_page || self.unseen > 0)
+    }
+}

@@ -1,0 +1,84 @@
+//! `POST /delay/task/search`: the tasks of a topic whose content contains a text.
+//!
+//! There is no index of contents, so they are read, a few at a time, within the bounds of a
+//! [`Scan`] and a bound of bytes. It needs the scope `admin`, because an answer says what contents
+//! contain.
+
+use std::sync::Arc;
+
+use delayd_wire::{ListOrder, OneOf, Page, SearchRequest};
+use futures_util::future::try_join_all;
+
+use super::list::{Cursor, page as page_of, page_limit};
+use super::scan::{FAR, Range, Scan, Scanned};
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, TopicName};
+use crate::api::wire::json::{self, required};
+use crate::model::clock::UnixMillis;
+use crate::model::task::State;
+use crate::store::{Admin, Listed, TopicEntry};
+
+/// The longest text, in bytes.
+const MAX_TEXT: usize = 256;
+/// The most bytes of content that one call reads, and those of the last tasks in excess.
+const MAX_BYTES: usize = 16 << 20;
+/// The contents that are read at the same time. The longest have 256 KiB by default.
+const AT_A_TIME: usize = 16;
+
+pub(crate) type Request =
+    SearchRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>>;
+
+/// `POST /delay/task/search`
+pub(crate) async fn search(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Page>, Error> {
+    let request: Request = json::read(request.body())?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let OneOf(state) = required(request.state, "state")?;
+    let text = required(request.text, "text")?;
+    if !(1..=MAX_TEXT).contains(&text.len()) {
+        return Err(Error::Invalid(format!("text: must be 1 to {MAX_TEXT} bytes long")));
+    }
+    let limit = page_limit(request.limit)?;
+    let order = request.order.map_or(ListOrder::Newest, |OneOf(order)| order);
+    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let topic = api.topic(&topic).await?.entry;
+    let range = Range { state, from: UnixMillis(0), to: FAR, order };
+    let mut scan = Scan::begin(topic, range, after);
+    let finder = memchr::memmem::Finder::new(text.as_bytes());
+    let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
+    'scan: while let Some(page) = scan.next(&api).await? {
+        let mut page = page.into_iter();
+        loop {
+            let some: Vec<Scanned> = page.by_ref().take(AT_A_TIME).collect();
+            if some.is_empty() {
+                break;
+            }
+            let contents = contents(&api, scan.topic(), &some).await?;
+            for ((listed, task), content) in some.into_iter().zip(contents) {
+                scan.saw(listed);
+                left = left.saturating_sub(content.len());
+                tasks.extend(task.filter(|_| finder.find(content.as_bytes()).is_some()));
+                if tasks.len() == limit {
+                    break 'scan;
+                }
+            }
+            if left == 0 {
+                break 'scan;
+            }
+        }
+    }
+    Ok(Success::of(page_of(tasks, &scan, &caller)))
+}
+
+/// The contents of the tasks; empty for one that is gone, or whose content was removed.
+async fn contents(api: &Api, topic: &TopicEntry, tasks: &[Scanned]) -> Result<Vec<String>, Error> {
+    let lanes = tasks.iter().map(|(Listed { id, .. }, _)| (topic.lane_of(*id), *id));
+    let read = lanes.map(|(lane, id)| async move { api.store.get(&lane, id).await });
+    let found = try_join_all(read).await?.into_iter();
+    Ok(found.map(|task| task.map(|task| task.content).unwrap_or_default()).collect())
+}

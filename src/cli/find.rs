@@ -1,0 +1,105 @@
+//! `delayd find`: looks for a task in all topics.
+
+use delayd_wire::{FindRequest, FoundTask, FoundTasks};
+
+use super::cell::Cell;
+use super::client::ServerArgs;
+use super::{Code, output, table};
+use crate::model::task::TaskId;
+
+/// Find a task in all topics, by its id or a key.
+///
+/// It needs a token with the scope view or admin for all topics.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "delayd find [OPTIONS] <TASK_ID>|--key <KEY>|--idempotency-key <KEY>",
+    after_help = "\
+Examples:
+  delayd find 1795234567000042
+  delayd find --key device-7
+  delayd find --idempotency-key order-42"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    name: TaskNameArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What names a task.
+#[derive(Debug, clap::Args)]
+pub(super) struct TaskNameArgs {
+    /// The task's id
+    #[arg(
+        required_unless_present_any = ["key", "idempotency_key"],
+        conflicts_with_all = ["key", "idempotency_key"]
+    )]
+    pub(super) task_id: Option<TaskId>,
+    /// The task's key, instead of its id
+    #[arg(long, value_name = "KEY")]
+    pub(super) key: Option<String>,
+    /// The task's idempotency key, instead of its id; with --key, if the task has one
+    #[arg(long, value_name = "KEY")]
+    pub(super) idempotency_key: Option<String>,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let Args { name: TaskNameArgs { task_id, key, idempotency_key }, server } = args;
+    let client = server.client()?;
+    let (mut tasks, mut cursor) = (Vec::new(), None);
+    loop {
+        let (key, idempotency_key) = (key.clone(), idempotency_key.clone());
+        let body = FindRequest { task_id, key, idempotency_key, cursor };
+        let found: FoundTasks = client.call("/delay/task/find", &body).await?;
+        tasks.extend(found.tasks);
+        cursor = found.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if !client.is_json() {
+        output::line(&shown(&tasks))?;
+    }
+    Ok(Code::Done)
+}
+
+fn shown(tasks: &[FoundTask]) -> String {
+    if tasks.is_empty() {
+        return "no task".into();
+    }
+    let row = |FoundTask { topic, task }: &FoundTask| {
+        vec![
+            topic.cell(),
+            task.task_id.cell(),
+            task.state.cell(),
+            task.due_ms.cell(),
+            task.attempts.cell(),
+            task.key.cell(),
+            task.last_outcome.cell(),
+        ]
+    };
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    table::columns(&["topic", "task_id", "state", "due", "attempts", "key", "last_outcome"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn found_tasks_are_a_table() {
+        assert_eq!(shown(&[]), "no task");
+        let tasks = json!([{"topic": "orders", "task": {
+            "task_id": 7, "state": "dead", "mode": "push", "sn": "message.call",
+            "due_ms": 1_795_234_577_000_i64, "due": "", "attempts": 2, "created_ms": 1,
+            "finished_ms": 2, "lease": null, "last_outcome": "410 Gone", "key": null,
+        }}]);
+        let tasks: Vec<FoundTask> = serde_json::from_value(tasks).unwrap();
+        insta::assert_snapshot!(shown(&tasks), @r#"
+        TOPIC   TASK_ID  STATE  DUE                       ATTEMPTS  KEY  LAST_OUTCOME
+        orders  7        dead   2026-11-21T04:16:17.000Z  2         -    410 Gone
+        "#);
+    }
+}

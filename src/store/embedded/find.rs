@@ -1,0 +1,45 @@
+//! `find`: the task that an id, a key or an idempotency key names.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::sql::idempotency::answer;
+use super::sql::task::home;
+use super::sql::task_key::owner;
+use super::write_tx::lane_number;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
+use crate::store::TaskName;
+
+/// One lookup for an id, whatever the number of lanes, and two lookups per lane for a key.
+pub(super) fn find(
+    db: &Connection,
+    name: &TaskName,
+    lanes: &[Lane],
+    now: UnixMillis,
+) -> rusqlite::Result<Vec<Option<TaskId>>> {
+    if let TaskName::Id(id) = name {
+        let home: Option<(String, u16)> = db
+            .prepare_cached(home::SQL)?
+            .query_row([id], |row| Ok((row.get(home::topic)?, row.get(home::shard)?)))
+            .optional()?;
+        let is_home = |lane: &Lane| {
+            home.as_ref()
+                .is_some_and(|(topic, shard)| lane.topic.as_str() == topic && lane.shard == *shard)
+        };
+        return Ok(lanes.iter().map(|lane| is_home(lane).then_some(*id)).collect());
+    }
+    let text = name.text();
+    let in_lane = |lane: &Lane| {
+        let Some(lane) = lane_number(db, lane)? else { return Ok(None) };
+        let found = match name {
+            TaskName::Idempotency { .. } => db
+                .prepare_cached(answer::SQL)?
+                .query_row((lane, &text, now), |row| row.get(answer::task)),
+            TaskName::Id(_) | TaskName::Key(_) => {
+                db.prepare_cached(owner::SQL)?.query_row((lane, &text), |row| row.get(owner::task))
+            }
+        };
+        found.optional()
+    };
+    lanes.iter().map(in_lane).collect()
+}

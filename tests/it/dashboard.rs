@@ -201,26 +201,44 @@ async fn every_page_is_accessible_and_has_its_picture_in_the_documentation() {
             "backoff": {"kind": "fixed", "every": "1ms"},
             "content": {"sn": "message.call", "url": path, "order": 40_000 + delay}})
     };
-    let is_drawn = std::env::var_os("WRITE_DOCS").is_some();
-    // The pictures show a service that works.
-    let (before, seconds) = if is_drawn { (60, 120) } else { (1, 1) };
-    // Rates that rise and fall, so that the graphs have a shape.
-    let rate = |second: u64| 4 + (second % 23) / 4 + (second % 7);
-    let moments = (0..seconds).flat_map(|second| (0..rate(second)).map(move |_| second * 1000));
-    let soon: u64 = (0..before).map(rate).sum();
-    let mut tasks: Vec<Value> = moments.map(|at| call("/orders/remind", at)).collect();
-    tasks.extend((0..5).map(|at| call("/orders/notify", at)));
-    tasks.push(json!({"topic": "paused", "delay": 0, "content": {}}));
-    delayd.add_all(&tasks).await;
-    delayd.post("/delay/topic/pause", r#"{"topic":"paused"}"#).await.ok();
+    let refused: Vec<Value> = (0..5).map(|at| call("/orders/notify", at)).collect();
+    delayd.add_all(&refused).await;
+    delayd.post("/delay/topic/set", r#"{"topic":"paused","paused":true,"rate":"9/s"}"#).await.ok();
     let waiting = delayd.add(call("/orders/remind", 3_600_000)).await.id();
     let task = delayd.add(call("/orders/refund", 0)).await.id();
     delayd.wait_for_state("orders", task, "dead").await;
-    receiver.wait_for(soon as usize + 5 + 3).await;
+    receiver.wait_for(5 + 3).await;
+    let is_drawn = std::env::var_os("WRITE_DOCS").is_some();
+    let mut seconds = 0_usize..;
+    // A second of traffic, with rates that rise and fall, so that the graphs have a shape.
+    let mut traffic = async || {
+        let second = seconds.next().expect("the range has no end");
+        let size = 6 + 3 * ((second % 23) / 4) + 2 * (second % 7);
+        let before = receiver.seen().len();
+        let tasks: Vec<Value> = (0..size).map(|_| call("/orders/remind", 1000)).collect();
+        delayd.add_all(&tasks).await;
+        receiver.wait_for(before + size).await;
+    };
+    for _ in 0..if is_drawn { 60 } else { 0 } {
+        traffic().await;
+    }
     let pictures = is_drawn.then_some(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/dashboard"));
     let url = delayd.url("/");
     let input = json!({"url": url, "task": task, "waiting": waiting, "pictures": pictures});
-    browse("looks.mjs", input).await;
+    let browser = browse("looks.mjs", input);
+    if is_drawn {
+        let goes_on = async {
+            loop {
+                traffic().await;
+            }
+        };
+        tokio::select! {
+            () = browser => {}
+            () = goes_on => {}
+        }
+    } else {
+        browser.await;
+    }
 
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/DASHBOARD.md");
     let page = std::fs::read_to_string(page).unwrap();

@@ -23,12 +23,12 @@ const DIALOGS = [
 
 async function takesPictures(page) {
   await choose(page, "Times", "utc");
-  for (const [file, theme, name, height] of [
-    ["overview", "light", "", 1300],
-    ["task", "light", `task/orders/${task}`, 900],
-    ["dead-letters", "dark", "dead", 620],
+  for (const [file, theme, name, width, height] of [
+    ["overview", "light", "", 1180, 1120],
+    ["task", "light", `task/orders/${task}`, 1180, 900],
+    ["dead-letters", "dark", "dead", 1240, 600],
   ]) {
-    await page.setViewportSize({ width: 1200, height });
+    await page.setViewportSize({ width, height });
     await open(page, "system");
     await choose(page, "Theme", theme);
     await open(page, name);

@@ -7,7 +7,7 @@ import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
 import { Action, Badge, Field, State, When } from "../../ui/parts";
-import { number } from "../../view/format";
+import { duration, number } from "../../view/format";
 import { TASK_STATES } from "../../view/states";
 import { pause, purge, remove, resume } from "./changes";
 
@@ -88,9 +88,15 @@ const Counts = ({ of: { topic, counts } }: { of: Shown }) => (
   </section>
 );
 
-/** A setting as text: each is a word, a number, or an object in the form that an add takes. */
-const written = (value: unknown): string =>
-  typeof value === "object" ? JSON.stringify(value) : String(value);
+/** A setting as text. The service writes each duration in ms. */
+function written(value: unknown): string {
+  if (Array.isArray(value)) return value.map(written).join(", ");
+  if (typeof value === "object" && value !== null) {
+    return Object.entries(value).map(([name, part]) => `${name} ${written(part)}`).join(", ");
+  }
+  const text = String(value);
+  return /^\d+ms$/.test(text) ? duration(parseInt(text, 10)) : text;
+}
 
 function Policy({ of }: { of: Shown["policy"] }) {
   const texts = t().topic;

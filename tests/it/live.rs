@@ -18,6 +18,8 @@ const STREAMS: usize = 64;
 struct Stream {
     response: Response,
     read: String,
+    /// The bytes of the last event.
+    bytes: usize,
 }
 
 async fn ask(delayd: &Program, token: Option<&str>) -> Response {
@@ -35,7 +37,7 @@ impl Stream {
     async fn open(delayd: &Program) -> Self {
         let response = ask(delayd, None).await;
         assert_eq!(response.status(), 200);
-        Self { response, read: String::new() }
+        Self { response, read: String::new(), bytes: 0 }
     }
 
     /// The data of the next event; `None` if the stream has ended.
@@ -44,6 +46,7 @@ impl Stream {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
                 let data = event.strip_prefix("event: overview\ndata: ");
                 let data = data.map(|data| serde_json::from_str(data).unwrap());
+                self.bytes = event.len() + 2;
                 self.read = rest.to_owned();
                 match data {
                     Some(data) => return Some(data),
@@ -109,6 +112,37 @@ async fn each_second_has_an_event_for_every_viewer() {
     let headers = one.response.headers();
     assert_eq!(headers["content-type"], "text/event-stream");
     assert_eq!(headers["x-accel-buffering"], "no");
+}
+
+/// One event is sent each second, so this is what a viewer costs the network, at any load.
+#[tokio::test]
+async fn a_viewer_receives_at_most_5_kb_a_second() {
+    const SERVICES: usize = 25;
+    const SHOWN: usize = 20;
+    /// Of each lane, the sampler counts the destinations with most tasks.
+    const COUNTED: usize = 16;
+    let names: Vec<String> =
+        (0..SERVICES).map(|at| format!("a-service-with-a-name-{at:02}")).collect();
+    let sets: Vec<String> = names
+        .iter()
+        .map(|name| format!("services.\"{name}\".endpoints=[\"http://127.0.0.1:9\"]"))
+        .collect();
+    let delayd = Kept::embedded().start(&sets).await;
+    let tasks = names.iter().flat_map(|name| {
+        let task = json!({"topic": "orders", "delay": "1h", "content": {"sn": name, "url": "/"}});
+        std::iter::repeat_n(task, 40)
+    });
+    delayd.add_all(&tasks.collect::<Vec<_>>()).await;
+    let mut stream = Stream::open(&delayd).await;
+    let is_full = |shown: &Value| {
+        let destinations = shown["destinations"].as_array().unwrap();
+        let counted = destinations.iter().filter(|destination| destination["waiting"] == 40);
+        shown["more_destinations"] == SERVICES - SHOWN
+            && destinations.len() == SHOWN
+            && counted.count() == COUNTED
+    };
+    while !is_full(&stream.next().await.unwrap()) {}
+    assert!(stream.bytes <= 5_000, "{} bytes", stream.bytes);
 }
 
 #[tokio::test]

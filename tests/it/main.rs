@@ -36,6 +36,7 @@ mod metrics_causes;
 mod monitoring;
 mod moving;
 mod moving_changes;
+mod nginx;
 mod openapi;
 mod original_clients;
 mod overload;

@@ -107,6 +107,14 @@ impl Program {
         Self::launch(serve(store, sets)).await
     }
 
+    /// Starts the program with a configuration file, which it reads again when the file changes.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub async fn start_from(store: &StoreAt, file: &Path) -> Self {
+        let mut serve = serve(store, &[]);
+        serve.arg("--config").arg(file);
+        Self::launch(serve).await
+    }
+
     /// Starts the program as the child of another, such as strace, which gets the command line.
     pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
         let mut program = Self::launch(inside(outer, &serve(store, sets))).await;

@@ -11,6 +11,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::Request;
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
-use crate::api::transport::tracked_io::{TrackedBody, TrackedIo};
+use crate::api::transport::tracked_io::{RunningBody, TrackedBody, TrackedIo};
 
 /// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
 /// asks [`crate::api::transport::delivery_confirmation`] for the last byte only when the rest is on
@@ -143,7 +144,8 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
     }
 }
 
-/// Answers one request, and records it as activity of the connection.
+/// Answers one request, and records it as activity of the connection. An answer of unknown length
+/// lasts as long as its caller reads it, such as a live stream.
 async fn answer<S>(
     mut service: S,
     activity: Arc<IoActivity>,
@@ -160,8 +162,11 @@ where
     } else {
         response
     };
-    drop(running);
-    Ok(response)
+    if response.body().size_hint().exact().is_some() {
+        drop(running);
+        return Ok(response);
+    }
+    Ok(response.map(|body| RunningBody::body(body, running)))
 }
 
 /// The requests of an HTTP/2 connection. hyper runs each in a task of its own.

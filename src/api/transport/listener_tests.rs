@@ -274,6 +274,27 @@ async fn a_connection_that_asks_for_nothing_more_is_closed() {
     assert!(read_to_end(&mut stream).await.ends_with("hello"));
 }
 
+/// Live streams were cut off once their connection had sent no request for 75 s.
+#[tokio::test]
+async fn a_stream_that_goes_on_keeps_its_connection() {
+    const PIECES: usize = 20;
+    let pieces = async || {
+        let pieces = futures_util::stream::unfold(0, |sent| async move {
+            tokio::time::sleep(SHORT / 2).await;
+            (sent < PIECES).then_some((Ok::<_, std::convert::Infallible>("piece;"), sent + 1))
+        });
+        Response::new(axum::body::Body::from_stream(pieces))
+    };
+    let timeouts = IoTimeouts { idle: SHORT, answer: SHORT, ..timeouts() };
+    let router = Router::new().route("/", get(pieces));
+    let server = start(router, ServerParams { timeouts, ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    let answer = read_to_end(&mut stream).await;
+    assert_eq!(answer.matches("piece;").count(), PIECES, "{answer}");
+    assert!(answer.ends_with("0\r\n\r\n"), "{answer}");
+}
+
 /// A router whose answer exceeds the sockets' buffers, and the confirmation of each.
 fn endless() -> (Router, mpsc::UnboundedReceiver<Confirmation>) {
     let (tell, told) = mpsc::unbounded_channel();

@@ -11,7 +11,7 @@ use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::api::middleware::memory_budget::held;
-use crate::api::transport::io_timeouts::{IoActivity, Open, STEP};
+use crate::api::transport::io_timeouts::{IoActivity, Open, Running, STEP};
 
 /// A socket that reports reads and writes.
 #[derive(Debug)]
@@ -135,5 +135,39 @@ impl http_body::Body for TrackedBody {
             hint.set_upper(upper + rest);
         }
         hint
+    }
+}
+
+/// The body of an answer whose length is unknown, such as a live stream. The request runs until it
+/// ends: the caller is not late with the next one before.
+#[derive(Debug)]
+pub(crate) struct RunningBody {
+    body: Body,
+    _running: Running,
+}
+
+impl RunningBody {
+    pub(crate) fn body(body: Body, running: Running) -> Body {
+        Body::new(Self { body, _running: running })
+    }
+}
+
+impl http_body::Body for RunningBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -1,11 +1,11 @@
-// A browser with one page, which records every error of the page. The arguments of a script are the
-// folder of the dashboard's sources, where npm installed the libraries, and the input as JSON.
+// A browser, which records every error of its pages. The arguments of a script are the folder of
+// the dashboard's sources, where npm installed the libraries, and a file with the input as JSON.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
-const [, , sources, argument] = process.argv;
-export const input = JSON.parse(argument);
+const [, , sources, file] = process.argv;
+export const input = JSON.parse(readFileSync(file, "utf8"));
 
 const require = createRequire(`${sources}/package.json`);
 const { chromium } = require("playwright-core");
@@ -23,36 +23,96 @@ const ARGUMENTS = [
   "--disable-sync",
 ];
 
-/** Runs `steps` with a page, and fails if the page had an error. */
-export async function withPage(steps, { expected = [] } = {}) {
+/** A bound for a busy machine: each step waits for what it expects, not for a time. */
+const PATIENCE = 60_000;
+
+/**
+ * Runs `steps` with a page, and fails if a page of the browser had an error or opened a dialog.
+ * Errors of the content security policy are among those of the console.
+ */
+export async function withPage(steps, { expected = [], args = [] } = {}) {
   const executablePath = process.env.CHROMIUM ?? PROGRAMS.find(existsSync);
   assert(executablePath, "chromium is not installed; CHROMIUM may name it");
-  const browser = await chromium.launch({ executablePath, args: ARGUMENTS });
+  const browser = await chromium.launch({ executablePath, args: [...ARGUMENTS, ...args] });
   try {
-    const page = await browser.newPage({ viewport: { width: 1440, height: 900 }, locale: "en" });
-    page.setDefaultTimeout(10_000);
+    const viewport = { width: 1440, height: 900 };
+    const context = await browser.newContext({ viewport, locale: "en", timezoneId: "UTC" });
+    context.setDefaultTimeout(PATIENCE);
     const errors = [];
-    page.on("pageerror", (error) => errors.push(error.message));
-    page.on("console", (message) => {
+    context.on("weberror", (error) => errors.push(error.error().message));
+    context.on("console", (message) => {
       const isExpected = expected.some((text) => message.text().includes(text));
       const isBad = ["error", "warning"].includes(message.type());
       if (isBad && !isExpected) errors.push(message.text());
     });
-    await steps(page);
+    context.on("dialog", (dialog) => {
+      errors.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    const page = await context.newPage();
+    try {
+      await steps(page);
+    } catch (error) {
+      const shown = page.isClosed() ? "" : await page.locator("body").innerText();
+      throw new Error(`${error.message}\n\nthe page:\n${shown}\n\n${errors.join("\n")}`, {
+        cause: error,
+      });
+    }
     assert.deepEqual(errors, [], "the console of the page");
   } finally {
     await browser.close();
   }
 }
 
-/** Opens a page of the dashboard by its hash. */
+/** Opens a page of the dashboard by its hash, and waits until it has read what it shows. */
 export async function open(page, name) {
-  await page.evaluate((name) => (location.hash = `#/${name}`), name);
-  await page.locator("nav a[aria-current=page]").waitFor();
-  await page.waitForTimeout(150);
+  await page.evaluate(
+    (hash) =>
+      new Promise((done) => {
+        const painted = () => requestAnimationFrame(() => setTimeout(done));
+        if (location.hash === hash) return painted();
+        addEventListener("hashchange", painted, { once: true });
+        location.hash = hash;
+      }),
+    `#/${name}`,
+  );
+  await page.locator("main h1").waitFor();
+  await isLoaded(page);
 }
 
+export const isLoaded = (page) =>
+  page.waitForFunction(() => !document.querySelector("[data-loading]"));
+
 export const choose = (page, label, value) => page.getByLabel(label).selectOption(value);
+
+export const link = (page, name) => page.getByRole("link", { name, exact: true });
+export const button = (page, name) => page.getByRole("button", { name, exact: true });
+export const badge = (page, text) => page.locator("main .badge", { hasText: text }).first();
+
+/** The sentence that says what the last action did. */
+export const says = (page, text) => page.locator("main [role=status]", { hasText: text }).waitFor();
+
+/** Presses the button of the open dialog, after its name was typed if that is needed. */
+export async function confirm(page, action, retype) {
+  const dialog = page.getByRole("dialog");
+  if (retype !== undefined) {
+    await page.locator(`dialog button[aria-disabled=true]`).waitFor();
+    await dialog.getByRole("textbox", { name: `Type ${retype} to confirm` }).fill(retype);
+  }
+  await button(dialog, action).click();
+  await dialog.waitFor({ state: "detached" });
+}
+
+/** Adds a task in the form, and waits until the page follows it. */
+export async function addTask(page, { topic, delay, content, attempts = "" }) {
+  await open(page, "add");
+  await page.getByRole("textbox", { name: "Topic" }).fill(topic);
+  await page.getByLabel("Delay", { exact: true }).fill(delay);
+  await page.getByLabel("Content").fill(content);
+  await page.getByLabel("Attempts at most").fill(attempts);
+  await button(page, "Add the task").click();
+  await page.getByText("webhook-id").waitFor();
+}
 
 /** Fails if axe finds something, or if the page is wider than the window. */
 export async function isAccessible(page, what) {

@@ -1,15 +1,55 @@
 // A service with tokens: the page asks for one, says if it is unknown, and shows what it may do.
 import assert from "node:assert/strict";
-import { input, isAccessible, open, withPage } from "./browser.mjs";
+import { button, input, isAccessible, link, open, withPage } from "./browser.mjs";
 
 const useToken = async (page, token, isKept) => {
   await page.getByLabel("Access token", { exact: true }).fill(token);
   if (isKept) await page.getByRole("checkbox").check();
-  await page.getByRole("button", { name: "Use the token" }).click();
+  await button(page, "Use the token").click();
 };
 
-const hasPage = async (page, name) =>
-  (await page.getByRole("link", { name, exact: true }).count()) === 1;
+const hasPage = async (page, name) => (await link(page, name).count()) === 1;
+
+/** What the page does not offer, and the service refuses. */
+async function changesNothing(page, token) {
+  const { task } = input;
+  const pages = ["topics", "topics/orders", `task/orders/${task}`, "dead", "destinations"];
+  for (const name of [...pages, "dead/orders", "tasks/orders?state=dead"]) {
+    await open(page, name);
+    const offered = page.locator("main button:not(.sort, [type=submit])");
+    const names = await offered.allTextContents();
+    assert.deepEqual(names.filter((name) => name !== "Load again"), [], name);
+  }
+  await open(page, `task/orders/${task}`);
+  await page.getByText("Your token may not read the content.").waitFor();
+  await open(page, "dead");
+  await page.getByText("Your token may not read the cause.").waitFor();
+  const id = { topic: "orders", task_id: task };
+  const calls = {
+    "task/add": { topic: "orders", delay: 0, content: {} },
+    "task/cancel": id,
+    "task/update": { ...id, delay: 0 },
+    "dead/replay": { topic: "orders", all: true },
+    "dead/purge": { topic: "orders", all: true },
+    "topic/pause": { topic: "orders" },
+    "topic/resume": { topic: "orders" },
+    "topic/purge": { topic: "orders", confirm: "orders" },
+    "topic/delete": { topic: "orders" },
+    "destination/hold": { sn: "message.call" },
+    "destination/release": { sn: "message.call" },
+  };
+  for (const [path, body] of Object.entries(calls)) {
+    const status = await page.evaluate(
+      async ([path, body, token]) => {
+        const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+        const answer = await fetch(`delay/${path}`, { method: "POST", headers, body });
+        return answer.status;
+      },
+      [path, JSON.stringify(body), token],
+    );
+    assert.equal(status, 403, path);
+  }
+}
 
 const kept = (page) => page.evaluate(() => JSON.stringify([sessionStorage, localStorage]));
 
@@ -26,8 +66,7 @@ await withPage(
     assert(!(await hasPage(page, "Add a task")));
     assert(!(await kept(page)).includes("viewer"), "the token is only in memory");
     assert.equal(await page.evaluate(() => document.cookie), "");
-    await open(page, "destinations");
-    await page.locator("main").getByText("The configuration names no service").waitFor();
+    await changesNothing(page, "viewer");
 
     await page.reload();
     await useToken(page, "viewer", true);
@@ -35,16 +74,16 @@ await withPage(
     await page.reload();
     await page.getByText("Live", { exact: true }).waitFor();
     await open(page, "system");
-    await page.getByRole("button", { name: "Forget the token" }).click();
+    await button(page, "Forget the token").click();
     await page.getByText("This service needs an access token").waitFor();
     assert(!(await kept(page)).includes("viewer"), "the token is forgotten");
 
     await useToken(page, "adder", false);
-    await page.getByRole("link", { name: "Add a task", exact: true }).waitFor();
+    await link(page, "Add a task").waitFor();
     assert(!(await hasPage(page, "Overview")));
     await page.evaluate(() => (location.hash = "#/audit"));
     await page.getByText("covers all topics").waitFor();
   },
-  // Chromium reports each 401 in the console.
-  { expected: ["401 (Unauthorized)"] },
+  // Chromium reports each refused call in the console.
+  { expected: ["401 (Unauthorized)", "403 (Forbidden)"] },
 );

@@ -9,6 +9,8 @@ export class CallError extends Error {
     readonly code: number,
     message: string,
     readonly requestId?: string,
+    /** The task is leased, and will be cancelled unless it succeeds. */
+    readonly isCancelPending = false,
   ) {
     super(message);
   }
@@ -75,8 +77,9 @@ export async function call<P extends Path>(
 
 function failureOf(status: number, text: string): CallError {
   try {
-    const { dm_error, error_msg, request_id } = JSON.parse(text);
-    return new CallError(status, Number(dm_error) || 0, String(error_msg ?? ""), request_id);
+    const { dm_error, error_msg, request_id, cancel_pending } = JSON.parse(text);
+    const [code, message] = [Number(dm_error) || 0, String(error_msg ?? "")];
+    return new CallError(status, code, message, request_id, cancel_pending === true);
   } catch {
     // A proxy answered.
     return new CallError(status, 0, "");

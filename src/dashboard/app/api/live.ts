@@ -1,7 +1,7 @@
-// The live stream: one for each tab, closed while the tab is hidden, because browsers open at most
-// six connections to a host.
+// The live stream: one for all tabs that are shown. Hidden tabs have none.
 import { computed, effect, signal } from "@preact/signals";
 import { isAbort, send } from "./client";
+import { shareStream, type Beat } from "./tabs";
 import type { Overview } from "./types";
 import { isHidden } from "../state/clock";
 import { dialog } from "../state/dialog";
@@ -102,7 +102,20 @@ async function run(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Keeps a stream open while the tab is shown and the token may read it. */
+/** Takes over what the tab has read that leads. */
+function follow({ connection: state, overview }: Beat): void {
+  if (state === "live" && connection.peek() !== "live") streams.value += 1;
+  connection.value = state;
+  if (overview !== null) take(overview);
+}
+
+function lead(): () => void {
+  const stop = new AbortController();
+  void run(stop.signal);
+  return () => stop.abort();
+}
+
+/** Is live while the tab is shown and the token may read the stream. */
 export function startLive(): void {
   const wanted = computed(() => may.readAll() && !needsToken.value);
   effect(() => {
@@ -114,8 +127,16 @@ export function startLive(): void {
       return;
     }
     connection.value = "connecting";
-    const stop = new AbortController();
-    void run(stop.signal);
-    return () => stop.abort();
+    const now = () => ({ connection: connection.peek(), overview: latest.peek() });
+    const tab = shareStream({ lead, now, follow });
+    const tellChanges = effect(() => {
+      connection.value;
+      latest.value;
+      tab.tell();
+    });
+    return () => {
+      tellChanges();
+      tab.leave();
+    };
   });
 }

@@ -4,11 +4,16 @@ import type { components, paths } from "./schema";
 type Schemas = components["schemas"];
 
 export type AuditEntry = Schemas["AuditEntry"];
+export type Cause = Schemas["Cause"];
 export type Destination = Schemas["DestinationShown"];
 export type Instance = Schemas["InstanceShown"];
 export type Overview = Schemas["Overview"];
 export type Series = Schemas["Series"];
+export type Misfire = Schemas["MisfirePolicy"];
 export type Task = Schemas["Task"];
+export type TaskListed = Schemas["Entry"];
+export type TaskState = Schemas["TaskState"];
+export type Topic = Schemas["TopicShownAnswer"];
 export type TopicListed = Schemas["TopicListed"];
 export type WhoAmI = Schemas["WhoAmIAnswer"];
 export type AddRequest = Schemas["AddRequest"];

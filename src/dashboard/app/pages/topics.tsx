@@ -2,18 +2,30 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { TopicListed } from "../api/types";
 import { ask } from "../state/dialog";
+import { href } from "../state/route";
 import { may } from "../state/session";
 import { t } from "../text";
 import { useLoaded, Show } from "../ui/loaded";
-import { Badge } from "../ui/parts";
+import { Action, Badge } from "../ui/parts";
 import { Table } from "../ui/table";
 import { number } from "../view/format";
+import { pause, resume } from "./topic/changes";
 
 const PAGE = 200;
 
+/** A longer list is read again only on request: 10,000 topics are more than half a megabyte. */
+const FREQUENT = 500;
+
+const name = ({ topic }: TopicListed) => <a href={href("topics", topic)}>{topic}</a>;
+
 /** The topics that the token covers. */
 export function Topics() {
-  const topics = useLoaded("topics", 5000, (signal) => call("/delay/topic/list", {}, signal));
+  const [size, setSize] = useState(0);
+  const topics = useLoaded("topics", size > FREQUENT ? 0 : 5000, async (signal) => {
+    const read = await call("/delay/topic/list", {}, signal);
+    setSize(read.topics.length);
+    return read;
+  });
   return <Show of={topics}>{(data) => <List topics={data.topics} reload={topics.reload} />}</Show>;
 }
 
@@ -27,7 +39,7 @@ function List({ topics, reload }: ListProps) {
   const [most, setMost] = useState(PAGE);
   const texts = t().topics;
   const found = topics.filter(({ topic }) => topic.toLowerCase().includes(wanted.toLowerCase()));
-  const shown = found.slice(0, most);
+  const shown = Math.min(found.length, most);
   if (topics.length === 0) return <p>{texts.empty}</p>;
   return (
     <>
@@ -43,16 +55,17 @@ function List({ topics, reload }: ListProps) {
           />
         </label>
         <span class="quiet" role="status">
-          {t().shownOf(number(shown.length), number(topics.length))}
+          {t().shownOf(number(shown), number(topics.length))}
         </span>
       </div>
       {found.length === 0 && <p>{texts.noMatch}</p>}
       <Table
         label={t().pages.topics}
-        rows={shown}
+        rows={found}
+        most={most}
         id={({ topic }) => topic}
         columns={[
-          { name: texts.topic, by: ({ topic }) => topic, cell: ({ topic }) => <bdi>{topic}</bdi> },
+          { name: texts.topic, by: ({ topic }) => topic, cell: name },
           {
             name: texts.shards,
             isNumber: true,
@@ -79,6 +92,11 @@ function List({ topics, reload }: ListProps) {
       {found.length > most && (
         <button type="button" onClick={() => setMost(most + PAGE)}>{t().showMore}</button>
       )}
+      {topics.length > FREQUENT && (
+        <p class="after">
+          <Action name={t().reload} run={() => void reload()} />
+        </p>
+      )}
     </>
   );
 }
@@ -89,22 +107,7 @@ interface ChangeProps {
 }
 
 function Change({ topic: { topic, paused }, reload }: ChangeProps) {
-  const texts = t().topics;
-  const change = async () => {
-    await call(paused ? "/delay/topic/resume" : "/delay/topic/pause", { topic });
-    await reload();
-  };
-  const question = paused
-    ? { title: texts.resumeTitle(topic), text: texts.resumeText, action: texts.resume }
-    : { title: texts.pauseTitle(topic), text: texts.pauseText, action: texts.pause };
-  return (
-    <button
-      type="button"
-      class="small"
-      aria-label={`${question.action} ${topic}`}
-      onClick={() => ask({ ...question, run: change })}
-    >
-      {question.action}
-    </button>
-  );
+  const question = () => (paused ? resume(topic, reload) : pause(topic, reload));
+  const name = paused ? t().topics.resume : t().topics.pause;
+  return <Action isSmall name={name} on={topic} run={() => ask(question())} />;
 }

@@ -1,9 +1,11 @@
 import { useEffect, useRef } from "preact/hooks";
-import { may, who, whoError } from "../state/session";
+import { notice } from "../state/notice";
 import { route } from "../state/route";
+import { may, who, whoError } from "../state/session";
 import { needsToken } from "../state/token";
 import { t } from "../text";
 import { Dialog } from "../ui/dialog";
+import { Exact } from "../ui/exact";
 import { Failure } from "../ui/failure";
 import { Header } from "./header";
 import { Navigation } from "./navigation";
@@ -35,7 +37,7 @@ function Content() {
     return whoError.value ? (
       <Failure error={whoError.value} />
     ) : (
-      <p role="status">{t().loading}</p>
+      <p role="status" data-loading>{t().loading}</p>
     );
   }
   return <Current />;
@@ -44,20 +46,30 @@ function Content() {
 function Current() {
   const { page: name, parts } = route.value;
   const page = PAGES.find((page) => page.name === name);
-  const title = page ? t().pages[page.title] : t().errors.notFound;
+  const title = page ? (page.heading?.(parts) ?? t().pages[page.title]) : t().errors.notFound;
   const heading = useRef<HTMLHeadingElement>(null);
-  const shown = useRef(name);
+  const place = [name, ...parts].join("/");
+  const shown = useRef(place);
   useEffect(() => {
     document.title = `${title} – delayd`;
   }, [title]);
   useEffect(() => {
     // Screen readers then read the new page.
-    if (shown.current !== name) heading.current?.focus();
-    shown.current = name;
-  }, [name]);
+    if (shown.current !== place) heading.current?.focus();
+    shown.current = place;
+  }, [place]);
   return (
     <>
-      <h1 ref={heading} tabIndex={-1}>{title}</h1>
+      <h1 ref={heading} tabIndex={-1}>
+        <Exact text={title} />
+      </h1>
+      <div role="status">
+        {notice.value !== "" && (
+          <p class="notice good">
+            <Exact text={notice.value} />
+          </p>
+        )}
+      </div>
       {page && (page.mayOpen(may) ? page.show(parts) : <p>{t().errors[page.needs]}</p>)}
     </>
   );

@@ -1,12 +1,16 @@
 import type { ComponentChild } from "preact";
 import type { may } from "../state/session";
+import { t } from "../text";
 import type { Dictionary } from "../text/en";
 import { Add } from "../pages/add";
 import { Audit } from "../pages/audit";
+import { Dead } from "../pages/dead";
 import { Destinations } from "../pages/destinations";
 import { Overview } from "../pages/overview";
 import { System } from "../pages/system";
 import { Task } from "../pages/task";
+import { Tasks } from "../pages/tasks";
+import { Topic } from "../pages/topic";
 import { Topics } from "../pages/topics";
 
 export interface Page {
@@ -17,6 +21,8 @@ export interface Page {
   mayOpen: (rights: typeof may) => boolean;
   /** Which right is missing otherwise. */
   needs: "readAll" | "readTopics" | "addTasks" | "noRights";
+  /** A heading other than the title. */
+  heading?: (parts: string[]) => string | undefined;
   show: (parts: string[]) => ComponentChild;
 }
 
@@ -34,7 +40,22 @@ export const PAGES: Page[] = [
     title: "topics",
     mayOpen: (rights) => rights.listTopics(),
     needs: "readTopics",
-    show: () => <Topics />,
+    heading: ([topic]) => (topic ? t().topic.heading(topic) : undefined),
+    show: ([topic]) => (topic ? <Topic name={topic} key={topic} /> : <Topics />),
+  },
+  {
+    name: "tasks",
+    title: "tasks",
+    mayOpen: (rights) => rights.listTopics(),
+    needs: "readTopics",
+    show: ([topic = ""]) => <Tasks topic={topic} />,
+  },
+  {
+    name: "dead",
+    title: "dead",
+    mayOpen: (rights) => rights.listTopics(),
+    needs: "readTopics",
+    show: ([topic = ""]) => <Dead topic={topic} key={topic} />,
   },
   {
     name: "destinations",
@@ -48,6 +69,7 @@ export const PAGES: Page[] = [
     title: "task",
     mayOpen: (rights) => rights.seeTasks(),
     needs: "noRights",
+    heading: ([, id]) => (id ? t().task.heading(id) : undefined),
     show: (parts) => <Task parts={parts} />,
   },
   {

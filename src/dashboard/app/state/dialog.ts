@@ -1,12 +1,22 @@
 // The question that is open. The page shows no new figures until it is answered.
 import { signal } from "@preact/signals";
+import type { ComponentChild } from "preact";
 
 export interface Question {
   title: string;
   text: string;
   /** The text of the button that does it. */
   action: string;
-  run: () => Promise<unknown>;
+  /** It deletes something. */
+  isDangerous?: boolean;
+  /** A name that must be typed before. */
+  retype?: string;
+  /** Fields, or a preview of what would happen. */
+  more?: () => ComponentChild;
+  /** Whether the fields and the preview allow it. */
+  isReady?: () => boolean;
+  /** Does it. The signal aborts when the dialog is closed; a call that runs is not cut off. */
+  run: (closed: AbortSignal) => Promise<unknown>;
 }
 
 export const dialog = signal<Question | null>(null);

@@ -72,7 +72,9 @@ function covers(topic: string): boolean {
 export const may = {
   readAll: () => who.value?.all_topics === true && hasScope("view", "admin"),
   listTopics: () => hasScope("view", "admin"),
+  readTopic: (topic: string) => hasScope("view", "admin") && covers(topic),
   changeTopic: (topic: string) => hasScope("admin") && covers(topic),
+  changeTasks: (topic: string) => hasScope("produce") && covers(topic),
   changeDestinations: () => who.value?.all_topics === true && hasScope("admin"),
   add: () => hasScope("produce"),
   seeTasks: () => hasScope("produce", "consume", "view", "admin"),

@@ -54,6 +54,7 @@ export function Chart({ title, times, lines, text }: Props) {
             ...axis,
             ...font,
             size: 26,
+            space: 75,
             values: (_, splits) => splits.map((at) => clock(at * 1000, needsSeconds(splits))),
           },
           {

@@ -21,15 +21,22 @@ async function copyText(text: string): Promise<boolean> {
   return isDone;
 }
 
-export function Copy({ text }: { text: string }) {
-  const [isDone, setDone] = useState(false);
+interface Props {
+  /** What is copied; it is written when the button is pressed. */
+  text: () => string;
+  name?: string;
+}
+
+export function Copy({ text, name }: Props) {
+  const [isDone, setDone] = useState<boolean | null>(null);
   const copy = async () => {
-    setDone(await copyText(text));
-    setTimeout(() => setDone(false), 2000);
+    setDone(await copyText(text()));
+    setTimeout(() => setDone(null), 2000);
   };
+  const said = isDone === null ? (name ?? t().copy) : isDone ? t().copied : t().notCopied;
   return (
-    <button type="button" class="small" onClick={copy}>
-      <span aria-live="polite">{isDone ? t().copied : t().copy}</span>
+    <button type="button" class={name === undefined ? "small" : ""} onClick={copy}>
+      <span aria-live="polite">{said}</span>
     </button>
   );
 }

@@ -12,9 +12,14 @@ export function Dialog() {
 
 function Open({ question }: { question: Question }) {
   const element = useRef<HTMLDialogElement>(null);
+  const closed = useRef(new AbortController());
   const [isRunning, setRunning] = useState(false);
+  const [typed, setTyped] = useState("");
   const [error, setError] = useState<CallError | null>(null);
+  const { retype, isReady = () => true } = question;
+  const isAllowed = (retype === undefined || typed === retype) && isReady() && !isRunning;
   const close = () => {
+    closed.current.abort();
     dialog.value = null;
   };
   useEffect(() => {
@@ -24,28 +29,52 @@ function Open({ question }: { question: Question }) {
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);
-  const run = async () => {
+  const run = async (event: Event) => {
+    event.preventDefault();
+    if (!isAllowed) return;
     setRunning(true);
+    setError(null);
     try {
-      await question.run();
-      close();
+      await question.run(closed.current.signal);
+      if (!closed.current.signal.aborted) close();
     } catch (failed) {
       setRunning(false);
       if (failed instanceof CallError) setError(failed);
+      else throw failed;
     }
   };
   return (
     <dialog ref={element} onClose={close} aria-labelledby="question">
-      <h2 id="question">{question.title}</h2>
-      <p>{question.text}</p>
-      <p class="quiet">{t().frozen}</p>
-      {error && <Failure error={error} isChange />}
-      <div class="buttons">
-        <button type="button" onClick={close}>{t().cancel}</button>
-        <button type="button" class="primary" disabled={isRunning} onClick={run}>
-          {question.action}
-        </button>
-      </div>
+      <form onSubmit={run} noValidate>
+        <h2 id="question">{question.title}</h2>
+        <p>{question.text}</p>
+        {question.more?.()}
+        {retype !== undefined && (
+          <div class="labelled">
+            <label for="retype">{t().retype(retype)}</label>
+            <input
+              id="retype"
+              autocomplete="off"
+              autocapitalize="off"
+              spellcheck={false}
+              value={typed}
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
+          </div>
+        )}
+        <p class="quiet small-text">{t().frozen}</p>
+        {error && <Failure error={error} isChange />}
+        <div class="buttons">
+          <button type="button" onClick={close}>{t().cancel}</button>
+          <button
+            type="submit"
+            class={question.isDangerous ? "danger" : "primary"}
+            aria-disabled={!isAllowed}
+          >
+            {question.action}
+          </button>
+        </div>
+      </form>
     </dialog>
   );
 }

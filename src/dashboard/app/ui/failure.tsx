@@ -26,9 +26,10 @@ interface Props {
 
 /** Why a call failed, with the message of the service. */
 export function Failure({ error, isChange = false }: Props) {
+  const said = meaning(error, isChange);
   return (
     <div class="notice bad" role="alert">
-      <p>{meaning(error, isChange)}</p>
+      {said !== "" && <p>{said}</p>}
       {error.message !== "" && (
         <p>
           <Exact text={t().errors.details(error.message)} />

@@ -8,6 +8,12 @@ import { t } from "../text";
 import { age } from "../view/format";
 import { Failure } from "./failure";
 
+/** How often a read is repeated that got no answer, in ms. */
+const RETRY = 3000;
+
+/** Whether the same call may succeed later. */
+const isPassing = ({ status }: CallError): boolean => status === 0 || status === 503;
+
 export interface Loaded<T> {
   data: T | null;
   error: CallError | null;
@@ -18,7 +24,7 @@ export interface Loaded<T> {
 
 /**
  * Reads something when `key` changes, and again `every` ms while the tab is shown and no dialog is
- * open. Late answers are dropped. `every` of 0 reads once.
+ * open. Late answers are dropped. `every` of 0 reads until there is an answer.
  */
 export function useLoaded<T>(
   key: string,
@@ -55,15 +61,18 @@ export function useLoaded<T>(
     if (isAsking) return;
     setError(null);
     void reload();
-    const repeat = () => {
+    return () => running.current?.abort();
+  }, [reload, isAsking]);
+
+  // What is read once is tried again until there is an answer.
+  const period = every > 0 || !error || !isPassing(error) ? every : RETRY;
+  useEffect(() => {
+    if (isAsking || period === 0) return;
+    const timer = setInterval(() => {
       if (!isHidden.peek() && dialog.peek() === null) void reload();
-    };
-    const timer = every > 0 ? setInterval(repeat, every) : undefined;
-    return () => {
-      clearInterval(timer);
-      running.current?.abort();
-    };
-  }, [key, every, reload, isAsking]);
+    }, period);
+    return () => clearInterval(timer);
+  }, [reload, period, isAsking]);
 
   return { data: state.key === key ? state.data : null, error, at: state.at, reload };
 }
@@ -79,7 +88,7 @@ export function Show<T>({ of, children }: Props<T>) {
   return (
     <>
       {error && <Failure error={error} />}
-      {data === null && !error && <p class="quiet" role="status">{t().loading}</p>}
+      {data === null && !error && <p class="quiet" role="status" data-loading>{t().loading}</p>}
       {data !== null && (
         <>
           {children(data)}

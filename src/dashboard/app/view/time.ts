@@ -7,6 +7,14 @@ const two = (value: number): string => String(value).padStart(2, "0");
 const shifted = (ms: number): Date =>
   new Date(zone.value === "utc" ? ms : ms - new Date(ms).getTimezoneOffset() * 60_000);
 
+/** A moment as `<input type="datetime-local">` has it, in the chosen zone. */
+export const inputOf = (ms: number): string =>
+  Number.isFinite(ms) && Math.abs(ms) < 8e15 ? shifted(ms).toISOString().slice(0, 19) : "";
+
+/** The moment of such an input, in Unix ms; NaN if it is incomplete. */
+export const momentOf = (input: string): number =>
+  Date.parse(zone.value === "utc" && input !== "" ? `${input}Z` : input);
+
 /** The name of the zone at a moment: `UTC`, or such as `UTC+8`. */
 export function zoneName(ms: number): string {
   const minutes = zone.value === "utc" ? 0 : -new Date(ms).getTimezoneOffset();

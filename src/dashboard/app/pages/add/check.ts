@@ -1,22 +1,18 @@
 // Checks the form, and writes the request. The content is part of the request exactly as it was
 // typed: parsing and writing it again would round large numbers.
 import { t } from "../../text";
+import { faultsOfDue, requestOfDue, type Due } from "../../ui/due";
 
-export interface Draft {
+export interface Draft extends Due {
   topic: string;
-  isAt: boolean;
-  delay: string;
-  /** As `<input type="datetime-local">` has it: without a zone. */
-  time: string;
   content: string;
   key: string;
+  attempts: string;
 }
 
-export type Faults = Partial<Record<"topic" | "delay" | "time" | "content" | "key", string>>;
-
-/** The moment of a local input, in Unix ms; NaN if it is incomplete. */
-export const timeOf = (time: string, isUtc: boolean): number =>
-  Date.parse(isUtc && time !== "" ? `${time}Z` : time);
+export type Faults = Partial<
+  Record<"topic" | "delay" | "time" | "content" | "attempts" | "key", string>
+>;
 
 /** The parsed content; null if it is no JSON object. */
 export function contentOf(text: string): Record<string, unknown> | null {
@@ -39,31 +35,32 @@ function faultOfContent(text: string): string | undefined {
   }
 }
 
-/** What is wrong with each field. */
-export function faultsOf(draft: Draft, isUtc: boolean): Faults {
+function areAttempts(text: string): boolean {
+  const value = Number(text);
+  return /^\d*$/.test(text) && (text === "" || (value >= 1 && value <= 1000));
+}
+
+/** What is wrong with each field, in the order of the form. */
+export function faultsOf(draft: Draft): Faults {
   const texts = t().add;
   const faults: Faults = {};
   if (!/^[A-Za-z0-9._:-]{1,128}$/.test(draft.topic)) faults.topic = texts.badTopic;
-  if (draft.isAt) {
-    if (Number.isNaN(timeOf(draft.time, isUtc))) faults.time = texts.badTime;
-  } else if (!/^\d+(ms|s|m|h|d)$/.test(draft.delay.trim())) {
-    faults.delay = texts.badDelay;
-  }
+  Object.assign(faults, faultsOfDue(draft));
   const content = faultOfContent(draft.content);
   if (content !== undefined) faults.content = content;
+  if (!areAttempts(draft.attempts.trim())) faults.attempts = texts.badAttempts;
   if (new TextEncoder().encode(draft.key).length > 256) faults.key = texts.badKey;
   return faults;
 }
 
 /** The body of the request. */
-export function bodyOf(draft: Draft, isUtc: boolean): string {
-  const fields = [
-    `"topic":${JSON.stringify(draft.topic)}`,
-    draft.isAt
-      ? `"timing_moment":${timeOf(draft.time, isUtc) / 1000}`
-      : `"delay":${JSON.stringify(draft.delay.trim())}`,
-    ...(draft.key === "" ? [] : [`"idempotency_key":${JSON.stringify(draft.key)}`]),
-    `"content":${draft.content.trim()}`,
-  ];
-  return `{${fields.join(",")}}`;
+export function bodyOf(draft: Draft): string {
+  const attempts = draft.attempts.trim();
+  const fields = JSON.stringify({
+    topic: draft.topic,
+    ...requestOfDue(draft),
+    ...(draft.key !== "" && { idempotency_key: draft.key }),
+    ...(attempts !== "" && { max_attempts: Number(attempts) }),
+  });
+  return `${fields.slice(0, -1)},"content":${draft.content.trim()}}`;
 }

@@ -3,6 +3,7 @@ import type { Overview } from "../../api/types";
 import { t } from "../../text";
 import { Field, When } from "../../ui/parts";
 import { count, duration, number, percent } from "../../view/format";
+import { TASK_STATES } from "../../view/states";
 import { budgetLeft } from "./problems";
 
 /** The last value of a figure of the series. */
@@ -71,14 +72,12 @@ export function Objective({ of }: { of: Overview }) {
   );
 }
 
-const STATES = ["scheduled", "leased", "delivered", "dead", "cancelled", "expired"] as const;
-
 /** The tasks of the store, by state. */
 export const Backlog = ({ of }: { of: Overview }) => (
   <section aria-labelledby="backlog">
     <h2 id="backlog">{t().overview.backlog}</h2>
     <dl class="fields">
-      {STATES.map((state) => (
+      {TASK_STATES.map((state) => (
         <Field name={t().states[state]}>
           {(of.complete ? "" : "≥") + number(of.tasks[state])}
         </Field>

@@ -17,7 +17,7 @@ export function Overview() {
   const isSampled = shown !== null && shown.at_ms > 0;
   return (
     <>
-      {!isSampled && <p role="status" class="quiet">{t().overview.waiting}</p>}
+      {!isSampled && <p role="status" class="quiet" data-loading>{t().overview.waiting}</p>}
       {isSampled && (
         <>
           <Problems of={shown} />

@@ -1,0 +1,131 @@
+// The questions before dead tasks are replayed or purged.
+import { signal } from "@preact/signals";
+import { call } from "../../api/client";
+import type { AnswerOf } from "../../api/types";
+import type { Question } from "../../state/dialog";
+import { say } from "../../state/notice";
+import { t } from "../../text";
+import { Exact } from "../../ui/exact";
+import { Input } from "../../ui/form";
+import { Preview } from "../../ui/preview";
+import { count, number } from "../../view/format";
+import { moment } from "../../view/time";
+
+type Reload = () => Promise<void>;
+
+/** Which dead tasks: those of a cause, or all of the topic. */
+export interface Selection {
+  topic: string;
+  reason?: string;
+}
+
+interface Counted {
+  tasks: number;
+  /** There are more than the call looked at. */
+  isCut: boolean;
+}
+
+/** How many tasks it would be. */
+const counted = async (path: "/delay/dead/replay" | "/delay/dead/purge", of: Selection) => {
+  const { count: tasks, more } = await call(path, { ...of, all: true, dry_run: true });
+  return { tasks, isCut: more };
+};
+
+/** Calls until all tasks were looked at, or `stop`. */
+async function repeat(
+  path: "/delay/dead/replay" | "/delay/dead/purge",
+  request: Selection & { rate?: string },
+  stop: AbortSignal,
+) {
+  let tasks = 0;
+  let cursor: string | null | undefined = null;
+  for (;;) {
+    const answer: AnswerOf<typeof path> = await call(path, {
+      ...request,
+      all: true,
+      ...(cursor && { cursor }),
+    });
+    tasks += answer.count;
+    cursor = answer.cursor;
+    // At a rate, the rest has its turn after those of this call.
+    if (!answer.more || stop.aborted || request.rate) return { ...answer, tasks };
+  }
+}
+
+/** A dry run first, and a rate. */
+export function replay(of: Selection, reload: Reload): Question {
+  const found = signal<Counted | null>(null);
+  const rate = signal("");
+  const isBad = () => !/^(\d+\/[smh])?$/.test(rate.value.trim());
+  const texts = t().dead;
+  return {
+    title: texts.replayTitle(of.topic),
+    text: texts.replayText,
+    action: texts.replay,
+    more: () => (
+      <>
+        <Selected of={of} />
+        <Preview into={found} load={() => counted("/delay/dead/replay", of)}>
+          {({ tasks, isCut }) => <p>{texts.wouldReplay(count(tasks, isCut))}</p>}
+        </Preview>
+        <Input
+          id="rate"
+          label={texts.rate}
+          help={texts.rateHelp}
+          value={rate.value}
+          change={(text) => (rate.value = text)}
+          fault={isBad() ? texts.badRate : undefined}
+        />
+      </>
+    ),
+    isReady: () => (found.value?.tasks ?? 0) > 0 && !isBad(),
+    run: async (closed) => {
+      const given = rate.peek().trim();
+      const request = { ...of, ...(given !== "" && { rate: given }) };
+      const { tasks, more, until_ms } = await repeat("/delay/dead/replay", request, closed);
+      const rest = more && until_ms != null ? ` ${texts.rest(moment(until_ms))}` : "";
+      say(texts.replayed(number(tasks)) + rest);
+      await reload();
+    },
+  };
+}
+
+/** A dry run first, and the topic's name. */
+export function purge(of: Selection, reload: Reload): Question {
+  const found = signal<Counted | null>(null);
+  const texts = t().dead;
+  return {
+    title: texts.purgeTitle(of.topic),
+    text: texts.purgeText,
+    action: texts.purge,
+    isDangerous: true,
+    retype: of.topic,
+    more: () => (
+      <>
+        <Selected of={of} />
+        <Preview into={found} load={() => counted("/delay/dead/purge", of)}>
+          {({ tasks, isCut }) => <p>{texts.wouldPurge(count(tasks, isCut))}</p>}
+        </Preview>
+      </>
+    ),
+    isReady: () => (found.value?.tasks ?? 0) > 0,
+    run: async (closed) => {
+      const { tasks } = await repeat("/delay/dead/purge", of, closed);
+      say(texts.purged(number(tasks)));
+      await reload();
+    },
+  };
+}
+
+/** The cause that the tasks have in common. */
+const Selected = ({ of: { reason } }: { of: Selection }) => (
+  <p>
+    {reason === undefined ? (
+      t().dead.allCauses
+    ) : (
+      <>
+        {t().dead.cause}: <b><Exact text={reason} /></b>
+      </>
+    )}
+  </p>
+);

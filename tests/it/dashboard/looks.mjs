@@ -1,0 +1,69 @@
+// Every page and dialog in both themes and languages, wide and narrow: axe finds nothing, and
+// nothing is wider than the window. It also takes the pictures of the documentation.
+import { button, choose, input, isAccessible, open, withPage } from "./browser.mjs";
+
+const LOOKS = [
+  ["light", "en", 1440],
+  ["dark", "zh", 1440],
+  ["light", "zh", 360],
+  ["dark", "en", 360],
+];
+
+const { task, pictures } = input;
+const PAGES = ["", "topics", "topics/orders", "tasks/orders?state=dead", "dead", "destinations"];
+PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
+
+/** The dialogs, and the English and Chinese names of their buttons. */
+const DIALOGS = [
+  ["topics/orders", "Delete all tasks", "删除所有任务"],
+  ["topics/paused", "Resume", "恢复"],
+  ["dead/orders", "Replay all", "全部重放"],
+  [`task/orders/${input.waiting}`, "Move", "改期"],
+];
+
+async function takesPictures(page) {
+  await choose(page, "Times", "utc");
+  for (const [file, theme, name, width, height] of [
+    ["overview", "light", "", 1180, 1120],
+    ["task", "light", `task/orders/${task}`, 1180, 900],
+    ["dead-letters", "dark", "dead", 1240, 600],
+  ]) {
+    await page.setViewportSize({ width, height });
+    await open(page, "system");
+    await choose(page, "Theme", theme);
+    await open(page, name);
+    await page.screenshot({ path: `${pictures}/${file}.png` });
+  }
+}
+
+await withPage(
+  async (page) => {
+    await page.goto(input.url);
+    await page.getByText("Live", { exact: true }).waitFor();
+    if (pictures) await takesPictures(page);
+    for (const [theme, language, width] of LOOKS) {
+      const look = `${theme}, ${language}, ${width} px`;
+      await page.evaluate(([theme, language]) => {
+        localStorage.setItem("delayd.theme", theme);
+        localStorage.setItem("delayd.language", language);
+      }, [theme, language]);
+      await page.setViewportSize({ width, height: 900 });
+      await page.reload();
+      await page.locator("nav").waitFor();
+      for (const name of PAGES) {
+        await open(page, name);
+        await isAccessible(page, `#/${name}, ${look}`);
+      }
+      for (const [name, english, chinese] of DIALOGS) {
+        await open(page, name);
+        await button(page, language === "en" ? english : chinese).click();
+        await page.locator("dialog [data-loading]").waitFor({ state: "detached" });
+        await isAccessible(page, `a dialog of #/${name}, ${look}`);
+        await page.keyboard.press("Escape");
+        await page.getByRole("dialog").waitFor({ state: "detached" });
+      }
+    }
+  },
+  // One of the topics does not exist.
+  { expected: ["404 (Not Found)"] },
+);

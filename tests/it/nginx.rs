@@ -1,0 +1,102 @@
+//! A real nginx before the program.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::poll;
+use crate::program::{Program, folder};
+
+/// How many ports are tried: another process may take a free one first.
+const TRIES: usize = 20;
+
+/// An nginx before a server. Dropping it ends it.
+pub struct Nginx {
+    process: Child,
+    pub port: u16,
+    prefix: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Nginx {
+    /// Passes requests below `prefix` on, over HTTP/1.1 and through its buffers, with a `Host` that
+    /// is not the one that the browser called.
+    pub async fn before(delayd: &Program, prefix: &str) -> Self {
+        for _ in 0..TRIES {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let folder = folder();
+            let configuration = format!(
+                "daemon off;
+                 master_process off;
+                 pid {place}/pid;
+                 error_log {place}/error.log;
+                 events {{}}
+                 http {{
+                     access_log off;
+                     client_body_temp_path {place}/client;
+                     proxy_temp_path {place}/proxy;
+                     fastcgi_temp_path {place}/fastcgi;
+                     uwsgi_temp_path {place}/uwsgi;
+                     scgi_temp_path {place}/scgi;
+                     server {{
+                         listen 127.0.0.1:{port};
+                         location {prefix}/ {{
+                             proxy_pass {delayd};
+                             proxy_http_version 1.1;
+                             proxy_buffering on;
+                             proxy_set_header Host delayd.internal;
+                         }}
+                     }}
+                 }}",
+                place = folder.path().display(),
+                delayd = delayd.url("/"),
+            );
+            let file = folder.path().join("nginx.conf");
+            std::fs::write(&file, configuration).unwrap();
+            let process = Command::new(program())
+                .arg("-c")
+                .arg(&file)
+                .arg("-p")
+                .arg(folder.path())
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut nginx = Self { process, port, prefix: prefix.into(), _folder: folder };
+            if nginx.answers().await {
+                return nginx;
+            }
+        }
+        panic!("nginx found no free port");
+    }
+
+    /// Waits until it answers; false if it has ended.
+    async fn answers(&mut self) -> bool {
+        let (url, client) = (self.url("/healthz"), reqwest::Client::new());
+        let answered = poll::answer(async || {
+            if self.process.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            client.get(&url).send().await.ok().map(|answer| answer.status() == 200)
+        });
+        answered.await.expect("nginx answers or ends")
+    }
+
+    /// The address of a path below the prefix.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{}{path}", self.port, self.prefix)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Debian keeps it outside the `PATH` of users.
+fn program() -> &'static str {
+    let debian = "/usr/sbin/nginx";
+    if Path::new(debian).exists() { debian } else { "nginx" }
+}

@@ -132,20 +132,20 @@ async function movesRunsAndCancelsTasks(page) {
 async function leavesAQuestion(page) {
   const ids = [];
   for (const content of ['{"a": 2}', '{"a": 3}']) {
-    await addTask(page, { topic: "orders", delay: "1h", content });
+    await addTask(page, { topic: "left", delay: "1h", content });
     ids.push(await idOf(page));
   }
   const [first, second] = ids;
-  await open(page, `task/orders/${second}`);
-  await open(page, `task/orders/${first}`);
+  await open(page, `task/left/${second}`);
+  await open(page, `task/left/${first}`);
   await button(page, "Cancel the task").click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText(`Cancel task ${first} of orders?`).waitFor();
+  await dialog.getByText(`Cancel task ${first} of left?`).waitFor();
   await page.goBack();
   await page.getByRole("heading", { name: `Task ${second}` }).waitFor();
   await dialog.waitFor({ state: "detached" });
   for (const id of ids) {
-    await open(page, `task/orders/${id}`);
+    await open(page, `task/left/${id}`);
     await badge(page, "scheduled").waitFor();
     await button(page, "Cancel the task").click();
     await confirm(page, "Cancel the task");
@@ -156,7 +156,10 @@ async function leavesAQuestion(page) {
 
 const post = (page, path, body) =>
   page.evaluate(
-    async ([path, body]) => (await fetch(path, { method: "POST", body })).json(),
+    async ([path, body]) => {
+      const headers = { "content-type": "application/json" };
+      return (await fetch(path, { method: "POST", headers, body })).json();
+    },
     [path, body],
   );
 

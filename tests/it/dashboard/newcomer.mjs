@@ -8,9 +8,11 @@ await withPage(async (page) => {
 
   await link(page, "Add a task").click();
   await page.getByRole("textbox", { name: "Topic" }).fill("hello");
-  await page.getByLabel("Delay", { exact: true }).fill("2s");
+  await page.getByLabel("Delay", { exact: true }).fill("1h");
   await button(page, "Add the task").click();
   await badge(page, "scheduled").waitFor();
+  await button(page, "Run now").click();
+  await confirm(page, "Run now");
   await badge(page, "delivered").waitFor();
 
   const content = '{"sn": "message.call", "url": "/breaks"}';

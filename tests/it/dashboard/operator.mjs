@@ -45,8 +45,10 @@ async function followsATask(page) {
   await page.getByText("The delay must be a whole number").waitFor();
   await page.getByLabel("Attempts at most").fill("0");
   await page.getByText("The attempts must be a whole number").waitFor();
-  await addTask(page, { topic: "shop:cart.v1", delay: "4s", content });
+  await addTask(page, { topic: "shop:cart.v1", delay: "1h", content });
   await page.getByText("The page follows the task until it ends.").waitFor();
+  await button(page, "Run now").click();
+  await confirm(page, "Run now");
   await page.getByText("The task has ended.").waitFor();
   await badge(page, "delivered").waitFor();
   const shown = await page.locator("pre[data-content]").textContent();
@@ -60,10 +62,20 @@ async function pausesAndResumesATopic(page) {
   await open(page, "topics");
   await page.getByRole("searchbox").fill("ORD");
   await page.getByText("1 of 2 are shown.").waitFor();
+  // The list is read every few seconds. The dialog stays if an answer comes while it is open.
+  const list = "**/delay/topic/list";
+  let release;
+  const held = new Promise((done) => (release = done));
+  await page.route(list, (route) => held.then(() => route.continue()));
+  await page.waitForRequest(list);
   await button(page, "Pause orders").click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("Pause orders?").waitFor();
-  // The list is read again every few seconds; the dialog stays.
+  const answered = page.waitForResponse(list);
+  release();
+  await answered;
+  await page.unroute(list);
+  await dialog.getByText("Pause orders?").waitFor();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   // The focus returns to the button that opened the dialog.
@@ -101,11 +113,12 @@ async function movesRunsAndCancelsTasks(page) {
   await button(page, "Move").click();
   await page.getByRole("dialog").getByLabel("Delay", { exact: true }).fill("3h");
   await confirm(page, "Move");
-  await says(page, "The task is due at");
+  const moved = await idOf(page);
+  await says(page, `Task ${moved} of orders is due at`);
   assert.notEqual(await due.textContent(), before);
   await button(page, "Cancel the task").click();
   await confirm(page, "Cancel the task");
-  await says(page, "The task is cancelled.");
+  await says(page, `Task ${moved} of orders is cancelled.`);
   await badge(page, "cancelled").waitFor();
 
   const fires = '{"sn": "message.call", "url": "/now"}';
@@ -115,10 +128,48 @@ async function movesRunsAndCancelsTasks(page) {
   await badge(page, "delivered").waitFor();
 }
 
-/** The command that is copied adds the same task. */
+/** A question about a task does not stay when another task is shown. */
+async function leavesAQuestion(page) {
+  const ids = [];
+  for (const content of ['{"a": 2}', '{"a": 3}']) {
+    await addTask(page, { topic: "left", delay: "1h", content });
+    ids.push(await idOf(page));
+  }
+  const [first, second] = ids;
+  await open(page, `task/left/${second}`);
+  await open(page, `task/left/${first}`);
+  await button(page, "Cancel the task").click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(`Cancel task ${first} of left?`).waitFor();
+  await page.goBack();
+  await page.getByRole("heading", { name: `Task ${second}` }).waitFor();
+  await dialog.waitFor({ state: "detached" });
+  for (const id of ids) {
+    await open(page, `task/left/${id}`);
+    await badge(page, "scheduled").waitFor();
+    await button(page, "Cancel the task").click();
+    await confirm(page, "Cancel the task");
+    // The button is gone.
+    await page.waitForFunction(() => document.activeElement?.matches("main h1"));
+  }
+}
+
+const post = (page, path, body) =>
+  page.evaluate(
+    async ([path, body]) => {
+      const headers = { "content-type": "application/json" };
+      return (await fetch(path, { method: "POST", headers, body })).json();
+    },
+    [path, body],
+  );
+
+/** The command that is copied adds the same task, with its options, but without its key. */
 async function copiesATask(page) {
   const odd = `{"sn": "message.call", "url": "/it's", "big": 12345678901234567890, "x": "$(id)"}`;
-  await addTask(page, { topic: "copied", delay: "1h", content: odd });
+  const options = { max_attempts: 7, headers: { "x-shop": "it's" } };
+  const given = { topic: "copied", delay: "1h", key: "cart", ...options, content: odd };
+  const { task_id } = await post(page, "delay/task/add", JSON.stringify(given));
+  await open(page, `task/copied/${task_id}`);
   await button(page, "Copy as curl").click();
   await button(page, "Copied").waitFor();
   await open(page, "add");
@@ -129,6 +180,14 @@ async function copiesATask(page) {
   assert.equal(answer.dm_error, 0, JSON.stringify(answer));
   await open(page, `task/copied/${answer.task_id}`);
   assert.equal(await page.locator("pre[data-content]").textContent(), odd);
+  const get = (id) =>
+    post(page, "delay/task/get", JSON.stringify({ topic: "copied", task_id: id }));
+  const [before, after] = [await get(task_id), await get(answer.task_id)];
+  assert.equal(before.task.state, "scheduled", "the copy does not replace it");
+  assert.equal(before.task.key, "cart");
+  assert.equal(after.task.key ?? null, null);
+  assert.deepEqual(after.task.options, before.task.options);
+  assert.equal(after.task.options.headers["x-shop"], "it's");
 }
 
 /** The receiver refuses `/dies` for good. */
@@ -138,7 +197,7 @@ async function replaysAndPurgesDeadTasks(page) {
   await badge(page, "dead").waitFor();
   await button(page, "Replay").click();
   await confirm(page, "Replay");
-  await says(page, "The task is replayed.");
+  await says(page, `Task ${await idOf(page)} of mortal is replayed.`);
   await open(page, "tasks/mortal?state=dead");
   await page.getByRole("row").nth(1).waitFor();
   await addTask(page, { topic: "mortal", delay: "0s", content: dies });
@@ -229,8 +288,14 @@ async function closesTheStreamWhileHidden(page) {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));
     }, isHidden);
+  const ended = new Promise((done) => {
+    for (const event of ["requestfailed", "requestfinished"]) {
+      page.on(event, (request) => request.url().endsWith("/delay/live") && done());
+    }
+  });
   await setHidden(true);
   await page.getByText("Paused while hidden").waitFor();
+  await ended;
   await setHidden(false);
   await page.getByText("Live", { exact: true }).waitFor();
 }
@@ -242,6 +307,7 @@ await withPage(
     await followsATask(page);
     await pausesAndResumesATopic(page);
     await movesRunsAndCancelsTasks(page);
+    await leavesAQuestion(page);
     await copiesATask(page);
     await replaysAndPurgesDeadTasks(page);
     await holdsADestination(page);

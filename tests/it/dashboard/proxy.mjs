@@ -26,21 +26,38 @@ const getsSamples = (page) =>
     });
   });
 
-async function tabsShareAStream(page) {
-  const isStream = (request) => request.url().endsWith("/delay/live");
+/** The streams that are open, of all tabs that are open. */
+function recordStreams(context) {
   const streams = new Set();
-  page.context().on("request", (request) => isStream(request) && streams.add(request));
+  context.on("request", (request) => {
+    if (request.url().endsWith("/delay/live")) streams.add(request);
+  });
   for (const end of ["requestfinished", "requestfailed"]) {
-    page.context().on(end, (request) => streams.delete(request));
+    context.on(end, (request) => streams.delete(request));
   }
-  const tabs = [];
-  for (let at = 0; at < TABS; at += 1) {
+  return () => [...streams].filter((request) => !request.frame().page().isClosed());
+}
+
+/** Waits until one tab has a stream. If several took it in the same moment, all others stop. */
+async function tabWithTheStream(streams, tab) {
+  for (let samples = 0; streams().length !== 1; samples += 1) {
+    assert(samples < 60, `${streams().length} streams`);
+    await getsSamples(tab);
+  }
+  return streams()[0].frame().page();
+}
+
+async function tabsShareAStream(page, streams) {
+  const tabs = [page];
+  await open(page, "");
+  await isLive(page);
+  while (tabs.length <= TABS) {
     const tab = await page.context().newPage();
     await tab.goto(input.url);
     await isLive(tab);
     tabs.push(tab);
   }
-  assert.equal(streams.size, 0, "the first tab has the stream");
+  const leader = await tabWithTheStream(streams, page);
   for (const tab of tabs) await getsSamples(tab);
   for (const tab of tabs) {
     await open(tab, "system");
@@ -48,19 +65,14 @@ async function tabsShareAStream(page) {
     await open(tab, "");
   }
 
-  // Without the first tab, one of the others reads the stream.
-  const taken = page.context().waitForEvent("request", isStream);
-  await page.close();
-  await taken;
-  for (const tab of tabs) {
+  // Without that tab, one of the others reads the stream.
+  await leader.close();
+  const others = tabs.filter((tab) => tab !== leader);
+  for (const tab of others) {
     await isLive(tab);
     await getsSamples(tab);
   }
-  // If two took it in the same moment, one of them stops.
-  for (let seconds = 0; streams.size !== 1; seconds += 1) {
-    assert(seconds < 60, `${streams.size} streams`);
-    await getsSamples(tabs[0]);
-  }
+  await tabWithTheStream(streams, others[0]);
 }
 
 /** Browsers have `navigator.clipboard` only at safe addresses. */
@@ -79,6 +91,7 @@ async function copiesWithoutTls(page) {
 
 await withPage(
   async (page) => {
+    const streams = recordStreams(page.context());
     await page.goto(input.url);
     await isLive(page);
     await isLoaded(page);
@@ -92,7 +105,7 @@ await withPage(
     await link(page, "orders").click();
     await page.getByRole("heading", { name: "Topic orders" }).waitFor();
     await copiesWithoutTls(page);
-    await tabsShareAStream(page);
+    await tabsShareAStream(page, streams);
   },
   { args: [`--host-resolver-rules=MAP ${input.host} 127.0.0.1`] },
 );

@@ -51,6 +51,20 @@ async function changesNothing(page, token) {
   }
 }
 
+/** A token that may add tasks, but not read headers, gets no command without them. */
+async function hidesTheCommand(page) {
+  const id = await page.evaluate(async () => {
+    const headers = { authorization: "Bearer adder", "content-type": "application/json" };
+    const task = { topic: "hidden", delay: "1h", content: {}, headers: { "x-secret": "1" } };
+    const body = JSON.stringify(task);
+    const answer = await fetch("delay/task/add", { method: "POST", headers, body });
+    return (await answer.json()).task_id;
+  });
+  await open(page, `task/hidden/${id}`);
+  await page.getByText("your token may not read its headers").waitFor();
+  assert.equal(await button(page, "Copy as curl").count(), 0);
+}
+
 const kept = (page) => page.evaluate(() => JSON.stringify([sessionStorage, localStorage]));
 
 await withPage(
@@ -81,6 +95,7 @@ await withPage(
     await useToken(page, "adder", false);
     await link(page, "Add a task").waitFor();
     assert(!(await hasPage(page, "Overview")));
+    await hidesTheCommand(page);
     await page.evaluate(() => (location.hash = "#/audit"));
     await page.getByText("covers all topics").waitFor();
   },

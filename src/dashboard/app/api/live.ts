@@ -110,6 +110,8 @@ function follow({ connection: state, overview }: Beat): void {
 }
 
 function lead(): () => void {
+  // The last state is that of the tab that led before.
+  connection.value = "connecting";
   const stop = new AbortController();
   void run(stop.signal);
   return () => stop.abort();

@@ -1,5 +1,5 @@
 import { useEffect, useRef } from "preact/hooks";
-import { notice } from "../state/notice";
+import { lateFailure, notice } from "../state/notice";
 import { route } from "../state/route";
 import { may, who, whoError } from "../state/session";
 import { needsToken } from "../state/token";
@@ -70,6 +70,14 @@ function Current() {
           </p>
         )}
       </div>
+      {lateFailure.value && (
+        <>
+          <p>
+            <Exact text={lateFailure.value.action} />
+          </p>
+          <Failure error={lateFailure.value.error} isChange />
+        </>
+      )}
       {page && (page.mayOpen(may) ? page.show(parts) : <p>{t().errors[page.needs]}</p>)}
     </>
   );

@@ -15,6 +15,8 @@ export interface Question {
   more?: () => ComponentChild;
   /** Whether the fields and the preview allow it. */
   isReady?: () => boolean;
+  /** How far an action of several calls has come; "" before the first answer. */
+  progress?: () => string;
   /** Does it. The signal aborts when the dialog is closed; a call that runs is not cut off. */
   run: (closed: AbortSignal) => Promise<unknown>;
 }

@@ -1,7 +1,11 @@
 // What the user's last action did, in a sentence that stays until the page changes.
 import { signal } from "@preact/signals";
+import type { CallError } from "../api/client";
 
 export const notice = signal("");
+
+/** Why an action failed after its dialog was closed, or its page left. */
+export const lateFailure = signal<{ action: string; error: CallError } | null>(null);
 
 let staysOnce = false;
 
@@ -12,6 +16,9 @@ export function say(text: string, isForNextPage = false): void {
 }
 
 addEventListener("hashchange", () => {
-  if (!staysOnce) notice.value = "";
+  if (!staysOnce) {
+    notice.value = "";
+    lateFailure.value = null;
+  }
   staysOnce = false;
 });

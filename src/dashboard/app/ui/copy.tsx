@@ -11,6 +11,7 @@ async function copyText(text: string): Promise<boolean> {
       // The older way may still work.
     }
   }
+  const focused = document.activeElement;
   const area = document.createElement("textarea");
   area.value = text;
   area.className = "offscreen";
@@ -18,6 +19,7 @@ async function copyText(text: string): Promise<boolean> {
   area.select();
   const isDone = document.execCommand("copy");
   area.remove();
+  if (focused instanceof HTMLElement) focused.focus();
   return isDone;
 }
 

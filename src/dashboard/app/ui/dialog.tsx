@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { CallError } from "../api/client";
 import { dialog, type Question } from "../state/dialog";
+import { lateFailure, say } from "../state/notice";
 import { t } from "../text";
 import { Failure } from "./failure";
 
@@ -13,34 +14,56 @@ export function Dialog() {
 function Open({ question }: { question: Question }) {
   const element = useRef<HTMLDialogElement>(null);
   const closed = useRef(new AbortController());
-  const [isRunning, setRunning] = useState(false);
+  const isRunning = useRef(false);
+  const [, setRunning] = useState(false);
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<CallError | null>(null);
-  const { retype, isReady = () => true } = question;
-  const isAllowed = (retype === undefined || typed === retype) && isReady() && !isRunning;
-  const close = () => {
+  const { retype, isReady = () => true, progress = () => "" } = question;
+  const isAllowed = (retype === undefined || typed === retype) && isReady() && !isRunning.current;
+  const end = () => {
+    if (closed.current.signal.aborted) return;
     closed.current.abort();
     dialog.value = null;
+  };
+  const close = () => {
+    if (error && progress() !== "") say(progress());
+    end();
   };
   useEffect(() => {
     const before = document.activeElement;
     element.current?.showModal();
     return () => {
-      if (before instanceof HTMLElement) before.focus();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      else document.querySelector<HTMLElement>("main h1")?.focus();
     };
   }, []);
+  useEffect(() => {
+    // The question is about the page before.
+    const leave = () => {
+      if (!isRunning.current) close();
+    };
+    addEventListener("hashchange", leave);
+    return () => removeEventListener("hashchange", leave);
+  });
   const run = async (event: Event) => {
     event.preventDefault();
     if (!isAllowed) return;
+    isRunning.current = true;
     setRunning(true);
     setError(null);
     try {
       await question.run(closed.current.signal);
-      if (!closed.current.signal.aborted) close();
+      end();
     } catch (failed) {
+      isRunning.current = false;
       setRunning(false);
-      if (failed instanceof CallError) setError(failed);
-      else throw failed;
+      if (!(failed instanceof CallError)) throw failed;
+      if (!closed.current.signal.aborted) {
+        setError(failed);
+        return;
+      }
+      if (progress() !== "") say(progress());
+      lateFailure.value = { action: question.title, error: failed };
     }
   };
   return (
@@ -63,6 +86,7 @@ function Open({ question }: { question: Question }) {
           </div>
         )}
         <p class="quiet small-text">{t().frozen}</p>
+        <div role="status">{progress() !== "" && <p>{progress()}</p>}</div>
         {error && <Failure error={error} isChange />}
         <div class="buttons">
           <button type="button" onClick={close}>{t().cancel}</button>

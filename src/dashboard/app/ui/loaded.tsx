@@ -11,8 +11,12 @@ import { Failure } from "./failure";
 /** How often a read is repeated that got no answer, in ms. */
 const RETRY = 3000;
 
-/** Whether the same call may succeed later. */
-const isPassing = ({ status }: CallError): boolean => status === 0 || status === 503;
+/** The longest read, in ms. A connection that was lost silently never ends it. */
+const LONGEST = 60_000;
+
+/** Whether the same call may succeed later. A proxy answers 502 or 504 for the service. */
+const isPassing = ({ status }: CallError): boolean =>
+  [0, 429, 502, 503, 504].includes(status);
 
 export interface Loaded<T> {
   data: T | null;
@@ -23,13 +27,15 @@ export interface Loaded<T> {
 }
 
 /**
- * Reads something when `key` changes, and again `every` ms while the tab is shown and no dialog is
- * open. Late answers are dropped. `every` of 0 reads until there is an answer.
+ * Reads something when `key` changes, and again `every` ms after the previous read has ended, while
+ * the tab is shown and no dialog is open. Late answers are dropped. `every` of 0 reads until there
+ * is an answer. `isInDialog`: an open dialog does not stop it.
  */
 export function useLoaded<T>(
   key: string,
   every: number,
   load: (signal: AbortSignal) => Promise<T>,
+  isInDialog = false,
 ): Loaded<T> {
   const [state, setState] = useState<{ key: string; data: T | null; at: number }>({
     key,
@@ -44,6 +50,10 @@ export function useLoaded<T>(
   const reload = useCallback(async () => {
     running.current?.abort();
     const own = (running.current = new AbortController());
+    const longest = setTimeout(() => {
+      own.abort();
+      setError(new CallError(0, 0, ""));
+    }, LONGEST);
     try {
       const data = await current.current(own.signal);
       if (own.signal.aborted) return;
@@ -53,6 +63,9 @@ export function useLoaded<T>(
       if (own.signal.aborted || isAbort(failed)) return;
       if (failed instanceof CallError) setError(failed);
       else throw failed;
+    } finally {
+      clearTimeout(longest);
+      if (running.current === own) running.current = null;
     }
   }, [key]);
 
@@ -68,11 +81,23 @@ export function useLoaded<T>(
   const period = every > 0 || !error || !isPassing(error) ? every : RETRY;
   useEffect(() => {
     if (isAsking || period === 0) return;
-    const timer = setInterval(() => {
-      if (!isHidden.peek() && dialog.peek() === null) void reload();
-    }, period);
-    return () => clearInterval(timer);
-  }, [reload, period, isAsking]);
+    let isOver = false;
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = () => {
+      if (!isOver) timer = setTimeout(tick, period);
+    };
+    const tick = () => {
+      const isWanted = !isHidden.peek() && (isInDialog || dialog.peek() === null);
+      // A read that runs is not cut off: a slow one would never end.
+      if (isWanted && running.current === null) void reload().finally(wait);
+      else wait();
+    };
+    wait();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [reload, period, isAsking, isInDialog]);
 
   return { data: state.key === key ? state.data : null, error, at: state.at, reload };
 }

@@ -11,13 +11,14 @@ interface Props<T> {
   children: (data: T) => ComponentChildren;
 }
 
-/** What an action would do, read once when the dialog opens. */
+/** What an action would do, read once when the dialog opens, or until there is an answer. */
 export function Preview<T>({ load, into, children }: Props<T>) {
-  const { data, error } = useLoaded("preview", 0, async (signal) => {
-    const read = await load(signal);
-    into.value = read;
-    return read;
-  });
+  const read = async (signal: AbortSignal) => {
+    const found = await load(signal);
+    into.value = found;
+    return found;
+  };
+  const { data, error } = useLoaded("preview", 0, read, true);
   return (
     <div class="preview" role="status">
       {error && <Failure error={error} />}

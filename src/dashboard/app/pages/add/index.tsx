@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { CallError, callText } from "../../api/client";
+import { lateFailure, say } from "../../state/notice";
 import { go } from "../../state/route";
 import { t } from "../../text";
 import { DueFields } from "../../ui/due";
@@ -28,6 +29,8 @@ export function Add() {
   const [isSending, setSending] = useState(false);
   const [isTried, setTried] = useState(false);
   const [error, setError] = useState<CallError | null>(null);
+  const isLeft = useRef(false);
+  useEffect(() => () => void (isLeft.current = true), []);
   const texts = t().add;
   const now = draft.value;
   const faults = faultsOf(now);
@@ -45,9 +48,13 @@ export function Add() {
     try {
       const { data } = await callText("/delay/task/add", bodyOf(now));
       change({ key: "" });
-      go("task", now.topic, String(data.task_id));
+      const id = String(data.task_id);
+      if (isLeft.current) say(texts.added(now.topic, id));
+      else go("task", now.topic, id);
     } catch (failed) {
-      if (failed instanceof CallError) setError(failed);
+      if (!(failed instanceof CallError)) throw failed;
+      if (isLeft.current) lateFailure.value = { action: texts.submit, error: failed };
+      else setError(failed);
     } finally {
       setSending(false);
     }

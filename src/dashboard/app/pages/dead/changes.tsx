@@ -1,5 +1,5 @@
 // The questions before dead tasks are replayed or purged.
-import { signal } from "@preact/signals";
+import { signal, type Signal } from "@preact/signals";
 import { call } from "../../api/client";
 import type { AnswerOf } from "../../api/types";
 import type { Question } from "../../state/dialog";
@@ -31,30 +31,42 @@ const counted = async (path: "/delay/dead/replay" | "/delay/dead/purge", of: Sel
   return { tasks, isCut: more };
 };
 
+/** What a series of calls has done. A repeat after an error goes on from there. */
+interface Series {
+  tasks: number;
+  cursor: string | null;
+}
+
+const START: Series = { tasks: 0, cursor: null };
+
 /** Calls until all tasks were looked at, or `stop`. */
 async function repeat(
   path: "/delay/dead/replay" | "/delay/dead/purge",
   request: Selection & { rate?: string },
+  series: Signal<Series>,
   stop: AbortSignal,
 ) {
-  let tasks = 0;
-  let cursor: string | null | undefined = null;
   for (;;) {
+    const { tasks, cursor } = series.peek();
     const answer: AnswerOf<typeof path> = await call(path, {
       ...request,
       all: true,
-      ...(cursor && { cursor }),
+      ...(cursor !== null && { cursor }),
     });
-    tasks += answer.count;
-    cursor = answer.cursor;
+    series.value = { tasks: tasks + answer.count, cursor: answer.cursor ?? null };
     // At a rate, the rest has its turn after those of this call.
-    if (!answer.more || stop.aborted || request.rate) return { ...answer, tasks };
+    if (!answer.more || stop.aborted || request.rate) return answer;
   }
 }
+
+/** What a series has done, as a sentence; "" before its first answer. */
+const progressOf = ({ tasks, cursor }: Series, done: (count: string) => string): string =>
+  cursor === null ? "" : `${done(number(tasks))} ${t().dead.remain}`;
 
 /** A dry run first, and a rate. */
 export function replay(of: Selection, reload: Reload): Question {
   const found = signal<Counted | null>(null);
+  const series = signal(START);
   const rate = signal("");
   const isBad = () => !/^(\d+\/[smh])?$/.test(rate.value.trim());
   const texts = t().dead;
@@ -79,12 +91,13 @@ export function replay(of: Selection, reload: Reload): Question {
       </>
     ),
     isReady: () => (found.value?.tasks ?? 0) > 0 && !isBad(),
+    progress: () => progressOf(series.value, texts.replayed),
     run: async (closed) => {
       const given = rate.peek().trim();
       const request = { ...of, ...(given !== "" && { rate: given }) };
-      const { tasks, more, until_ms } = await repeat("/delay/dead/replay", request, closed);
-      const rest = more && until_ms != null ? ` ${texts.rest(moment(until_ms))}` : "";
-      say(texts.replayed(number(tasks)) + rest);
+      const { more, until_ms } = await repeat("/delay/dead/replay", request, series, closed);
+      const rest = until_ms == null ? texts.remain : texts.rest(moment(until_ms));
+      say(texts.replayed(number(series.peek().tasks)) + (more ? ` ${rest}` : ""));
       await reload();
     },
   };
@@ -93,6 +106,7 @@ export function replay(of: Selection, reload: Reload): Question {
 /** A dry run first, and the topic's name. */
 export function purge(of: Selection, reload: Reload): Question {
   const found = signal<Counted | null>(null);
+  const series = signal(START);
   const texts = t().dead;
   return {
     title: texts.purgeTitle(of.topic),
@@ -109,9 +123,10 @@ export function purge(of: Selection, reload: Reload): Question {
       </>
     ),
     isReady: () => (found.value?.tasks ?? 0) > 0,
+    progress: () => progressOf(series.value, texts.purged),
     run: async (closed) => {
-      const { tasks } = await repeat("/delay/dead/purge", of, closed);
-      say(texts.purged(number(tasks)));
+      const { more } = await repeat("/delay/dead/purge", of, series, closed);
+      say(texts.purged(number(series.peek().tasks)) + (more ? ` ${texts.remain}` : ""));
       await reload();
     },
   };

@@ -45,15 +45,15 @@ async function read(topic: string, signal: AbortSignal): Promise<Found> {
 
 /** The dead tasks by cause: of one topic, or of all if they are few. */
 export function Dead({ topic }: { topic: string }) {
-  // A page that asks for every topic again and again would be a load.
-  const loaded = useLoaded(topic, topic === "" ? 0 : 10_000, (signal) => read(topic, signal));
+  // The call looks at all dead tasks, so it is repeated only on request.
+  const loaded = useLoaded(topic, 0, (signal) => read(topic, signal));
   return (
     <>
       <Choose topic={topic} />
       <Show of={loaded}>
         {(found) => <List found={found} topic={topic} reload={loaded.reload} />}
       </Show>
-      {topic === "" && <Action name={t().reload} run={() => void loaded.reload()} />}
+      <Action name={t().reload} run={() => void loaded.reload()} />
     </>
   );
 }

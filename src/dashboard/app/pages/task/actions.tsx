@@ -10,7 +10,7 @@ import { Copy } from "../../ui/copy";
 import { DueFields, faultsOfDue, requestOfDue, type Due } from "../../ui/due";
 import { Action } from "../../ui/parts";
 import { moment } from "../../view/time";
-import { curlOf } from "./curl";
+import { curlOf, hasHiddenOptions } from "./curl";
 
 interface Props {
   topic: string;
@@ -37,7 +37,11 @@ export function Actions({ topic, of: task, reload }: Props) {
       {isChanger && ["scheduled", "leased", "dead"].includes(state) &&
         question(texts.cancelTask, cancel)}
       {task.content != null && may.add() && (
-        <Copy name={texts.curl} text={() => curlOf(topic, task, serviceNow())} />
+        hasHiddenOptions(task) ? (
+          <p class="quiet">{texts.curlHidden}</p>
+        ) : (
+          <Copy name={texts.curl} text={() => curlOf(topic, task, serviceNow())} />
+        )
       )}
     </div>
   );
@@ -46,12 +50,12 @@ export function Actions({ topic, of: task, reload }: Props) {
 async function update({ topic, of, reload }: Props, due: Partial<RequestOf<"/delay/task/update">>) {
   const request = { topic, task_id: of.task_id, ...due };
   const { due_ms } = await call("/delay/task/update", request);
-  say(t().task.moved(moment(due_ms)));
+  say(t().task.moved(topic, String(of.task_id), moment(due_ms)));
   await reload();
 }
 
 const runNow = (props: Props): Question => ({
-  title: t().task.runNowTitle,
+  title: t().task.runNowTitle(props.topic, String(props.of.task_id)),
   text: t().task.runNowText,
   action: t().task.runNow,
   run: () => update(props, { delay: 0 }),
@@ -61,7 +65,7 @@ function move(props: Props): Question {
   const due = signal<Due>({ isAt: false, delay: "", time: "" });
   const change = (fields: Partial<Due>) => (due.value = { ...due.value, ...fields });
   return {
-    title: t().task.moveTitle,
+    title: t().task.moveTitle(props.topic, String(props.of.task_id)),
     text: t().task.moveText,
     action: t().task.move,
     more: () => <DueFields id="move" due={due.value} change={change} isTried={false} />,
@@ -71,29 +75,30 @@ function move(props: Props): Question {
 }
 
 const cancel = ({ topic, of, reload }: Props): Question => ({
-  title: t().task.cancelTitle,
+  title: t().task.cancelTitle(topic, String(of.task_id)),
   text: of.state === "leased" ? t().task.cancelLeasedText : t().task.cancelText,
   action: t().task.cancelTask,
   isDangerous: true,
   run: async () => {
     try {
       await call("/delay/task/cancel", { topic, task_id: of.task_id });
-      say(t().task.cancelled);
+      say(t().task.cancelled(topic, String(of.task_id)));
     } catch (error) {
       if (!(error instanceof CallError && error.isCancelPending)) throw error;
-      say(t().task.cancelPending);
+      say(t().task.cancelPending(topic, String(of.task_id)));
     }
     await reload();
   },
 });
 
 const replay = ({ topic, of, reload }: Props): Question => ({
-  title: t().task.replayTitle,
+  title: t().task.replayTitle(topic, String(of.task_id)),
   text: t().task.replayText,
   action: t().task.replay,
   run: async () => {
     const { count } = await call("/delay/dead/replay", { topic, task_ids: [of.task_id] });
-    say(count === 1 ? t().task.replayed : t().task.notDead);
+    const { replayed, notDead } = t().task;
+    say((count === 1 ? replayed : notDead)(topic, String(of.task_id)));
     await reload();
   },
 });

@@ -14,9 +14,16 @@ const written = (value: unknown): string =>
 /** The text as one word of a POSIX shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
+/** Whether the token may not read the values of the headers, which are null then. */
+export function hasHiddenOptions({ options }: Task): boolean {
+  const { headers } = options as { headers?: Record<string, string | null> | null };
+  return Object.values(headers ?? {}).includes(null);
+}
+
 /**
  * An add with the content of the task, byte for byte, and its options. It is due at once if the
- * task was due already. The command names the variable of the token, never the token.
+ * task was due already. The debounce key is left out: with it, the command would replace a newer
+ * task that waits. The command names the variable of the token, never the token.
  */
 export function curlOf(topic: string, task: Task, now: number): string {
   const isLater = task.state === "scheduled" && task.due_ms > now;
@@ -24,7 +31,6 @@ export function curlOf(topic: string, task: Task, now: number): string {
     topic,
     ...(isLater ? { timing_moment: task.due_ms / 1000 } : { delay: 0 }),
     mode: task.mode,
-    ...(task.key != null && { key: task.key }),
     ...task.options,
     content: task.content ?? "",
   });

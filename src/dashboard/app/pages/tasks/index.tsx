@@ -1,6 +1,7 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import type { TaskListed, TaskState } from "../../api/types";
+import { zone } from "../../state/preferences";
 import { goWith, href, hrefWith, route, type Query } from "../../state/route";
 import { t } from "../../text";
 import { Exact } from "../../ui/exact";
@@ -38,7 +39,7 @@ export function Tasks({ topic }: { topic: string }) {
   const filters = filtersOf(topic, query);
   return (
     <>
-      <FilterForm filters={filters} key={JSON.stringify(filters)} />
+      <FilterForm filters={filters} key={zone.value} />
       {topic !== "" && <Found filters={filters} cursor={query["cursor"] ?? ""} />}
     </>
   );
@@ -48,11 +49,25 @@ export function Tasks({ topic }: { topic: string }) {
 const inputOfSeconds = (seconds: string): string =>
   seconds === "" ? "" : inputOf(Number(seconds) * 1000);
 
+/** The name of the zone at the time in a field, or now. */
+function zoneAt(time: string): string {
+  const ms = momentOf(time);
+  return zoneName(Number.isNaN(ms) ? Date.now() : ms);
+}
+
+/** In another zone the same digits are another time, so a change of the zone fills it again. */
 function FilterForm({ filters }: { filters: Filters }) {
   const [topic, setTopic] = useState(filters.topic);
   const [state, setState] = useState(filters.state);
   const [from, setFrom] = useState(inputOfSeconds(filters.from));
   const [to, setTo] = useState(inputOfSeconds(filters.to));
+  // The address may change without the form. A new form would lose the focus.
+  useEffect(() => {
+    setTopic(filters.topic);
+    setState(filters.state);
+    setFrom(inputOfSeconds(filters.from));
+    setTo(inputOfSeconds(filters.to));
+  }, [filters.topic, filters.state, filters.from, filters.to]);
   const texts = t().tasks;
   const secondsOf = (time: string) => {
     const ms = momentOf(time);
@@ -88,11 +103,11 @@ function FilterForm({ filters }: { filters: Filters }) {
         </select>
       </label>
       <label>
-        {texts.from(zoneName(Date.now()))}
+        {texts.from(zoneAt(from))}
         <input {...times} value={from} onInput={(event) => setFrom(event.currentTarget.value)} />
       </label>
       <label>
-        {texts.to(zoneName(Date.now()))}
+        {texts.to(zoneAt(to))}
         <input {...times} value={to} onInput={(event) => setTo(event.currentTarget.value)} />
       </label>
       <button type="submit">{texts.show}</button>

@@ -4,7 +4,7 @@ import { call } from "../../api/client";
 import type { Misfire } from "../../api/types";
 import type { Question } from "../../state/dialog";
 import { say } from "../../state/notice";
-import { go } from "../../state/route";
+import { go, route } from "../../state/route";
 import { t } from "../../text";
 import { Choice } from "../../ui/form";
 import { Preview } from "../../ui/preview";
@@ -69,26 +69,39 @@ export function resume(topic: string, reload: Reload): Question {
   };
 }
 
-/** Deletes all tasks of a topic. */
-export const purge = (topic: string, tasks: number, reload: Reload): Question => ({
-  title: t().topic.purgeTitle(topic),
-  text: t().topic.purgeText(number(tasks)),
-  action: t().topic.purge,
-  isDangerous: true,
-  retype: topic,
-  run: async (closed) => {
-    let deleted = 0;
-    for (;;) {
-      const { count, leased, more } = await call("/delay/topic/purge", { topic, confirm: topic });
-      deleted += count;
-      if (!more || closed.aborted) {
-        say(t().topic.purgeDone(number(deleted), number(leased)));
+/**
+ * Deletes all tasks of a topic. Producers may add tasks meanwhile, so it ends with the call after
+ * the one that reached the number of tasks that were there.
+ */
+export function purge(topic: string, tasks: number, reload: Reload): Question {
+  const deleted = signal(0);
+  const hasMore = signal(false);
+  const texts = t().topic;
+  return {
+    title: texts.purgeTitle(topic),
+    text: texts.purgeText(number(tasks)),
+    action: texts.purge,
+    isDangerous: true,
+    retype: topic,
+    progress: () =>
+      hasMore.value ? `${texts.purged(number(deleted.value))} ${texts.purgeRest}` : "",
+    run: async (closed) => {
+      for (;;) {
+        const isLast = deleted.peek() >= tasks;
+        const { count, leased, more } = await call("/delay/topic/purge", { topic, confirm: topic });
+        deleted.value += count;
+        hasMore.value = more;
+        if (more && !closed.aborted && !isLast) continue;
+        const said = [texts.purged(number(deleted.peek()))];
+        if (leased > 0) said.push(texts.purgeLeased(number(leased)));
+        if (more) said.push(texts.purgeRest);
+        say(said.join(" "));
         break;
       }
-    }
-    await reload();
-  },
-});
+      await reload();
+    },
+  };
+}
 
 export const remove = (topic: string): Question => ({
   title: t().topic.deleteTitle(topic),
@@ -96,9 +109,11 @@ export const remove = (topic: string): Question => ({
   action: t().topic.delete,
   isDangerous: true,
   retype: topic,
-  run: async () => {
+  run: async (closed) => {
     await call("/delay/topic/delete", { topic });
-    say(t().topic.deleteDone(topic), true);
-    go("topics");
+    const { page, parts } = route.peek();
+    const isLeft = closed.aborted || page !== "topics" || parts[0] !== topic;
+    say(t().topic.deleteDone(topic), !isLeft);
+    if (!isLeft) go("topics");
   },
 });

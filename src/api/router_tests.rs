@@ -256,6 +256,7 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/task/find", r#"{"task_id":"7"}"#),
         ("/delay/task/search", r#"{"topic":"t","state":"dead","text":"x"}"#),
         ("/delay/topic/list", "{}"),
+        ("/delay/topic/list", r#"{"sort":"name"}"#),
         ("/delay/topic/get", r#"{"topic":"t"}"#),
         ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),
         ("/delay/destination/list", "{}"),

@@ -3,10 +3,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
+use crate::api::handlers::task::scan;
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
@@ -79,6 +80,8 @@ pub struct Api {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) tracer: Tracer,
     pub(crate) live: Live,
+    /// The scans that may begin.
+    pub(crate) scans: Arc<Semaphore>,
 }
 
 impl Api {
@@ -125,6 +128,7 @@ impl Api {
             audit,
             tracer,
             live: Live::default(),
+            scans: Arc::new(Semaphore::new(scan::AT_ONCE)),
         }
     }
 

@@ -194,7 +194,8 @@ fn add_cause(all: &mut Vec<Cause>, cause: Cause) {
     known.first_ms = known.first_ms.min(cause.first_ms);
     known.last_ms = known.last_ms.max(cause.last_ms);
     known.topics.extend(cause.topics);
-    known.more_topics = known.more_topics.max(cause.more_topics);
+    // The answers are about different topics.
+    known.more_topics = known.more_topics.zip(cause.more_topics).map(|(a, b)| a + b);
 }
 
 /// A call that handles a limited number of dead tasks. It is repeated from the returned cursor.
@@ -349,19 +350,19 @@ mod tests {
             let topics = json!([{"topic": topic, "count": count}]);
             serde_json::from_value(json!({
                 "reason": "410", "count": count, "first_ms": at, "last_ms": at,
-                "task_id": 7, "topic": topic, "topics": topics, "more_topics": 0,
+                "task_id": 7, "topic": topic, "topics": topics, "more_topics": at / 500,
             }))
             .unwrap()
         };
         let mut all = Vec::new();
         add_cause(&mut all, cause(2, 1000, "a"));
-        add_cause(&mut all, cause(3, 0, "b"));
+        add_cause(&mut all, cause(3, 500, "b"));
         let answer = Causes { causes: all, more: false, topics_seen: Some(2), cursor: None };
         let table = causes(answer);
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0].join(" "), "COUNT FIRST LAST TOPICS TOPIC ONE_OF_THEM REASON");
-        let row = "5 1970-01-01T00:00:00.000Z 1970-01-01T00:00:01.000Z 2 a 7 410";
+        let row = "5 1970-01-01T00:00:00.500Z 1970-01-01T00:00:01.000Z 5 a 7 410";
         assert_eq!(rows[1].join(" "), row);
     }
 }

@@ -87,13 +87,18 @@ fn of(sn: &Destination) -> HoldRequest<&Destination> {
 
 fn detail(shown: DestinationDetail) -> String {
     let millis = |span: Option<u64>| span.map_or("-".into(), |span| format!("{span}ms"));
+    let is_exact = shown.complete && !shown.cut;
+    let at_least = |count: u64| match is_exact {
+        true => count.cell(),
+        false => format!("{} or more", count.cell()),
+    };
     let RecentCalls { calls, failures, p50_ms, p99_ms } = shown.recent;
     let pairs = table::pairs(&[
         ("sn", shown.sn.cell()),
         ("configured", shown.configured.cell()),
         ("held", shown.held.cell()),
-        ("waiting", shown.waiting.cell()),
-        ("overdue", shown.overdue.cell()),
+        ("waiting", at_least(shown.waiting)),
+        ("overdue", at_least(shown.overdue)),
         ("counted", shown.as_of_ms.cell()),
         ("breaker", shown.breaker.cell()),
         ("probes in", millis(shown.probes_in_ms)),
@@ -158,7 +163,8 @@ mod tests {
     fn a_destination_is_shown_with_its_last_calls() {
         let answer = json!({
             "sn": "shop", "configured": true, "held": false, "waiting": 12, "overdue": 3,
-            "as_of_ms": 0, "breaker": "open", "probes_in_ms": 4200, "in_flight": 0,
+            "as_of_ms": 0, "complete": true, "cut": true, "breaker": "open",
+            "probes_in_ms": 4200, "in_flight": 0,
             "concurrency": 16, "slots": 256, "rate": null, "retry_after_ms": null,
             "last_error": "down", "last_error_ms": 0,
             "recent": {"calls": 9, "failures": 5, "p50_ms": 20, "p99_ms": 15000},
@@ -168,8 +174,8 @@ mod tests {
         sn             shop
         configured     yes
         held           no
-        waiting        12
-        overdue        3
+        waiting        12 or more
+        overdue        3 or more
         counted        1970-01-01T00:00:00.000Z
         breaker        open
         probes in      4200ms

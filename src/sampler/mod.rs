@@ -312,7 +312,8 @@ impl State {
                     snapshot.configure(&schedule.destination, allowance, limits);
                 }
                 if let Some(destination) = snapshot.destinations.get_mut(&schedule.destination) {
-                    destination.add(schedule.waiting, overdue, &schedule.within);
+                    let is_cut = schedule.is_cut;
+                    destination.add(schedule.waiting, overdue, is_cut, &schedule.within);
                 }
             }
         }

@@ -86,6 +86,8 @@ pub struct DestinationFigures {
     pub waiting: u64,
     /// Those that are overdue.
     pub overdue: u64,
+    /// Whether the store stopped counting, so that there may be more of both.
+    pub is_cut: bool,
     /// Those that are due within each horizon, overdue ones included.
     pub within: [u64; HORIZONS],
     /// Whether an operator holds it.
@@ -99,7 +101,14 @@ pub struct DestinationFigures {
 }
 
 impl DestinationFigures {
-    pub(super) fn add(&mut self, waiting: u64, overdue: u64, within: &[u64; HORIZONS]) {
+    pub(super) fn add(
+        &mut self,
+        waiting: u64,
+        overdue: u64,
+        is_cut: bool,
+        within: &[u64; HORIZONS],
+    ) {
+        self.is_cut |= is_cut;
         self.waiting += waiting;
         self.overdue += overdue;
         self.within.iter_mut().zip(within).for_each(|(sum, count)| *sum += count);

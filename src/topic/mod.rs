@@ -186,6 +186,11 @@ impl<S> Registry<S> {
         known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
+    /// Whether the whole registry has been read by a poll.
+    pub fn is_read(&self) -> bool {
+        self.revision.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Call this before a poll, and pass the result to [`Registry::take_in`].
     pub fn seen(&self) -> Seen {
         let changes = self.changes.load(Ordering::SeqCst);

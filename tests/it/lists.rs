@@ -57,9 +57,10 @@ async fn topics_are_listed_by_pages_with_counts(kept: Kept) {
         assert!(poll::until(leads).await, "{name} does not lead by {sort}");
     };
     leads("pending", &topic(17)).await;
-    leads("next_due", &topic(5)).await;
+    leads("next_due", &topic(9)).await;
     leads("oldest_overdue", &topic(9)).await;
-    leads("dead", &topic(0)).await;
+    let_die(&delayd, &topic(13), 1).await;
+    leads("dead", &topic(13)).await;
     for sort in ["name", "next_due", "oldest_overdue", "pending", "dead"] {
         for limit in [1, 4, 23, 100] {
             let names = all_pages(&delayd, sort, limit).await;

@@ -47,8 +47,12 @@ pub struct DestinationDetail {
     pub waiting: u64,
     /// The waiting tasks whose due time had passed.
     pub overdue: u64,
-    /// When the oldest part of `waiting` and `overdue` was counted.
+    /// When the oldest part of `waiting` and `overdue` was counted; 0 until all lanes were.
     pub as_of_ms: UnixMillis,
+    /// Whether all lanes were counted. If not, `waiting` and `overdue` are lower bounds.
+    pub complete: bool,
+    /// Whether the store stopped counting, so that `waiting` and `overdue` are lower bounds.
+    pub cut: bool,
     pub breaker: BreakerState,
     /// How much longer an open breaker stays open.
     pub probes_in_ms: Option<u64>,

@@ -110,7 +110,7 @@ pub enum TopicSort {
     /// By name.
     #[default]
     Name,
-    /// The earliest future due time first; topics with overdue tasks, or without tasks, last.
+    /// The earliest due time first, so overdue topics come first; topics without tasks last.
     NextDue,
     /// The topic with the oldest overdue task first; topics without overdue tasks last.
     OldestOverdue,

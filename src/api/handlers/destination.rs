@@ -99,7 +99,8 @@ pub(crate) async fn get(
     let held = api.limits.is_held(&sn);
     if sampled.is_none() && allowance.is_none() && !held {
         return Err(Error::NotFound(
-            "sn: there is no such service, and no task waits for a destination of that name".into(),
+            "sn: this instance knows no such service, and has counted no task that waits for it"
+                .into(),
         ));
     }
     let Detail { standing, slots, probes_in, recent, changes } =
@@ -115,7 +116,9 @@ pub(crate) async fn get(
         held,
         waiting,
         overdue: sampled.map_or(0, |figures| figures.overdue),
-        as_of_ms: snapshot.oldest.into(),
+        as_of_ms: if snapshot.is_complete { snapshot.oldest } else { UnixMillis(0) }.into(),
+        complete: snapshot.is_complete,
+        cut: sampled.is_some_and(|figures| figures.is_cut),
         breaker: standing.breaker,
         probes_in_ms: probes_in.map(millis),
         in_flight: standing.in_flight,
@@ -145,9 +148,10 @@ pub(crate) async fn probe(
     Routed { request, .. }: Routed,
 ) -> Result<Success<Probed>, Error> {
     let sn = read_sn(request.body())?;
-    let Some(service) = api.services.get(sn.as_str()) else { return Err(no_service()) };
-    api.limits.probe(&sn);
-    let breaker = api.limits.standing(&sn, service.allowance()).breaker;
+    if api.services.get(sn.as_str()).is_none() {
+        return Err(no_service());
+    }
+    let breaker = api.limits.probe(&sn);
     tracing::info!(%sn, "Service {sn} is probed by hand");
     Ok(Success::of(Probed { sn: sn.to_string(), breaker }))
 }

@@ -191,6 +191,8 @@ impl DestinationLimits {
         match self.0.table().entries.get_mut(destination) {
             Some(entry) => {
                 entry.allow(allowance, now);
+                // The change may be due only since now.
+                self.0.note_change(destination, entry, now);
                 entry.detail(now)
             }
             None => Entry::new(allowance, &params.breaker, now).detail(now),
@@ -198,9 +200,9 @@ impl DestinationLimits {
     }
 
     /// Lets an open breaker of `destination` become half-open now, so that the next due tasks are
-    /// its probes.
-    pub fn probe(&self, destination: &Destination) {
-        self.0.probe(destination);
+    /// its probes. Returns the state of the breaker.
+    pub fn probe(&self, destination: &Destination) -> State {
+        self.0.probe(destination)
     }
 
     /// Calls `tell` with each change of a breaker. `tell` must not wait, nor use the limits.

@@ -10,7 +10,7 @@ use super::observer::Observer;
 use super::params::LimitParams;
 use super::table::Table;
 use crate::limits::{Allowance, Availability};
-use crate::model::breaker::Ticket;
+use crate::model::breaker::{State, Ticket};
 use crate::model::task::Destination;
 
 /// The settings, and the table behind its lock.
@@ -89,19 +89,20 @@ impl Shared {
         }
     }
 
-    /// Lets an open breaker become half-open now.
-    pub(super) fn probe(&self, destination: &Destination) {
+    /// Lets an open breaker become half-open now. Returns the state of the breaker.
+    pub(super) fn probe(&self, destination: &Destination) -> State {
         let now = Instant::now();
         let mut table = self.table();
-        if let Some(entry) = table.entries.get_mut(destination) {
-            entry.gate.probe(now);
-            self.note_change(destination, entry, now);
-            table.serve(destination, now);
-        }
+        let Some(entry) = table.entries.get_mut(destination) else { return State::Closed };
+        entry.gate.probe(now);
+        let state = entry.gate.breaker(now);
+        self.note_change(destination, entry, now);
+        table.serve(destination, now);
+        state
     }
 
     /// Notes a change of the destination's breaker, if there was one.
-    fn note_change(&self, destination: &Destination, entry: &mut Entry, now: Instant) {
+    pub(super) fn note_change(&self, destination: &Destination, entry: &mut Entry, now: Instant) {
         if entry.gate.log_change(destination, now) {
             let to = entry.gate.breaker(now);
             entry.bulkhead.wake_timer();

@@ -32,6 +32,8 @@ enum Phase {
 /// The probes of a half-open breaker.
 #[derive(Debug)]
 struct Probing {
+    /// Whether an operator ended the wait.
+    is_by_hand: bool,
     /// Probes that were reserved and have not begun.
     reserved: u32,
     reserved_until: Instant,
@@ -103,12 +105,13 @@ impl Breaker {
         Some(until.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// Ends the wait of an open breaker: it becomes half-open.
+    /// Ends the wait of an open breaker: it becomes half-open. If a probe then fails, the next wait
+    /// is as long as the one that was ended.
     pub fn end_wait(&mut self, now: Instant) {
-        if let Phase::Open { until } = &mut self.phase {
-            *until = now.min(*until);
-        }
         self.advance(now);
+        if let Phase::Open { .. } = self.phase {
+            self.half_open(true, now);
+        }
     }
 
     /// Reserves one call, if one may begin.
@@ -197,8 +200,7 @@ impl Breaker {
             }
             Phase::Open { until } => {
                 if now >= *until {
-                    self.epoch += 1;
-                    self.phase = Phase::HalfOpen(Probing::new(now));
+                    self.half_open(false, now);
                 }
             }
             Phase::HalfOpen(probing) => {
@@ -212,7 +214,15 @@ impl Breaker {
         }
     }
 
+    fn half_open(&mut self, is_by_hand: bool, now: Instant) {
+        self.epoch += 1;
+        self.phase = Phase::HalfOpen(Probing::new(is_by_hand, now));
+    }
+
     fn open(&mut self, now: Instant) {
+        if let Phase::HalfOpen(Probing { is_by_hand: true, .. }) = self.phase {
+            self.streak = self.streak.saturating_sub(1);
+        }
         if let Phase::Closed { since, .. } = self.phase
             && now.saturating_duration_since(since) >= self.params.window
         {
@@ -248,8 +258,9 @@ impl Phase {
 }
 
 impl Probing {
-    fn new(now: Instant) -> Self {
-        Self { reserved: 0, reserved_until: now, running: Vec::new(), successes: 0 }
+    fn new(is_by_hand: bool, now: Instant) -> Self {
+        let running = Vec::new();
+        Self { is_by_hand, reserved: 0, reserved_until: now, running, successes: 0 }
     }
 
     fn out(&self) -> u32 {

@@ -205,3 +205,17 @@ proptest! {
         prop_assert!(false, "still {:?}", bench.state());
     }
 }
+
+#[test]
+fn a_probe_by_hand_that_fails_does_not_double_the_wait() {
+    let mut bench = Bench::opened();
+    for _ in 0..3 {
+        bench.breaker.end_wait(bench.now);
+        bench.calls("-");
+        assert_eq!(bench.wait(SECOND).state(), State::Open);
+    }
+    assert_eq!(bench.wait(4 * SECOND).state(), State::HalfOpen);
+    bench.calls("-");
+    assert_eq!(bench.wait(9 * SECOND).state(), State::Open);
+    assert_eq!(bench.wait(SECOND).state(), State::HalfOpen);
+}

@@ -24,18 +24,29 @@ use crate::api::wire::json;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Registered, SampleQuery, Sampling, Summary};
 
-/// The most tasks of one topic that a call over all topics reads.
-const MOST_OF_TOPIC: usize = 10_000;
-/// The most tasks of such a call.
+/// The most tasks of a call.
 const MOST: usize = MAX_TASKS as usize;
+/// The bounds of a call over all topics.
+const BOUNDS: Bounds = Bounds { tasks_of_topic: 10_000, tasks: MOST, time: Duration::from_secs(3) };
+/// The most causes that an answer has.
+const MOST_CAUSES: usize = 1000;
 /// The most lanes that are counted together.
 const LANES: usize = 512;
-/// Such a call begins no further topic after this time. The last one may take the time of a walk.
-const TIME: Duration = Duration::from_secs(3);
 /// The most topics that are named for a cause.
 const MOST_NAMED: usize = 20;
 
 pub(crate) type Request = delayd_wire::CausesRequest<TopicName, Name<LastTopic>>;
+
+/// How much a call over all topics reads.
+struct Bounds {
+    /// The most tasks of one topic.
+    tasks_of_topic: usize,
+    /// The most tasks in all.
+    tasks: usize,
+    /// The call reads the tasks of no further topic after this time. The last topic may take the
+    /// time of a walk.
+    time: Duration,
+}
 
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(
@@ -46,7 +57,10 @@ pub(crate) async fn causes(
     let causes = match (topic, cursor) {
         (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),
-        (None, cursor) => of_all(&api, &caller, cursor.map(|Name(LastTopic(last))| last)).await,
+        (None, cursor) => {
+            let last = cursor.map(|Name(LastTopic(last))| last);
+            of_all(&api, &caller, last, &BOUNDS).await
+        }
     };
     causes.map(Success::of)
 }
@@ -55,10 +69,17 @@ async fn of_one(api: &Api, caller: &Caller, topic: &Topic) -> Result<Causes, Err
     let lanes = api.topic(topic).await?.entry.lanes().collect();
     let mut found = Found::default();
     let (_, more) = found.read(api, lanes, MOST, None).await?;
-    Ok(Causes { causes: found.causes(caller), more, topics_seen: None, cursor: None })
+    let (causes, is_cut) = found.causes(caller);
+    Ok(Causes { causes, more: more || is_cut, topics_seen: None, cursor: None })
 }
 
-async fn of_all(api: &Api, caller: &Caller, from: Option<Topic>) -> Result<Causes, Error> {
+/// Reads at least one topic, so that each call makes progress, however slow the store is.
+async fn of_all(
+    api: &Api,
+    caller: &Caller,
+    from: Option<Topic>,
+    bounds: &Bounds,
+) -> Result<Causes, Error> {
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
     topics.retain(|known| from.as_ref().is_none_or(|last| known.entry.topic > *last));
@@ -66,14 +87,20 @@ async fn of_all(api: &Api, caller: &Caller, from: Option<Topic>) -> Result<Cause
         (Instant::now(), Found::default(), 0, false);
     let (mut rest, mut last) = (&topics[..], None);
     'all: while !rest.is_empty() {
+        if last.is_some() && began.elapsed() >= bounds.time {
+            break;
+        }
         let shards = rest.iter().map(|known| known.entry.shards);
         let (counted, others) = rest.split_at(fitting(shards, rest.len(), LANES));
         for (topic, lanes) in with_dead_tasks(api, counted).await? {
-            if tasks + MOST_OF_TOPIC > MOST || began.elapsed() >= TIME {
-                break 'all;
-            }
             if !lanes.is_empty() {
-                let (read, more) = found.read(api, lanes, MOST_OF_TOPIC, Some(topic)).await?;
+                let is_over =
+                    tasks + bounds.tasks_of_topic > bounds.tasks || began.elapsed() >= bounds.time;
+                if last.is_some() && is_over {
+                    break 'all;
+                }
+                let (read, more) =
+                    found.read(api, lanes, bounds.tasks_of_topic, Some(topic)).await?;
                 tasks += read;
                 is_any_cut |= more;
             }
@@ -84,9 +111,10 @@ async fn of_all(api: &Api, caller: &Caller, from: Option<Topic>) -> Result<Cause
     let seen =
         last.map_or(0, |last| topics.partition_point(|known| known.entry.topic <= *last) as u64);
     let is_all = seen == topics.len() as u64;
+    let (causes, is_cut) = found.causes(caller);
     Ok(Causes {
-        causes: found.causes(caller),
-        more: is_any_cut,
+        causes,
+        more: is_any_cut || is_cut,
         topics_seen: Some(seen),
         cursor: last.filter(|_| !is_all).map(ToString::to_string),
     })
@@ -167,8 +195,8 @@ impl Found {
         }
     }
 
-    /// The causes, the most frequent first.
-    fn causes(self, caller: &Caller) -> Vec<Cause> {
+    /// The causes, the most frequent first, and whether there are more than an answer has.
+    fn causes(self, caller: &Caller) -> (Vec<Cause>, bool) {
         let shown = |(reason, Group { mut cause, topics }): (String, Group)| {
             cause.reason = caller.content(reason);
             let mut named: Vec<(&Topic, u64)> =
@@ -183,6 +211,33 @@ impl Found {
         };
         let mut causes: Vec<Cause> = self.by_reason.into_iter().map(shown).collect();
         causes.sort_by_key(|cause| Reverse(cause.count));
-        causes
+        let is_cut = causes.len() > MOST_CAUSES;
+        causes.truncate(MOST_CAUSES);
+        (causes, is_cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::testing::edge_with_store;
+
+    #[tokio::test]
+    async fn a_call_without_time_makes_progress() {
+        let (api, _draining, _folder) = edge_with_store();
+        for name in ["a", "b", "c"] {
+            api.topics.ensure(&name.parse().unwrap()).await.unwrap();
+        }
+        let bounds = Bounds { time: Duration::ZERO, ..BOUNDS };
+        let (mut from, mut calls) = (None, 0);
+        loop {
+            let answer = of_all(&api, &Caller::with(&[]), from, &bounds).await.unwrap();
+            calls += 1;
+            assert!(answer.topics_seen > Some(0) && calls <= 3, "{answer:?}");
+            match answer.cursor {
+                Some(cursor) => from = Some(cursor.parse().unwrap()),
+                None => break,
+            }
+        }
     }
 }

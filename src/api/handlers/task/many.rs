@@ -56,7 +56,8 @@ pub(crate) async fn cancel(
     let limit = limit(request.limit)?;
     check_meant(&filter, request.all)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
-    let scan = Scan::begin(api.topic(&topic).await?.entry, range(state), after);
+    let entry = api.topic(&topic).await?.entry;
+    let scan = Scan::begin(&api, entry, range(state), after)?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId| async move {
         // A leased task is cancelled later, or succeeds. Another call may have changed the task.
@@ -93,7 +94,8 @@ pub(crate) async fn update(
     let limit = limit(request.limit)?;
     check_meant(&filter, request.all)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
-    let scan = Scan::begin(api.topic(&topic).await?.entry, range(State::Scheduled), after);
+    let entry = api.topic(&topic).await?.entry;
+    let scan = Scan::begin(&api, entry, range(State::Scheduled), after)?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId| async move {
         let moved = store.reschedule(&lane, id, becomes, None).await?;

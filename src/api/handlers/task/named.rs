@@ -34,7 +34,8 @@ impl Named {
                 "task_id: is missing; a task may also be named by its key or idempotency_key",
             )),
             (Some(_), ..) => Err(Error::invalid(
-                "task_id: must stand alone; name the task by its id or by its key",
+                "task_id: cannot be combined with key or idempotency_key; name the task by its id \
+                 or by its key",
             )),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use delayd_wire::ListOrder;
 use futures_util::future::try_join_all;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
@@ -23,6 +24,10 @@ const MOST: usize = 50_000;
 const TIME: Duration = Duration::from_secs(1);
 /// The tasks of a page.
 const PAGE: usize = 500;
+/// The entries that a lane is asked for beyond twice its share of a page.
+const MARGIN: usize = 16;
+/// The scans that one instance runs at the same time.
+pub(crate) const AT_ONCE: usize = 2;
 /// Later than any moment of a request.
 pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
 
@@ -43,22 +48,71 @@ impl Range {
         after: Option<Listed>,
         limit: usize,
     ) -> Result<Vec<Listed>, Error> {
+        let pages = self.of_lanes(api, topic, after, limit).await?;
+        Ok(merge(pages, self.order, limit, limit).0)
+    }
+
+    /// The first entries, at most `most`, and whether these are all. Each lane is asked for little
+    /// more than its share, so there may be fewer than `most` though there are more.
+    async fn some(
+        &self,
+        api: &Api,
+        topic: &TopicEntry,
+        after: Option<Listed>,
+        most: usize,
+    ) -> Result<(Vec<Listed>, bool), Error> {
+        let of_lane = (2 * most / usize::from(topic.shards).max(1) + MARGIN).min(most);
+        let pages = self.of_lanes(api, topic, after, of_lane).await?;
+        Ok(merge(pages, self.order, of_lane, most))
+    }
+
+    /// The first entries of each lane.
+    async fn of_lanes(
+        &self,
+        api: &Api,
+        topic: &TopicEntry,
+        after: Option<Listed>,
+        limit: usize,
+    ) -> Result<Vec<Vec<Listed>>, Error> {
         let &Self { state, from, to, order } = self;
         let queries = topic.lanes().map(|lane| ListQuery { lane, state, from, to, after, limit });
-        let pages = match order {
+        Ok(match order {
             ListOrder::Oldest => try_join_all(queries.map(|query| api.store.list(query))).await?,
             ListOrder::Newest => {
                 try_join_all(queries.map(|query| api.store.list_latest(query))).await?
             }
-        };
-        let mut all: Vec<Listed> = pages.into_iter().flatten().collect();
-        all.sort_unstable();
-        if order == ListOrder::Newest {
-            all.reverse();
-        }
-        all.truncate(limit);
-        Ok(all)
+        })
     }
+}
+
+/// The first entries of all lanes, at most `most`, and whether these are all. A page of `of_lane`
+/// entries may have been cut, so later entries of other lanes are left out: entries of its lane may
+/// precede them.
+fn merge(
+    pages: Vec<Vec<Listed>>,
+    order: ListOrder,
+    of_lane: usize,
+    most: usize,
+) -> (Vec<Listed>, bool) {
+    let lasts = pages.iter().filter(|page| page.len() >= of_lane).filter_map(|page| page.last());
+    let bound = match order {
+        ListOrder::Oldest => lasts.min().copied(),
+        ListOrder::Newest => lasts.max().copied(),
+    };
+    let mut all: Vec<Listed> = pages.into_iter().flatten().collect();
+    all.sort_unstable();
+    if order == ListOrder::Newest {
+        all.reverse();
+    }
+    if let Some(bound) = bound {
+        all.retain(|entry| match order {
+            ListOrder::Oldest => *entry <= bound,
+            ListOrder::Newest => *entry >= bound,
+        });
+    }
+    let is_all = bound.is_none() && all.len() <= most;
+    all.truncate(most);
+    (all, is_all)
 }
 
 /// The tasks of a page, in its order. `None` for a task that was purged in between.
@@ -131,12 +185,27 @@ pub(crate) struct Scan {
     unseen: usize,
     is_last_page: bool,
     began: Instant,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Scan {
-    pub(crate) fn begin(topic: TopicEntry, range: Range, after: Option<Listed>) -> Self {
+    /// Begins a scan.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if this instance runs as many scans as it may.
+    pub(crate) fn begin(
+        api: &Api,
+        topic: TopicEntry,
+        range: Range,
+        after: Option<Listed>,
+    ) -> Result<Self, Error> {
+        let place = api.scans.clone().try_acquire_owned().map_err(|_| {
+            Error::Unavailable(
+                "other searches, filtered lists or changes of many tasks still run: try again",
+            )
+        })?;
         let (seen, unseen, is_last_page, began) = (0, 0, false, Instant::now());
-        Self { topic, range, after, seen, unseen, is_last_page, began }
+        Ok(Self { topic, range, after, seen, unseen, is_last_page, began, _place: place })
     }
 
     /// The topic.
@@ -152,8 +221,8 @@ impl Scan {
             return Ok(None);
         }
         let most = PAGE.min(MOST - self.seen);
-        let listed = self.range.merged(api, &self.topic, self.after, most).await?;
-        (self.unseen, self.is_last_page) = (listed.len(), listed.len() < most);
+        let (listed, is_all) = self.range.some(api, &self.topic, self.after, most).await?;
+        (self.unseen, self.is_last_page) = (listed.len(), is_all);
         let tasks = summaries(api, &self.topic, &listed).await?;
         Ok(Some(listed.into_iter().zip(tasks).collect()))
     }
@@ -178,5 +247,28 @@ impl Scan {
     /// The last task that was looked at, unless all were.
     pub(crate) fn rest(&self) -> Option<Listed> {
         self.after.filter(|_| !self.is_last_page || self.unseen > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_lanes_are_merged_up_to_the_first_cut() {
+        let page = |moments: &[i64]| -> Vec<Listed> {
+            let listed = |&at: &i64| Listed { moment: UnixMillis(at), id: TaskId(at as u64) };
+            moments.iter().map(listed).collect()
+        };
+        let check = |pages: &[&[i64]], order, most, expected: &[i64], is_all| {
+            let pages = pages.iter().map(|moments| page(moments)).collect();
+            let merged = merge(pages, order, 3, most);
+            assert_eq!(merged, (page(expected), is_all), "{order:?} {most}");
+        };
+        check(&[&[1, 4], &[2]], ListOrder::Oldest, 9, &[1, 2, 4], true);
+        check(&[&[1, 4], &[2]], ListOrder::Oldest, 2, &[1, 2], false);
+        check(&[&[1, 2, 5], &[3, 7]], ListOrder::Oldest, 9, &[1, 2, 3, 5], false);
+        check(&[&[9, 8, 5], &[7, 3]], ListOrder::Newest, 9, &[9, 8, 7, 5], false);
+        check(&[&[], &[]], ListOrder::Newest, 9, &[], true);
     }
 }

@@ -19,7 +19,7 @@ use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
 use crate::model::task::State;
-use crate::store::{Admin, Listed, TopicEntry};
+use crate::store::{self, Admin, Listed, TopicEntry};
 
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 256;
@@ -48,7 +48,7 @@ pub(crate) async fn search(
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
     let range = Range { state, from: UnixMillis(0), to: FAR, order };
-    let mut scan = Scan::begin(topic, range, after);
+    let mut scan = Scan::begin(&api, topic, range, after)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
     'scan: while let Some(page) = scan.next(&api).await? {
@@ -75,10 +75,23 @@ pub(crate) async fn search(
     Ok(Success::of(page_of(tasks, &scan, &caller)))
 }
 
-/// The contents of the tasks; empty for one that is gone, or whose content was removed.
+/// The contents of the tasks; empty for one that is gone or unreadable, or whose content was
+/// removed.
 async fn contents(api: &Api, topic: &TopicEntry, tasks: &[Scanned]) -> Result<Vec<String>, Error> {
-    let lanes = tasks.iter().map(|(Listed { id, .. }, _)| (topic.lane_of(*id), *id));
-    let read = lanes.map(|(lane, id)| async move { api.store.get(&lane, id).await });
-    let found = try_join_all(read).await?.into_iter();
-    Ok(found.map(|task| task.map(|task| task.content).unwrap_or_default()).collect())
+    let read = tasks.iter().map(|(Listed { id, .. }, summary)| async move {
+        if summary.is_none() {
+            return Ok(String::new());
+        }
+        let lane = topic.lane_of(*id);
+        match api.store.get(&lane, *id).await {
+            Ok(task) => Ok(task.map(|task| task.content).unwrap_or_default()),
+            // One unreadable task must not fail each search of its topic.
+            Err(error @ store::Error::Corrupt(_)) => {
+                tracing::error!(%lane, task_id = %id, %error, "Task {id} cannot be searched");
+                Ok(String::new())
+            }
+            Err(error) => Err(error),
+        }
+    });
+    Ok(try_join_all(read).await?)
 }

@@ -24,7 +24,7 @@ use crate::api::wire::fields::{Name, Number};
 use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
-use crate::store::{Counts, Registered, SampleQuery, Sampled, Sampling};
+use crate::store::{self, Counts, Delivery, Registered, SampleQuery, Sampled, Sampling};
 
 /// The default and the maximum of topics per page.
 const LIMIT: u32 = 100;
@@ -133,7 +133,12 @@ async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Er
         pattern.as_ref().is_none_or(|pattern| pattern.matches(topic))
             && caller.may_use(topic).is_ok()
     };
-    let found: Vec<Registered> = api.topics.known().into_iter().filter(is_asked_for).collect();
+    let known = match api.topics.is_read() {
+        true => api.topics.known(),
+        // An instance that started during an outage knows no topics, but there may be some.
+        false => api.topics.refresh().await?,
+    };
+    let found: Vec<Registered> = known.into_iter().filter(is_asked_for).collect();
     let total = found.len() as u64;
     let (mut places, sorted_as_of) = ranked(api, sort, found);
     if let Some(Cursor { place: last, .. }) = &after {
@@ -182,7 +187,7 @@ fn rank(sort: TopicSort, counts: &Counts, now: UnixMillis) -> i64 {
     let most = |count: u64| -i64::try_from(count).unwrap_or(i64::MAX);
     match sort {
         TopicSort::Name => 0,
-        TopicSort::NextDue => earliest(counts.next_due(now)),
+        TopicSort::NextDue => earliest(counts.earliest),
         TopicSort::OldestOverdue => earliest(counts.oldest_overdue(now)),
         TopicSort::Pending => most(counts.scheduled.saturating_add(counts.leased)),
         TopicSort::Dead => most(counts.dead),
@@ -203,7 +208,16 @@ pub(crate) fn fitting(shards: impl Iterator<Item = u16>, limit: usize, most_lane
         .count()
 }
 
-/// The topics with exact counts.
+/// Whether the topics are on several servers, so that an outage of one need not be one of all.
+fn has_several_servers(api: &Api) -> bool {
+    let known = api.topics.known();
+    let lanes = known.iter().flat_map(|known| known.entry.lanes());
+    let mut servers = lanes.map(|lane| api.store.server_of(&lane));
+    let first = servers.next();
+    servers.any(|server| Some(server) != first)
+}
+
+/// The topics with exact counts; without counts if only servers of other topics may answer.
 async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, Error> {
     let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     if lanes.is_empty() {
@@ -211,7 +225,12 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     }
     let late_after = vec![Duration::ZERO; lanes.len()];
     let query = SampleQuery { lanes, late_after, within: Vec::new() };
-    let Sampled { now, lanes } = api.store.sample(query).await?;
+    let Sampled { now, lanes } = match api.store.sample(query).await {
+        Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
+            return Ok(topics.iter().map(listed).collect());
+        }
+        sampled => sampled?,
+    };
     let mut lanes = lanes.iter();
     let with_counts = |known: &Registered| {
         let mut counts = Some(Counts::default());
@@ -290,7 +309,7 @@ mod tests {
         check(TopicSort::Pending, counts(3, 0, None), counts(2, 9, None));
         check(TopicSort::Dead, counts(0, 2, None), counts(9, 1, None));
         check(TopicSort::NextDue, counts(1, 0, Some(101)), counts(1, 0, Some(102)));
-        check(TopicSort::NextDue, counts(1, 0, Some(101)), counts(1, 0, Some(99)));
+        check(TopicSort::NextDue, counts(1, 0, Some(99)), counts(1, 0, Some(101)));
         check(TopicSort::OldestOverdue, counts(1, 0, Some(98)), counts(1, 0, Some(99)));
         check(TopicSort::OldestOverdue, counts(1, 0, Some(100)), counts(1, 0, Some(101)));
         assert_eq!(rank(TopicSort::Name, &counts(1, 1, Some(1)), now), 0);

@@ -1954,9 +1954,11 @@ export interface components {
         };
         /** @description All that the instance that answers knows about a destination. */
         DestinationDetailAnswer: {
-            /** @description When the oldest part of `waiting` and `overdue` was counted. */
+            /** @description When the oldest part of `waiting` and `overdue` was counted; 0 until all lanes were. */
             as_of_ms: components["schemas"]["UnixMillis"];
             breaker: components["schemas"]["BreakerState"];
+            /** @description Whether all lanes were counted. If not, `waiting` and `overdue` are lower bounds. */
+            complete: boolean;
             /** @description The current limit of concurrent calls, which is lower during a slow start. */
             concurrency: number;
             /**
@@ -1964,6 +1966,8 @@ export interface components {
              *     it.
              */
             configured: boolean;
+            /** @description Whether the store stopped counting, so that `waiting` and `overdue` are lower bounds. */
+            cut: boolean;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */

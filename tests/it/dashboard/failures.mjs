@@ -8,7 +8,8 @@ const overloaded = {
   body: JSON.stringify({ dm_error: 2003, error_msg: "the store is away", request_id: "r-1" }),
 };
 
-const answer = (route, fields) => route.fulfill({ json: { dm_error: 0, error_msg: "", ...fields } });
+const answer = (route, fields) =>
+  route.fulfill({ json: { dm_error: 0, error_msg: "", ...fields } });
 
 /** The third call fails, and the repeat goes on from the cursor of the second one. */
 async function purgesInSeveralCalls(page) {

@@ -115,7 +115,7 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(many, r#"{"topic":"t","all":true,"timing_moment":5}"#, "looks like a delay").await;
     let find = "/delay/task/find";
     bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
-    bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: must stand alone").await;
+    bad(find, r#"{"task_id":1,"key":"k"}"#, "task_id: cannot be combined").await;
     bad(find, r#"{"key":""}"#, "key: must be 1 to 256 bytes long").await;
     bad(find, r#"{"task_id":1,"cursor":"a b"}"#, "cursor: must be the cursor of the previous")
         .await;

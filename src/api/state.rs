@@ -7,7 +7,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
-use crate::api::handlers::task::scan;
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
@@ -27,6 +26,9 @@ use crate::trace::Tracer;
 
 /// The longest time that [`Api::finish`] waits.
 const LAST_SETTLES: Duration = Duration::from_secs(15);
+
+/// The scans over many tasks that one instance runs at the same time.
+const SCANS: usize = 2;
 
 /// What the API is built from.
 #[derive(Debug)]
@@ -128,7 +130,7 @@ impl Api {
             audit,
             tracer,
             live: Live::default(),
-            scans: Arc::new(Semaphore::new(scan::AT_ONCE)),
+            scans: Arc::new(Semaphore::new(SCANS)),
         }
     }
 

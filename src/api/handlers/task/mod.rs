@@ -10,6 +10,6 @@ mod named;
 pub(crate) mod new_task;
 pub(crate) mod placing;
 pub(crate) mod pull;
-pub(crate) mod scan;
+mod scan;
 pub(crate) mod search;
 pub(crate) mod settle;

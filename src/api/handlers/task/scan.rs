@@ -26,8 +26,6 @@ const TIME: Duration = Duration::from_secs(1);
 const PAGE: usize = 500;
 /// The entries that a lane is asked for beyond twice its share of a page.
 const MARGIN: usize = 16;
-/// The scans that one instance runs at the same time.
-pub(crate) const AT_ONCE: usize = 2;
 /// Later than any moment of a request.
 pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
 

@@ -195,6 +195,10 @@ async fn one_batch_is_unconfirmed_and_later_ones_wait_uncommitted() {
 #[tokio::test]
 async fn the_parts_of_a_large_batch_do_not_wait_for_each_others_sync() {
     let (bench, gate) = bench();
+    // The adds wait however slow the disk is: the clock stands still while a blocking task runs.
+    let (clock_runs, clock_stands) = std::sync::mpsc::channel::<()>();
+    let stand = tokio::task::spawn_blocking(move || clock_stands.recv());
+    tokio::time::pause();
     gate.let_end(0);
     let large = || (0..100).map(|_| new_task("b", 0)).collect();
     let mut parts: Vec<_> = (0..10).map(|_| Box::pin(bench.store.add(large()))).collect();
@@ -213,6 +217,8 @@ async fn the_parts_of_a_large_batch_do_not_wait_for_each_others_sync() {
     for part in parts {
         assert!(timeout(LONG, part).await.expect("it is confirmed").iter().all(Result::is_ok));
     }
+    drop(clock_runs);
+    assert!(stand.await.unwrap().is_err());
 }
 
 /// The kernel forgets which pages it could not write: the next fsync would succeed.

@@ -83,6 +83,15 @@ async function pausesAndResumesATopic(page) {
     () => document.activeElement?.getAttribute("aria-label") === "Pause orders",
   );
   await page.keyboard.press("Enter");
+  await dialog.getByText("Pause orders?").waitFor();
+  // The browser reports later that it closed the dialog: the same question may be open again.
+  await page.evaluate(() => {
+    const closing = document.querySelector("dialog");
+    window.reported = new Promise((done) => closing.addEventListener("close", done));
+    closing.close();
+    document.querySelector('[aria-label="Pause orders"]').click();
+  });
+  await page.evaluate(() => window.reported);
   await confirm(page, "Pause");
   await says(page, "orders is paused.");
   await badge(page, "paused").waitFor();

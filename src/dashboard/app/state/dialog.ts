@@ -21,8 +21,18 @@ export interface Question {
   run: (closed: AbortSignal) => Promise<unknown>;
 }
 
-export const dialog = signal<Question | null>(null);
+/** A question that was asked. The number differs each time, also for the same question. */
+export type Asked = Question & { readonly id: number };
+
+export const dialog = signal<Asked | null>(null);
+
+let asked = 0;
 
 export const ask = (question: Question): void => {
-  dialog.value = question;
+  dialog.value = { ...question, id: ++asked };
+};
+
+/** Closes this question. A newer one, asked while this one closed, stays. */
+export const end = ({ id }: Asked): void => {
+  if (dialog.peek()?.id === id) dialog.value = null;
 };

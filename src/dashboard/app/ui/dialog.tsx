@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { CallError } from "../api/client";
-import { dialog, type Question } from "../state/dialog";
+import { type Asked, dialog, end } from "../state/dialog";
 import { lateFailure, say } from "../state/notice";
 import { t } from "../text";
 import { Failure } from "./failure";
@@ -8,10 +8,10 @@ import { Failure } from "./failure";
 /** The question that is open, if there is one. */
 export function Dialog() {
   const question = dialog.value;
-  return question && <Open question={question} key={question.title} />;
+  return question && <Open question={question} key={question.id} />;
 }
 
-function Open({ question }: { question: Question }) {
+function Open({ question }: { question: Asked }) {
   const element = useRef<HTMLDialogElement>(null);
   const closed = useRef(new AbortController());
   const isRunning = useRef(false);
@@ -20,14 +20,13 @@ function Open({ question }: { question: Question }) {
   const [error, setError] = useState<CallError | null>(null);
   const { retype, isReady = () => true, progress = () => "" } = question;
   const isAllowed = (retype === undefined || typed === retype) && isReady() && !isRunning.current;
-  const end = () => {
-    if (closed.current.signal.aborted) return;
+  const leave = () => {
     closed.current.abort();
-    dialog.value = null;
+    end(question);
   };
   const close = () => {
     if (error && progress() !== "") say(progress());
-    end();
+    leave();
   };
   useEffect(() => {
     const before = document.activeElement;
@@ -39,11 +38,11 @@ function Open({ question }: { question: Question }) {
   }, []);
   useEffect(() => {
     // The question is about the page before.
-    const leave = () => {
+    const changed = () => {
       if (!isRunning.current) close();
     };
-    addEventListener("hashchange", leave);
-    return () => removeEventListener("hashchange", leave);
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
   });
   const run = async (event: Event) => {
     event.preventDefault();
@@ -53,7 +52,7 @@ function Open({ question }: { question: Question }) {
     setError(null);
     try {
       await question.run(closed.current.signal);
-      end();
+      leave();
     } catch (failed) {
       isRunning.current = false;
       setRunning(false);

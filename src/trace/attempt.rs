@@ -61,11 +61,11 @@ impl Tracer {
             (None, Some(stored)) if continues => stored,
             (None, _) => TraceContext::random(false),
         };
-        let told = match &span {
+        let logged = match &span {
             Some(_) => sent,
             None => own.unwrap_or(sent),
         };
-        Attempt { sent, trace_id: told.trace_id(), span }
+        Attempt { sent, trace_id: logged.trace_id(), span }
     }
 
     /// Ends an attempt.

@@ -15,7 +15,7 @@ pub(super) const BATCH: usize = 512;
 /// How long a span waits for others.
 const GATHER: Duration = Duration::from_secs(1);
 /// The time between two log lines about a collector that does not answer.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Takes spans.
 pub(super) trait Collector: Send + Sync + 'static {
@@ -35,22 +35,22 @@ pub(super) struct Exporter<C> {
 impl<C: Collector> Exporter<C> {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
-        // When a line last said that the collector takes nothing.
-        let mut told: Option<Instant> = None;
+        // When it was last logged that the collector takes nothing.
+        let mut logged: Option<Instant> = None;
         while let Some(batch) = self.gather().await {
             let count = batch.len() as u64;
             let sent = timeout(self.timeout, self.collector.send(batch)).await;
             match sent.unwrap_or_else(|_| Err("no answer in time".into())) {
                 Ok(()) => {
                     self.metrics.trace.exported.inc_by(count);
-                    if told.take().is_some() {
+                    if logged.take().is_some() {
                         tracing::info!("The collector takes spans again");
                     }
                 }
                 Err(error) => {
                     self.metrics.trace.dropped(SpanDrop::Export, count);
-                    if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                        told = Some(Instant::now());
+                    if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
+                        logged = Some(Instant::now());
                         tracing::warn!(
                             error,
                             "The collector of trace.endpoint does not take spans: they are dropped"

@@ -161,8 +161,8 @@ fn attempt(number: u32, called: &Called, ended: Ended, attributes: &mut Vec<KeyV
         has("http.response.status_code", i64::from(status).into());
     }
     match ended {
-        Ended::Well => Status::Unset,
-        Ended::Badly(outcome) => {
+        Ended::Succeeded => Status::Unset,
+        Ended::Failed(outcome) => {
             let status = || called.status().map(|status| Cow::Owned(status.to_string()));
             let error = called.trouble().map(Cow::Borrowed).or_else(status);
             has("error.type", error.unwrap_or(Cow::Borrowed("_OTHER")).into_owned().into());

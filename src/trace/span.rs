@@ -55,9 +55,9 @@ pub enum SpanKind {
 #[derive(Debug)]
 pub enum Ended {
     /// The receiver took the task.
-    Well,
+    Succeeded,
     /// It did not: the outcome, without content or URL.
-    Badly(String),
+    Failed(String),
 }
 
 /// What a call was to, and what came back. Filled by the client.

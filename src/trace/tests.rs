@@ -113,7 +113,7 @@ fn attempt(tracer: &Tracer, options: &Options, delay: u64) -> Attempt {
 fn end(tracer: &Tracer, attempt: Attempt) {
     if let Some(span) = attempt.span {
         let destination = "message.call".parse().unwrap();
-        tracer.ended(*span, (&topic(), TaskId(42)), (&destination, 1), Ended::Well);
+        tracer.ended(*span, (&topic(), TaskId(42)), (&destination, 1), Ended::Succeeded);
     }
 }
 

@@ -242,8 +242,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     fn end_span(&self, trace: Attempt, answer: &Answer) {
         let Some(span) = trace.span else { return };
         let ended = match answer.is_failure() {
-            true => Ended::Badly(answer.outcome().to_owned()),
-            false => Ended::Well,
+            true => Ended::Failed(answer.outcome().to_owned()),
+            false => Ended::Succeeded,
         };
         let number = self.held.lease().attempt;
         self.shared.parts.tracer.ended(

@@ -13,16 +13,16 @@ use crate::model::trace::TraceContext;
 pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
     service_fn(move |request: Request| async move {
         let mut inner = inner;
-        let is_told = tracing::enabled!(tracing::Level::DEBUG);
-        let told = is_told.then(|| {
+        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
+        let request_line = is_logged.then(|| {
             let trace = TraceContext::of_headers(request.headers());
             let path = request.uri().path().to_owned();
             // In a box, because requests are rarely logged.
             Box::new((Instant::now(), request.method().clone(), path, trace))
         });
         let Ok(response) = inner.call(request).await;
-        if let Some(told) = told {
-            let (started, method, path, trace) = *told;
+        if let Some(request_line) = request_line {
+            let (started, method, path, trace) = *request_line;
             let (status, latency) = (response.status().as_u16(), started.elapsed());
             let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
             let request_id = request_id::current();

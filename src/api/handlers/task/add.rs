@@ -109,7 +109,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
                     .map(|added| stored(added, mode, api.store.durability()))
                     .map_err(Error::from);
                 if let Some(span) = span {
-                    trace.end(span, told(&added));
+                    trace.end(span, span_result(&added));
                 }
                 let stored = added?;
                 count(api, &stored);
@@ -148,9 +148,9 @@ fn result_of(stored: &Stored) -> AddResult {
 
 /// What the span of an add shows of its result: the task and what became of it, or the code of the
 /// error.
-type Told = Result<(TaskId, AddResult), u16>;
+type SpanResult = Result<(TaskId, AddResult), u16>;
 
-fn told(added: &Result<Stored, Error>) -> Told {
+fn span_result(added: &Result<Stored, Error>) -> SpanResult {
     match added {
         Ok(stored) => Ok((TaskId(stored.task_id.0), result_of(stored))),
         Err(error) => Err(error.code().number()),
@@ -251,7 +251,7 @@ async fn store(
         let added = added.map(|added| stored(added, mode, durability)).map_err(Error::from);
         // A task that is to be placed again gets another span.
         if let Some(span) = span.filter(|_| !added.as_ref().is_err_and(Error::is_stale_entry)) {
-            trace.end(span, told(&added));
+            trace.end(span, span_result(&added));
         }
         added
     };

@@ -70,30 +70,22 @@ impl Adding<'_> {
             return;
         };
         let AddSpan { topic, known } = span;
-        let samples = |trace| exporting.sampler.samples(trace);
-        let context = match (known, added, exporting.store()) {
-            (Some((_, span)), ..) => span,
-            (None, Ok((id, AddResult::New)), Some(store)) => {
-                TraceContext::of_add(store, id, samples)
-            }
-            // The derived span belongs to the add that made the task.
-            (None, ..) => {
-                let root = TraceContext::random(false);
-                TraceContext { is_sampled: samples(root.trace), ..root }
-            }
+        let own = known.map_or_else(|| exporting.root(), |(_, span)| span);
+        let span = Span {
+            context: own,
+            parent: known.map(|(caller, _)| caller.span),
+            has_remote_parent: known.is_some(),
+            link: None,
+            began: began.moment(),
+            took: began.at.elapsed(),
+            topic,
+            task: added.ok().map(|(id, _)| id),
+            kind: SpanKind::Add(added.map(|(_, result)| result)),
         };
-        if context.is_sampled {
-            exporting.export(Span {
-                context,
-                parent: known.map(|(caller, _)| caller.span),
-                has_remote_parent: known.is_some(),
-                link: None,
-                began: began.moment(),
-                took: began.at.elapsed(),
-                topic,
-                task: added.ok().map(|(id, _)| id),
-                kind: SpanKind::Add(added.map(|(_, result)| result)),
-            });
+        match added {
+            // The derived span belongs to the add that made the task.
+            Ok((id, AddResult::New)) if known.is_none() => exporting.export_derived(span, id),
+            _ => exporting.export(span),
         }
     }
 }

@@ -33,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, SpanDrop};
 use crate::model::clock::Clock;
-use crate::model::task::StoreId;
+use crate::model::task::{StoreId, TaskId};
+use crate::model::trace::TraceContext;
 
 mod adding;
 mod attempt;
@@ -79,21 +80,62 @@ struct Exporting {
     sampler: Sampler,
     metrics: Arc<Metrics>,
     clock: Clock,
-    /// The store's id, once it is known.
-    store: Mutex<Option<StoreId>>,
+    store: Mutex<Store>,
     stopping: CancellationToken,
     exporter: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Exporting {
-    fn store(&self) -> Option<StoreId> {
-        *self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The store of this deployment.
+#[derive(Debug, Default)]
+struct Store {
+    /// Its id, once it is known.
+    id: Option<StoreId>,
+    /// The spans of adds whose contexts are derived from it, until it is known.
+    waiting: Vec<(Span, TaskId)>,
+}
 
+impl Exporting {
+    /// Exports a span if its trace is sampled.
     fn export(&self, span: Span) {
-        if self.queue.try_send(span).is_err() {
+        if span.context.is_sampled && self.queue.try_send(span).is_err() {
             self.metrics.trace.dropped(SpanDrop::Queue, 1);
         }
+    }
+
+    /// Exports the span of an add, with the context that attempts derive from the ids of store and
+    /// task.
+    fn export_derived(&self, span: Span, task: TaskId) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        match store.id {
+            Some(id) => {
+                drop(store);
+                let context = TraceContext::of_add(id, task, |trace| self.sampler.samples(trace));
+                self.export(Span { context, ..span });
+            }
+            None if store.waiting.len() < QUEUE => store.waiting.push((span, task)),
+            None => self.metrics.trace.dropped(SpanDrop::Queue, 1),
+        }
+    }
+
+    /// The context of a span that no other names.
+    fn root(&self) -> TraceContext {
+        let root = TraceContext::random(false);
+        TraceContext { is_sampled: self.sampler.samples(root.trace), ..root }
+    }
+
+    fn set_store(&self, id: StoreId) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.id = Some(id);
+        let waiting = std::mem::take(&mut store.waiting);
+        drop(store);
+        waiting.into_iter().for_each(|(span, task)| self.export_derived(span, task));
+    }
+
+    /// Counts the spans that have waited in vain.
+    fn drop_waiting(&self) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = std::mem::take(&mut store.waiting);
+        self.metrics.trace.dropped(SpanDrop::Queue, waiting.len() as u64);
     }
 
     fn begin(&self) -> Begin {
@@ -120,16 +162,17 @@ impl Tracer {
     }
 
     /// Takes in the id of the store, which the spans of adds without a caller's context need. No
-    /// add waits for it.
+    /// add waits for it; their spans do.
     pub fn set_store(&self, id: StoreId) {
         if let Some(exporting) = &self.0.exporting {
-            *exporting.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+            exporting.set_store(id);
         }
     }
 
     /// Exports the spans that wait, as far as the collector takes them in time.
     pub async fn finish(&self) {
         let Some(exporting) = &self.0.exporting else { return };
+        exporting.drop_waiting();
         exporting.stopping.cancel();
         let exporter = exporting.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut exporter) = exporter else { return };

@@ -117,6 +117,21 @@ fn end(tracer: &Tracer, attempt: Attempt) {
     }
 }
 
+/// No add waits for the store's id, which the first poll reads.
+#[tokio::test(start_paused = true)]
+async fn an_add_before_the_stores_id_is_known_is_linked_as_well() {
+    let mut bench = Bench::start(1.0, taken, false);
+    let mut options = Options::default();
+    let request = http::HeaderMap::new();
+    let adding = bench.tracer.adding(&request);
+    let span = adding.begin(&topic(), &mut options).expect("it is exported");
+    adding.end(span, Ok((TaskId(42), AddResult::New)));
+    bench.tracer.set_store(StoreId(7));
+    end(&bench.tracer, attempt(&bench.tracer, &options, 60));
+    let [add, attempt] = &bench.batch().await[..] else { panic!("two spans") };
+    assert_eq!(attempt.link, Some(add.context));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_is_linked_to_its_add() {
     let mut bench = Bench::start(1.0, taken, false);
@@ -217,17 +232,6 @@ async fn a_request_that_is_not_sampled_exports_no_attempt() {
     let stored = add(&bench.tracer, &headers(UNSAMPLED), with_own(CALLER), AddResult::New);
     assert!(attempt(&bench.tracer, &stored, 60).span.is_none());
     assert!(attempt(&bench.tracer, &with_own(CALLER), 60).span.is_some());
-}
-
-/// No add waits for the store's id.
-#[tokio::test(start_paused = true)]
-async fn an_add_before_the_stores_id_is_known_has_a_trace_of_its_own() {
-    let mut bench = Bench::start(1.0, taken, false);
-    let adding = bench.tracer.adding(&http::HeaderMap::new());
-    let span = adding.begin(&topic(), &mut Options::default()).unwrap();
-    adding.end(span, Ok((TaskId(42), AddResult::New)));
-    let [add] = &bench.batch().await[..] else { panic!("a span") };
-    assert_ne!(add.context, TraceContext::of_add(StoreId(7), TaskId(42), |_| true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -155,7 +155,9 @@ async fn ten_thousand_topics_are_paged() {
     let task = |at: usize| json!({"topic": format!("topic-{at}"), "delay": "1h", "content": {}});
     let tasks: Vec<Value> = (0..10_000).map(task).collect();
     delayd.add_all(&tasks).await;
-    browse("many.mjs", json!({"url": delayd.url("/")})).await;
+    let records = json!({"records": [dead_task("topic-9999", 7, "nacked", "{}")]});
+    delayd.post("/delay/task/adopt", &records.to_string()).await.ok();
+    browse("many.mjs", json!({"url": delayd.url("/"), "dead": "topic-9999"})).await;
 }
 
 /// The proxy rewrites `Host`, buffers, and serves the page below a prefix. The name of the host is

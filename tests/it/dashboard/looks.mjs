@@ -10,7 +10,8 @@ const LOOKS = [
 ];
 
 const { task, pictures } = input;
-const PAGES = ["", "topics", "topics/orders", "tasks/orders?state=dead", "dead", "destinations"];
+const PAGES = ["", "topics", "topics?match=o&sort=dead", "topics/orders"];
+PAGES.push("tasks/orders?state=dead", "dead", "destinations");
 PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
 
 /** The dialogs, and the English and Chinese names of their buttons. */

@@ -61,7 +61,7 @@ async function followsATask(page) {
 async function pausesAndResumesATopic(page) {
   await open(page, "topics");
   await page.getByRole("searchbox").fill("ORD");
-  await page.getByText("1 of 2 are shown.").waitFor();
+  await page.getByText("1 of 1 are shown.").waitFor();
   // The list is read every few seconds. The dialog stays if an answer comes while it is open.
   const list = "**/delay/topic/list";
   let release;

@@ -15,6 +15,7 @@ export type TaskListed = Schemas["Entry"];
 export type TaskState = Schemas["TaskState"];
 export type Topic = Schemas["TopicShownAnswer"];
 export type TopicListed = Schemas["TopicListed"];
+export type TopicSort = Schemas["TopicSort"];
 export type WhoAmI = Schemas["WhoAmIAnswer"];
 export type AddRequest = Schemas["AddRequest"];
 

@@ -140,9 +140,9 @@ function Found({ filters, cursor }: { filters: Filters; cursor: string }) {
           {tasks.length === 0 && <p>{next ? texts.emptyPage : texts.empty}</p>}
           {tasks.length > 0 && <List topic={topic} state={state} tasks={tasks} />}
           <div class="buttons after">
-            {cursor !== "" && <a href={hrefWith(query, "tasks", topic)}>{texts.first}</a>}
+            {cursor !== "" && <a href={hrefWith(query, "tasks", topic)}>{t().firstPage}</a>}
             {next && (
-              <a href={hrefWith({ ...query, cursor: next }, "tasks", topic)}>{texts.next}</a>
+              <a href={hrefWith({ ...query, cursor: next }, "tasks", topic)}>{t().nextPage}</a>
             )}
           </div>
         </>

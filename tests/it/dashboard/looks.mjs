@@ -11,7 +11,7 @@ const LOOKS = [
 
 const { task, pictures } = input;
 const PAGES = ["", "topics", "topics?match=o&sort=dead", "topics/orders"];
-PAGES.push("tasks/orders?state=dead", "dead", "destinations");
+PAGES.push("tasks/orders?state=dead", "dead", "destinations", "destinations/message.call");
 PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
 
 /** The dialogs, and the English and Chinese names of their buttons. */

@@ -255,6 +255,41 @@ async function holdsADestination(page) {
   await badge(page, "ready").waitFor();
 }
 
+/** One failed call opens the breaker of `fragile` for an hour, and one good probe closes it. */
+async function probesADestination(page) {
+  const calls = (url) => ({
+    topic: "fragile", delay: "0s", content: `{"sn": "fragile", "url": "${url}"}`, attempts: "1",
+  });
+  await addTask(page, calls("/fails"));
+  await badge(page, "dead").waitFor();
+  await open(page, "");
+  await page.getByText("fragile fails, so its circuit breaker is open.").waitFor();
+  await open(page, "destinations");
+  await link(page, "fragile").click();
+  await page.getByRole("heading", { name: "Destination fragile" }).waitFor();
+  const field = (name) => page.locator(".field", { hasText: name }).locator("dd").first();
+  const changes = page.locator("tbody tr .badge");
+  await badge(page, "open").waitFor();
+  assert.equal(await field("Failed").textContent(), "1 (100%)");
+  assert.match(await field("Last error").textContent(), /^500/);
+  assert.deepEqual(await changes.allTextContents(), ["open"]);
+  await button(page, "Probe now fragile").click();
+  await confirm(page, "Probe now");
+  await says(page, "The circuit breaker of fragile is half-open.");
+  await page.locator("tbody tr").nth(1).waitFor();
+  assert.deepEqual(await changes.allTextContents(), ["half-open", "open"]);
+  assert.equal(await button(page, "Probe now fragile").count(), 0);
+
+  await addTask(page, calls("/works"));
+  await badge(page, "delivered").waitFor();
+  await open(page, "destinations/fragile");
+  await page.locator("tbody tr").nth(2).waitFor();
+  assert.deepEqual(await changes.allTextContents(), ["closed", "half-open", "open"]);
+  assert.equal(await field("Failed").textContent(), "1 (50%)");
+  await open(page, "destinations/nowhere");
+  await page.getByRole("alert").waitFor();
+}
+
 async function filtersTasksInTheAddress(page) {
   await open(page, "topics/orders");
   await link(page, "cancelled 1").click();
@@ -320,10 +355,11 @@ await withPage(
     await copiesATask(page);
     await replaysAndPurgesDeadTasks(page);
     await holdsADestination(page);
+    await probesADestination(page);
     await filtersTasksInTheAddress(page);
     await deletesATopic(page);
     await closesTheStreamWhileHidden(page);
   },
-  // The delete of a topic that has tasks.
-  { expected: ["409 (Conflict)"] },
+  // The delete of a topic that has tasks, and a destination that does not exist.
+  { expected: ["409 (Conflict)", "404 (Not Found)"] },
 );

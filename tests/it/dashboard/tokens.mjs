@@ -14,7 +14,7 @@ const hasPage = async (page, name) => (await link(page, name).count()) === 1;
 async function changesNothing(page, token) {
   const { task } = input;
   const pages = ["topics", "topics/orders", `task/orders/${task}`, "dead", "destinations"];
-  for (const name of [...pages, "dead/orders", "tasks/orders?state=dead"]) {
+  for (const name of [...pages, "dead/orders", "tasks/orders?state=dead", "destinations/message.call"]) {
     await open(page, name);
     const offered = page.locator("main button:not(.sort, [type=submit])");
     const names = await offered.allTextContents();
@@ -37,6 +37,7 @@ async function changesNothing(page, token) {
     "topic/delete": { topic: "orders" },
     "destination/hold": { sn: "message.call" },
     "destination/release": { sn: "message.call" },
+    "destination/probe": { sn: "message.call" },
   };
   for (const [path, body] of Object.entries(calls)) {
     const status = await page.evaluate(

@@ -307,6 +307,92 @@ async function filtersTasksInTheAddress(page) {
   await page.getByRole("row").nth(1).waitFor();
 }
 
+const hash = (page) => page.evaluate(() => location.hash);
+const rows = (page) => page.locator("tbody tr");
+
+async function search(page, by, text) {
+  await choose(page, "Search in", by);
+  await page.getByRole("searchbox").fill(text);
+  await button(page, "Show the tasks").click();
+}
+
+/** Four tasks: one that is pulled, with a key, and three of a service, which are due later. */
+async function searchesTasks(page) {
+  const add = (task) => post(page, "delay/task/add", JSON.stringify({ topic: "found", ...task }));
+  const { task_id } = await add({ delay: "1h", key: "cart-7", content: { x: "Needle" } });
+  const id = String(task_id);
+  const later = { content: { sn: "message.call", url: "/later" } };
+  const once = await add({ delay: "2h", idempotency_key: "once-7", ...later });
+  for (const delay of ["3h", "4h"]) await add({ delay, ...later });
+  await open(page, "tasks");
+  for (const [by, text, found] of [
+    ["id", id, id],
+    ["key", "cart-7", id],
+    ["idempotency_key", "once-7", String(once.task_id)],
+  ]) {
+    await search(page, by, text);
+    await page.waitForFunction((by) => location.hash.includes(`by=${by}`), by);
+    await link(page, found).waitFor();
+    assert.equal(await hash(page), `#/tasks?by=${by}&q=${text}`);
+    assert.equal(await rows(page).count(), 1);
+  }
+  await search(page, "key", "no such key");
+  await page.getByText(/There are no such tasks. [0-9]+ topics were looked at./).waitFor();
+  await search(page, "sn", "message.call");
+  await page.getByText("Name a topic.").waitFor();
+
+  await page.getByRole("textbox", { name: "Topic" }).fill("found");
+  await search(page, "text", "Needle");
+  await page.getByText("4 tasks were looked at.").waitFor();
+  await link(page, id).waitFor();
+  assert.equal(await rows(page).count(), 1);
+  await open(page, "tasks/found");
+  await rows(page).nth(3).waitFor();
+  assert.equal(await rows(page).last().getByRole("link").textContent(), id, "the latest first");
+  await choose(page, "Order", "oldest");
+  await button(page, "Show the tasks").click();
+  await page.waitForFunction(() => location.hash.includes("order=oldest"));
+  await rows(page).nth(3).waitFor();
+  assert.equal(await rows(page).first().getByRole("link").textContent(), id);
+
+  await open(page, "tasks/fragile?state=dead");
+  const outcome = await rows(page).first().getByRole("cell").nth(5).textContent();
+  await search(page, "outcome", outcome.slice(0, -1));
+  await page.getByText("There are no such tasks.").waitFor();
+  await search(page, "outcome", outcome);
+  await rows(page).first().waitFor();
+  await page.getByText("1 task was looked at.").waitFor();
+}
+
+async function movesAndCancelsAllMatching(page) {
+  await open(page, "tasks/found?by=sn&q=message.call");
+  await rows(page).nth(2).waitFor();
+  assert.equal(await rows(page).count(), 3);
+  const dialog = page.getByRole("dialog");
+  await button(page, "Move all matching").click();
+  await dialog.getByText("Dry run: 3 tasks would be moved. 4 tasks were looked at.").waitFor();
+  await dialog.getByLabel("Delay", { exact: true }).fill("9h");
+  await confirm(page, "Move all matching");
+  await says(page, "3 tasks were moved.");
+  // The list shows one due time three times.
+  await page.waitForFunction(() => {
+    const times = [...document.querySelectorAll("tbody tr td:nth-child(2)")];
+    return times.length === 3 && new Set(times.map((time) => time.textContent)).size === 1;
+  });
+
+  await button(page, "Cancel all matching").click();
+  await dialog.getByText("Dry run: 3 tasks would be cancelled.").waitFor();
+  await confirm(page, "Cancel all matching", "found");
+  await says(page, "3 tasks were cancelled.");
+  await page.getByText("There are no such tasks.").waitFor();
+  await open(page, "tasks/found");
+  await rows(page).first().waitFor();
+  assert.equal(await rows(page).count(), 1);
+  await open(page, "tasks/found?by=text&q=Needle");
+  await rows(page).first().waitFor();
+  assert.equal(await button(page, "Cancel all matching").count(), 0, "it cannot select by a text");
+}
+
 async function deletesATopic(page) {
   await open(page, "topics/copied");
   await button(page, "Delete the topic").click();
@@ -357,6 +443,8 @@ await withPage(
     await holdsADestination(page);
     await probesADestination(page);
     await filtersTasksInTheAddress(page);
+    await searchesTasks(page);
+    await movesAndCancelsAllMatching(page);
     await deletesATopic(page);
     await closesTheStreamWhileHidden(page);
   },

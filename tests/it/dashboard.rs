@@ -159,7 +159,9 @@ async fn ten_thousand_topics_are_paged() {
     let task = |at: usize| json!({"topic": format!("topic-{at}"), "delay": "1h", "content": {}});
     let tasks: Vec<Value> = (0..10_000).map(task).collect();
     delayd.add_all(&tasks).await;
-    let records = json!({"records": [dead_task("topic-9999", 7, "nacked", "{}")]});
+    let dead = [("topic-9999", 7), ("topic-9999", 8), ("topic-5", 9)];
+    let records = dead.map(|(topic, id)| dead_task(topic, id, "nacked", "{}"));
+    let records = json!({"records": records});
     delayd.post("/delay/task/adopt", &records.to_string()).await.ok();
     browse("many.mjs", json!({"url": delayd.url("/"), "dead": "topic-9999"})).await;
 }

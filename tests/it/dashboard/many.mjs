@@ -22,13 +22,13 @@ async function pagesAndSorts(page) {
   await link(page, "First page").click();
   await link(page, "topic-0").waitFor();
 
-  // The one topic with a dead task comes first, wherever its name is. The order follows samples.
+  // A topic with two dead tasks comes first, wherever its name is. The order follows samples.
   await choose(page, "Order", "dead");
   // The service counts 512 topics a second.
   await page.getByText("The order follows counts").waitFor({ timeout: 3 * 60_000 });
   await page.locator("tbody tr").first().getByRole("link", { name: input.dead }).waitFor();
   const dead = page.locator("tbody tr").first().getByRole("cell").nth(5);
-  assert.equal(await dead.textContent(), "1");
+  assert.equal(await dead.textContent(), "2");
   assert((await page.evaluate(() => location.hash)).endsWith("sort=dead"));
 }
 
@@ -64,6 +64,28 @@ async function dropsALateAnswer(page) {
   await page.unroute(LIST);
 }
 
+/** Two topics have dead tasks of the same cause. A call ends after some seconds, so it may go on. */
+async function readsTheCausesOfAllTopics(page) {
+  await open(page, "dead");
+  const seen = page.getByText(/[0-9] topics were looked at/);
+  const all = "10,000 topics were looked at.";
+  for (;;) {
+    await seen.waitFor();
+    const text = (await seen.textContent()).trim();
+    if (text === all) break;
+    await button(page, "Go on").click();
+    await page.waitForFunction((text) => !document.body.innerText.includes(text), text);
+  }
+  assert.equal(await rows(page), 1);
+  const cells = page.locator("tbody tr").getByRole("cell");
+  assert.equal(await cells.nth(0).textContent(), "nacked");
+  assert.equal(await cells.nth(2).textContent(), "3");
+  assert.equal(await button(page, "Purge topic-5, nacked").count(), 0);
+  await link(page, input.dead).waitFor();
+  await link(page, "topic-5").click();
+  await button(page, "Purge topic-5, nacked").waitFor();
+}
+
 await withPage(
   async (page) => {
     const limits = [];
@@ -90,9 +112,8 @@ await withPage(
     await page.getByText(half).waitFor();
     assert.equal(await link(page, "Go on").count(), 0);
 
-    await open(page, "dead");
-    await page.getByText("There are too many topics to read all: name one.").waitFor();
-    assert(limits.includes(50));
+    await readsTheCausesOfAllTopics(page);
+    assert.deepEqual([...new Set(limits)], [50], "no list of all topics");
   },
   // The search that is no part of a name.
   { expected: ["400 (Bad Request)"] },

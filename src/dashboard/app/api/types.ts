@@ -4,6 +4,7 @@ import type { components, paths } from "./schema";
 type Schemas = components["schemas"];
 
 export type AuditEntry = Schemas["AuditEntry"];
+export type CauseTopic = Schemas["CauseTopic"];
 export type Cause = Schemas["Cause"];
 export type Destination = Schemas["DestinationShown"];
 export type Instance = Schemas["InstanceShown"];

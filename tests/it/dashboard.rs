@@ -61,10 +61,14 @@ async fn a_new_user_adds_watches_and_replays_tasks(kept: Kept) {
 async fn an_operator_sees_the_state_and_does_everything_once(kept: Kept) {
     let receiver = Receiver::answering(|call| match call.path.as_str() {
         "/dies" => Answer::Status(410),
+        "/fails" => Answer::Status(500),
         _ => Answer::Status(200),
     })
     .await;
-    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let mut sets = vec![service("message.call", &receiver), service("fragile", &receiver)];
+    let breaker = ["consecutive_failures=1", "open='1h'", "open_max='1h'", "half_open_probes=1"];
+    sets.extend(breaker.map(|set| format!("callback.breaker.{set}")));
+    let delayd = kept.start(&sets).await;
     let task = json!({"topic": "orders", "delay": "1h", "content": {"a": 1}});
     delayd.add(task).await;
     browse("operator.mjs", json!({"url": delayd.url("/"), "content": CONTENT})).await;
@@ -155,7 +159,11 @@ async fn ten_thousand_topics_are_paged() {
     let task = |at: usize| json!({"topic": format!("topic-{at}"), "delay": "1h", "content": {}});
     let tasks: Vec<Value> = (0..10_000).map(task).collect();
     delayd.add_all(&tasks).await;
-    browse("many.mjs", json!({"url": delayd.url("/")})).await;
+    let dead = [("topic-9999", 7), ("topic-9999", 8), ("topic-5", 9)];
+    let records = dead.map(|(topic, id)| dead_task(topic, id, "nacked", "{}"));
+    let records = json!({"records": records});
+    delayd.post("/delay/task/adopt", &records.to_string()).await.ok();
+    browse("many.mjs", json!({"url": delayd.url("/"), "dead": "topic-9999"})).await;
 }
 
 /// The proxy rewrites `Host`, buffers, and serves the page below a prefix. The name of the host is

@@ -10,7 +10,9 @@ const LOOKS = [
 ];
 
 const { task, pictures } = input;
-const PAGES = ["", "topics", "topics/orders", "tasks/orders?state=dead", "dead", "destinations"];
+const PAGES = ["", "topics", "topics?match=o&sort=dead", "topics/orders"];
+PAGES.push("tasks/orders?state=dead", "dead", "destinations", "destinations/message.call");
+PAGES.push("tasks?by=key&q=none", "tasks/orders?by=sn&q=message.call");
 PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
 
 /** The dialogs, and the English and Chinese names of their buttons. */
@@ -18,6 +20,8 @@ const DIALOGS = [
   ["topics/orders", "Delete all tasks", "删除所有任务"],
   ["topics/paused", "Resume", "恢复"],
   ["dead/orders", "Replay all", "全部重放"],
+  ["tasks/orders", "Move all matching", "改期所有匹配的任务"],
+  ["tasks/orders?state=dead", "Cancel all matching", "取消所有匹配的任务"],
   [`task/orders/${input.waiting}`, "Move", "改期"],
 ];
 

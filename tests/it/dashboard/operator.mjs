@@ -61,7 +61,7 @@ async function followsATask(page) {
 async function pausesAndResumesATopic(page) {
   await open(page, "topics");
   await page.getByRole("searchbox").fill("ORD");
-  await page.getByText("1 of 2 are shown.").waitFor();
+  await page.getByText("1 of 1 are shown.").waitFor();
   // The list is read every few seconds. The dialog stays if an answer comes while it is open.
   const list = "**/delay/topic/list";
   let release;
@@ -255,6 +255,41 @@ async function holdsADestination(page) {
   await badge(page, "ready").waitFor();
 }
 
+/** One failed call opens the breaker of `fragile` for an hour, and one good probe closes it. */
+async function probesADestination(page) {
+  const calls = (url) => ({
+    topic: "fragile", delay: "0s", content: `{"sn": "fragile", "url": "${url}"}`, attempts: "1",
+  });
+  await addTask(page, calls("/fails"));
+  await badge(page, "dead").waitFor();
+  await open(page, "");
+  await page.getByText("fragile fails, so its circuit breaker is open.").waitFor();
+  await open(page, "destinations");
+  await link(page, "fragile").click();
+  await page.getByRole("heading", { name: "Destination fragile" }).waitFor();
+  const field = (name) => page.locator(".field", { hasText: name }).locator("dd").first();
+  const changes = page.locator("tbody tr .badge");
+  await badge(page, "open").waitFor();
+  assert.equal(await field("Failed").textContent(), "1 (100%)");
+  assert.match(await field("Last error").textContent(), /^500/);
+  assert.deepEqual(await changes.allTextContents(), ["open"]);
+  await button(page, "Probe now fragile").click();
+  await confirm(page, "Probe now");
+  await says(page, "The circuit breaker of fragile is half-open.");
+  await page.locator("tbody tr").nth(1).waitFor();
+  assert.deepEqual(await changes.allTextContents(), ["half-open", "open"]);
+  assert.equal(await button(page, "Probe now fragile").count(), 0);
+
+  await addTask(page, calls("/works"));
+  await badge(page, "delivered").waitFor();
+  await open(page, "destinations/fragile");
+  await page.locator("tbody tr").nth(2).waitFor();
+  assert.deepEqual(await changes.allTextContents(), ["closed", "half-open", "open"]);
+  assert.equal(await field("Failed").textContent(), "1 (50%)");
+  await open(page, "destinations/nowhere");
+  await page.getByRole("alert").waitFor();
+}
+
 async function filtersTasksInTheAddress(page) {
   await open(page, "topics/orders");
   await link(page, "cancelled 1").click();
@@ -270,6 +305,92 @@ async function filtersTasksInTheAddress(page) {
   assert(await page.evaluate(() => location.hash.includes("to=1577836800")));
   await page.goBack();
   await page.getByRole("row").nth(1).waitFor();
+}
+
+const hash = (page) => page.evaluate(() => location.hash);
+const rows = (page) => page.locator("tbody tr");
+
+async function search(page, by, text) {
+  await choose(page, "Search in", by);
+  await page.getByRole("searchbox").fill(text);
+  await button(page, "Show the tasks").click();
+}
+
+/** Four tasks: one that is pulled, with a key, and three of a service, which are due later. */
+async function searchesTasks(page) {
+  const add = (task) => post(page, "delay/task/add", JSON.stringify({ topic: "found", ...task }));
+  const { task_id } = await add({ delay: "1h", key: "cart-7", content: { x: "Needle" } });
+  const id = String(task_id);
+  const later = { content: { sn: "message.call", url: "/later" } };
+  const once = await add({ delay: "2h", idempotency_key: "once-7", ...later });
+  for (const delay of ["3h", "4h"]) await add({ delay, ...later });
+  await open(page, "tasks");
+  for (const [by, text, found] of [
+    ["id", id, id],
+    ["key", "cart-7", id],
+    ["idempotency_key", "once-7", String(once.task_id)],
+  ]) {
+    await search(page, by, text);
+    await page.waitForFunction((by) => location.hash.includes(`by=${by}`), by);
+    await link(page, found).waitFor();
+    assert.equal(await hash(page), `#/tasks?by=${by}&q=${text}`);
+    assert.equal(await rows(page).count(), 1);
+  }
+  await search(page, "key", "no such key");
+  await page.getByText(/There are no such tasks. [0-9]+ topics were looked at./).waitFor();
+  await search(page, "sn", "message.call");
+  await page.getByText("Name a topic.").waitFor();
+
+  await page.getByRole("textbox", { name: "Topic" }).fill("found");
+  await search(page, "text", "Needle");
+  await page.getByText("4 tasks were looked at.").waitFor();
+  await link(page, id).waitFor();
+  assert.equal(await rows(page).count(), 1);
+  await open(page, "tasks/found");
+  await rows(page).nth(3).waitFor();
+  assert.equal(await rows(page).last().getByRole("link").textContent(), id, "the latest first");
+  await choose(page, "Order", "oldest");
+  await button(page, "Show the tasks").click();
+  await page.waitForFunction(() => location.hash.includes("order=oldest"));
+  await rows(page).nth(3).waitFor();
+  assert.equal(await rows(page).first().getByRole("link").textContent(), id);
+
+  await open(page, "tasks/fragile?state=dead");
+  const outcome = await rows(page).first().getByRole("cell").nth(5).textContent();
+  await search(page, "outcome", outcome.slice(0, -1));
+  await page.getByText("There are no such tasks.").waitFor();
+  await search(page, "outcome", outcome);
+  await rows(page).first().waitFor();
+  await page.getByText("1 task was looked at.").waitFor();
+}
+
+async function movesAndCancelsAllMatching(page) {
+  await open(page, "tasks/found?by=sn&q=message.call");
+  await rows(page).nth(2).waitFor();
+  assert.equal(await rows(page).count(), 3);
+  const dialog = page.getByRole("dialog");
+  await button(page, "Move all matching").click();
+  await dialog.getByText("Dry run: 3 tasks would be moved. 4 tasks were looked at.").waitFor();
+  await dialog.getByLabel("Delay", { exact: true }).fill("9h");
+  await confirm(page, "Move all matching");
+  await says(page, "3 tasks were moved.");
+  // The list shows one due time three times.
+  await page.waitForFunction(() => {
+    const times = [...document.querySelectorAll("tbody tr td:nth-child(2)")];
+    return times.length === 3 && new Set(times.map((time) => time.textContent)).size === 1;
+  });
+
+  await button(page, "Cancel all matching").click();
+  await dialog.getByText("Dry run: 3 tasks would be cancelled.").waitFor();
+  await confirm(page, "Cancel all matching", "found");
+  await says(page, "3 tasks were cancelled.");
+  await page.getByText("There are no such tasks.").waitFor();
+  await open(page, "tasks/found");
+  await rows(page).first().waitFor();
+  assert.equal(await rows(page).count(), 1);
+  await open(page, "tasks/found?by=text&q=Needle");
+  await rows(page).first().waitFor();
+  assert.equal(await button(page, "Cancel all matching").count(), 0, "it cannot select by a text");
 }
 
 async function deletesATopic(page) {
@@ -320,10 +441,13 @@ await withPage(
     await copiesATask(page);
     await replaysAndPurgesDeadTasks(page);
     await holdsADestination(page);
+    await probesADestination(page);
     await filtersTasksInTheAddress(page);
+    await searchesTasks(page);
+    await movesAndCancelsAllMatching(page);
     await deletesATopic(page);
     await closesTheStreamWhileHidden(page);
   },
-  // The delete of a topic that has tasks.
-  { expected: ["409 (Conflict)"] },
+  // The delete of a topic that has tasks, and a destination that does not exist.
+  { expected: ["409 (Conflict)", "404 (Not Found)"] },
 );

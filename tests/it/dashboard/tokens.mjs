@@ -14,6 +14,7 @@ const hasPage = async (page, name) => (await link(page, name).count()) === 1;
 async function changesNothing(page, token) {
   const { task } = input;
   const pages = ["topics", "topics/orders", `task/orders/${task}`, "dead", "destinations"];
+  pages.push("destinations/message.call");
   for (const name of [...pages, "dead/orders", "tasks/orders?state=dead"]) {
     await open(page, name);
     const offered = page.locator("main button:not(.sort, [type=submit])");
@@ -22,6 +23,9 @@ async function changesNothing(page, token) {
   }
   await open(page, `task/orders/${task}`);
   await page.getByText("Your token may not read the content.").waitFor();
+  await open(page, "tasks/orders?state=dead");
+  const fields = await page.getByLabel("Search in").locator("option").allTextContents();
+  assert(!fields.some((name) => /outcome|content/.test(name)), "fields that it may not read");
   await open(page, "dead");
   await page.getByText("Your token may not read the cause.").waitFor();
   const id = { topic: "orders", task_id: task };
@@ -29,6 +33,10 @@ async function changesNothing(page, token) {
     "task/add": { topic: "orders", delay: 0, content: {} },
     "task/cancel": id,
     "task/update": { ...id, delay: 0 },
+    "task/cancel_many": { topic: "orders", state: "dead", all: true },
+    "task/update_many": { topic: "orders", timing_moment: 0, all: true },
+    "task/search": { topic: "orders", state: "dead", text: "x" },
+    "task/list": { topic: "orders", state: "dead", outcome: "nacked" },
     "dead/replay": { topic: "orders", all: true },
     "dead/purge": { topic: "orders", all: true },
     "topic/pause": { topic: "orders" },
@@ -37,6 +45,7 @@ async function changesNothing(page, token) {
     "topic/delete": { topic: "orders" },
     "destination/hold": { sn: "message.call" },
     "destination/release": { sn: "message.call" },
+    "destination/probe": { sn: "message.call" },
   };
   for (const [path, body] of Object.entries(calls)) {
     const status = await page.evaluate(

@@ -4,6 +4,7 @@ import type { components, paths } from "./schema";
 type Schemas = components["schemas"];
 
 export type AuditEntry = Schemas["AuditEntry"];
+export type CauseTopic = Schemas["CauseTopic"];
 export type Cause = Schemas["Cause"];
 export type Destination = Schemas["DestinationShown"];
 export type Instance = Schemas["InstanceShown"];
@@ -15,6 +16,7 @@ export type TaskListed = Schemas["Entry"];
 export type TaskState = Schemas["TaskState"];
 export type Topic = Schemas["TopicShownAnswer"];
 export type TopicListed = Schemas["TopicListed"];
+export type TopicSort = Schemas["TopicSort"];
 export type WhoAmI = Schemas["WhoAmIAnswer"];
 export type AddRequest = Schemas["AddRequest"];
 

@@ -1,105 +1,195 @@
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { TopicListed } from "../api/types";
-import { ask } from "../state/dialog";
-import { href } from "../state/route";
+import type { AnswerOf, TopicListed, TopicSort } from "../api/types";
+import { dialog, ask } from "../state/dialog";
+import { goInstead, href, hrefWith, route, type Query } from "../state/route";
 import { may } from "../state/session";
 import { t } from "../text";
-import { useLoaded, Show } from "../ui/loaded";
-import { Action, Badge } from "../ui/parts";
+import { Show, useLoaded } from "../ui/loaded";
+import { Action, Ago, Badge, When } from "../ui/parts";
 import { Table } from "../ui/table";
 import { number } from "../view/format";
 import { pause, resume } from "./topic/changes";
 
-const PAGE = 200;
+const PAGE = 50;
 
-/** A longer list is read again only on request: 10,000 topics are more than half a megabyte. */
-const FREQUENT = 500;
+/** How long the search waits for the next key, in ms. */
+const TYPING = 250;
 
-const name = ({ topic }: TopicListed) => <a href={href("topics", topic)}>{topic}</a>;
+const SORTS: TopicSort[] = ["name", "next_due", "oldest_overdue", "pending", "dead"];
 
-/** The topics that the token covers. */
+/** The filters as the address has them. */
+interface Filters {
+  match: string;
+  sort: TopicSort;
+}
+
+const filtersOf = ({ match = "", sort }: Query): Filters => ({
+  match,
+  sort: SORTS.find((one) => one === sort) ?? "name",
+});
+
+/** The address has no order if it is that of the names. */
+const queryOf = ({ match, sort }: Filters): Query => ({ match, sort: sort === "name" ? "" : sort });
+
+/** A page of the topics that the token covers. The address holds the filters and the page. */
 export function Topics() {
-  const [size, setSize] = useState(0);
-  const topics = useLoaded("topics", size > FREQUENT ? 0 : 5000, async (signal) => {
-    const read = await call("/delay/topic/list", {}, signal);
-    setSize(read.topics.length);
-    return read;
-  });
-  return <Show of={topics}>{(data) => <List topics={data.topics} reload={topics.reload} />}</Show>;
-}
-
-interface ListProps {
-  topics: TopicListed[];
-  reload: () => Promise<void>;
-}
-
-function List({ topics, reload }: ListProps) {
-  const [wanted, setWanted] = useState("");
-  const [most, setMost] = useState(PAGE);
-  const texts = t().topics;
-  const found = topics.filter(({ topic }) => topic.toLowerCase().includes(wanted.toLowerCase()));
-  const shown = Math.min(found.length, most);
-  if (topics.length === 0) return <p>{texts.empty}</p>;
+  const { query } = route.value;
+  const filters = filtersOf(query);
+  const { match, sort } = filters;
+  const cursor = query["cursor"] ?? "";
+  const loaded = useLoaded(JSON.stringify([filters, cursor]), 5000, (signal) =>
+    call(
+      "/delay/topic/list",
+      { sort, limit: PAGE, ...(match !== "" && { match }), ...(cursor !== "" && { cursor }) },
+      signal,
+    ),
+  );
   return (
     <>
-      <div class="heading">
-        <label class="search">
-          {t().search}{" "}
-          <input
-            type="search"
-            value={wanted}
-            autocomplete="off"
-            spellcheck={false}
-            onInput={(event) => setWanted(event.currentTarget.value)}
-          />
-        </label>
-        <span class="quiet" role="status">
-          {t().shownOf(number(shown), number(topics.length))}
-        </span>
-      </div>
-      {found.length === 0 && <p>{texts.noMatch}</p>}
-      <Table
-        label={t().pages.topics}
-        rows={found}
-        most={most}
-        id={({ topic }) => topic}
-        columns={[
-          { name: texts.topic, by: ({ topic }) => topic, cell: name },
-          {
-            name: texts.shards,
-            isNumber: true,
-            by: ({ shards }) => shards,
-            cell: ({ shards }) => number(shards),
-          },
-          {
-            name: texts.state,
-            by: ({ paused }) => (paused ? 0 : 1),
-            cell: ({ paused }) =>
-              paused ? (
-                <Badge tone="warn">{texts.paused}</Badge>
-              ) : (
-                <Badge tone="good">{texts.active}</Badge>
-              ),
-          },
-          {
-            name: texts.action,
-            cell: (topic) =>
-              may.changeTopic(topic.topic) && <Change topic={topic} reload={reload} />,
-          },
-        ]}
-      />
-      {found.length > most && (
-        <button type="button" onClick={() => setMost(most + PAGE)}>{t().showMore}</button>
-      )}
-      {topics.length > FREQUENT && (
-        <p class="after">
-          <Action name={t().reload} run={() => void reload()} />
-        </p>
-      )}
+      <FilterForm filters={filters} />
+      <Show of={loaded}>
+        {(page) => (
+          <List page={page} filters={filters} isFirst={cursor === ""} reload={loaded.reload} />
+        )}
+      </Show>
     </>
   );
 }
+
+function FilterForm({ filters }: { filters: Filters }) {
+  const [match, setMatch] = useState(filters.match);
+  const typing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  // The address may change without the form.
+  useEffect(() => setMatch(filters.match), [filters.match]);
+  useEffect(() => () => clearTimeout(typing.current), []);
+  const search = (changed: Partial<Filters>) => {
+    clearTimeout(typing.current);
+    // A change of the address would close the question.
+    if (dialog.peek() !== null) typing.current = setTimeout(() => search(changed), TYPING);
+    else goInstead(queryOf({ ...filters, match: match.trim(), ...changed }), "topics");
+  };
+  const type = (text: string) => {
+    setMatch(text);
+    clearTimeout(typing.current);
+    typing.current = setTimeout(() => search({ match: text.trim() }), TYPING);
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    search({});
+  };
+  const texts = t().topics;
+  return (
+    <form class="find" onSubmit={submit} noValidate>
+      <label>
+        {t().search}
+        <input
+          type="search"
+          value={match}
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => type(event.currentTarget.value)}
+        />
+      </label>
+      <label>
+        {texts.sort}
+        <select
+          value={filters.sort}
+          onChange={(event) => search({ sort: event.currentTarget.value as TopicSort })}
+        >
+          {SORTS.map((one) => (
+            <option value={one}>{texts.sorts[one]}</option>
+          ))}
+        </select>
+      </label>
+    </form>
+  );
+}
+
+interface ListProps {
+  page: AnswerOf<"/delay/topic/list">;
+  filters: Filters;
+  isFirst: boolean;
+  reload: () => Promise<void>;
+}
+
+const name = ({ topic }: TopicListed) => <a href={href("topics", topic)}>{topic}</a>;
+
+/** The service sorts: the page has only some of the topics. */
+function List({ page, filters, isFirst, reload }: ListProps) {
+  const { topics, total, cursor } = page;
+  const texts = t().topics;
+  const query = queryOf(filters);
+  const counted = (count: number | undefined) =>
+    count === undefined ? <span class="quiet">–</span> : number(count);
+  return (
+    <>
+      <p class="quiet" role="status">
+        {topics.length > 0
+          ? t().shownOf(number(topics.length), number(total ?? 0))
+          : !isFirst
+            ? texts.emptyPage
+            : filters.match === ""
+              ? texts.empty
+              : texts.noMatch}
+      </p>
+      {topics.length > 0 && (
+        <Table
+          label={t().pages.topics}
+          rows={topics}
+          id={({ topic }) => topic}
+          columns={[
+            { name: texts.topic, cell: name },
+            {
+              name: texts.state,
+              cell: ({ paused }) =>
+                paused ? (
+                  <Badge tone="warn">{texts.paused}</Badge>
+                ) : (
+                  <Badge tone="good">{texts.active}</Badge>
+                ),
+            },
+            {
+              name: texts.waiting,
+              isNumber: true,
+              cell: ({ counts }) => counted(counts ? counts.scheduled + counts.leased : undefined),
+            },
+            { name: t().topic.nextDue, cell: ({ next_due_ms }) => <When at={next_due_ms} /> },
+            {
+              name: t().topic.oldestOverdue,
+              cell: ({ oldest_overdue_ms }) => <When at={oldest_overdue_ms} />,
+            },
+            { name: texts.dead, isNumber: true, cell: ({ counts }) => counted(counts?.dead) },
+            { name: texts.shards, isNumber: true, cell: ({ shards }) => number(shards) },
+            {
+              name: texts.action,
+              cell: (topic) =>
+                may.changeTopic(topic.topic) && <Change topic={topic} reload={reload} />,
+            },
+          ]}
+        />
+      )}
+      <div class="buttons after">
+        {!isFirst && <a href={hrefWith(query, "topics")}>{t().firstPage}</a>}
+        {cursor != null && <a href={hrefWith({ ...query, cursor }, "topics")}>{t().nextPage}</a>}
+      </div>
+      {filters.sort !== "name" && <SortedAsOf at={page.sorted_as_of_ms ?? 0} />}
+    </>
+  );
+}
+
+/** The order by counts or times follows samples. */
+const SortedAsOf = ({ at }: { at: number }) => (
+  <p class="quiet small-text">
+    {at === 0 ? (
+      t().topics.notAllCounted
+    ) : (
+      <>
+        {t().topics.sortedAsOf} <Ago at={at} />
+      </>
+    )}
+  </p>
+);
 
 interface ChangeProps {
   topic: TopicListed;

@@ -6,6 +6,7 @@ import { Add } from "../pages/add";
 import { Audit } from "../pages/audit";
 import { Dead } from "../pages/dead";
 import { Destinations } from "../pages/destinations";
+import { DestinationDetail } from "../pages/destinations/detail";
 import { Overview } from "../pages/overview";
 import { System } from "../pages/system";
 import { Task } from "../pages/task";
@@ -62,7 +63,8 @@ export const PAGES: Page[] = [
     title: "destinations",
     mayOpen: (rights) => rights.readAll(),
     needs: "readAll",
-    show: () => <Destinations />,
+    heading: ([sn]) => (sn ? t().destinations.heading(sn) : undefined),
+    show: ([sn]) => (sn ? <DestinationDetail sn={sn} key={sn} /> : <Destinations />),
   },
   {
     name: "task",

@@ -45,6 +45,11 @@ export const go = (page: string, ...parts: string[]): void => {
   location.hash = href(page, ...parts);
 };
 
+/** Replaces the address, so that each key of a search is not a page to go back to. */
+export const goInstead = (query: Query, page: string, ...parts: string[]): void => {
+  location.replace(hrefWith(query, page, ...parts));
+};
+
 export const goWith = (query: Query, page: string, ...parts: string[]): void => {
   location.hash = hrefWith(query, page, ...parts);
 };

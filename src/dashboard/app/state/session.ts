@@ -75,6 +75,8 @@ export const may = {
   readTopic: (topic: string) => hasScope("view", "admin") && covers(topic),
   changeTopic: (topic: string) => hasScope("admin") && covers(topic),
   changeTasks: (topic: string) => hasScope("produce") && covers(topic),
+  readOutcomes: () => hasScope("produce", "consume", "admin"),
+  searchContents: () => hasScope("admin"),
   changeDestinations: () => who.value?.all_topics === true && hasScope("admin"),
   add: () => hasScope("produce"),
   seeTasks: () => hasScope("produce", "consume", "view", "admin"),

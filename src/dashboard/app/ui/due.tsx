@@ -21,6 +21,17 @@ export function faultsOfDue({ isAt, delay, time }: Due): { delay?: string; time?
 export const requestOfDue = ({ isAt, delay, time }: Due) =>
   isAt ? { timing_moment: momentOf(time) / 1000 } : { delay: delay.trim() };
 
+const UNITS: Record<string, number> = {
+  ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000,
+};
+
+/** The time in Unix ms, for calls that take no delay. `now` is that of the service. */
+export function momentOfDue({ isAt, delay, time }: Due, now: number): number {
+  if (isAt) return momentOf(time);
+  const [, amount, unit = ""] = /^(\d+)(ms|s|m|h|d)$/.exec(delay.trim()) ?? [];
+  return now + Number(amount) * (UNITS[unit] ?? NaN);
+}
+
 interface Props {
   /** The beginning of the ids of the fields. */
   id: string;

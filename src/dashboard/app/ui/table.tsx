@@ -16,8 +16,6 @@ interface Props<R> {
   id: (row: R) => string;
   /** The column that it is sorted by at first; without it, the order of `rows`. */
   sorted?: number;
-  /** The most rows that are shown, after sorting all. */
-  most?: number;
 }
 
 function compare(a: string | number, b: string | number): number {
@@ -26,12 +24,11 @@ function compare(a: string | number, b: string | number): number {
 }
 
 /** A table that scrolls sideways, and sorts by its headings. */
-export function Table<R>({ label, columns, rows, id, sorted, most }: Props<R>) {
+export function Table<R>({ label, columns, rows, id, sorted }: Props<R>) {
   const [order, setOrder] = useState({ column: sorted ?? -1, isDown: false });
   const by = columns[order.column]?.by;
   const sign = order.isDown ? -1 : 1;
-  const all = by ? [...rows].sort((a, b) => sign * compare(by(a), by(b))) : rows;
-  const shown = all.slice(0, most);
+  const shown = by ? [...rows].sort((a, b) => sign * compare(by(a), by(b))) : rows;
   const sortBy = (column: number) =>
     setOrder({ column, isDown: order.column === column && !order.isDown });
   const direction = (column: number) =>

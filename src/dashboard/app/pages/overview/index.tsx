@@ -2,11 +2,10 @@ import { connection, overview, sampleAge } from "../../api/live";
 import { now } from "../../state/clock";
 import { href } from "../../state/route";
 import { t } from "../../text";
-import { Badge } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { age, number } from "../../view/format";
 import type { Overview as Shown } from "../../api/types";
-import { breakerTone } from "../destinations";
+import { Breaker, DestinationLink } from "../destinations/parts";
 import { Backlog, Objective, Overdue, Rates } from "./figures";
 import { Graphs } from "./graphs";
 import { problemsOf } from "./problems";
@@ -68,14 +67,12 @@ function Busiest({ of }: { of: Shown }) {
         rows={of.destinations}
         id={({ sn }) => sn}
         columns={[
-          { name: texts.destination, cell: ({ sn }) => <bdi>{sn}</bdi> },
+          { name: texts.destination, cell: ({ sn }) => <DestinationLink sn={sn} /> },
           { name: texts.waiting, isNumber: true, cell: ({ waiting }) => number(waiting) },
           { name: texts.overdue, isNumber: true, cell: ({ overdue }) => number(overdue) },
           {
             name: texts.breaker,
-            cell: ({ breaker }) => (
-              <Badge tone={breakerTone(breaker)}>{t().breakers[breaker]}</Badge>
-            ),
+            cell: ({ breaker }) => <Breaker of={breaker} />,
           },
         ]}
       />

@@ -1,194 +1,126 @@
-import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api/client";
-import type { TaskListed, TaskState } from "../../api/types";
 import { zone } from "../../state/preferences";
-import { goWith, href, hrefWith, route, type Query } from "../../state/route";
+import { href, hrefWith, route } from "../../state/route";
 import { t } from "../../text";
-import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
-import { Field, State, TaskLink, When } from "../../ui/parts";
-import { Table, type Column } from "../../ui/table";
+import { Action, Field, State } from "../../ui/parts";
 import { number } from "../../view/format";
-import { TASK_STATES } from "../../view/states";
-import { inputOf, momentOf, zoneName } from "../../view/time";
+import {
+  filtersOf, findRequestOf, isInAllTopics, isScan, listRequestOf, queryOf, type Filters,
+} from "./filters";
+import { FilterForm } from "./form";
+import { List } from "./list";
+import { Matching } from "./matching";
 
 const PAGE = 50;
 
-/** The filters as the address has them. */
-interface Filters {
-  topic: string;
-  state: TaskState;
-  /** Unix seconds, or "". */
-  from: string;
-  to: string;
-}
-
-function filtersOf(topic: string, { state, from = "", to = "" }: Query): Filters {
-  const isNumber = (text: string) => text !== "" && Number.isFinite(Number(text));
-  return {
-    topic,
-    state: TASK_STATES.find((one) => one === state) ?? "scheduled",
-    from: isNumber(from) ? from : "",
-    to: isNumber(to) ? to : "",
-  };
-}
-
-/** The tasks of a topic in one state. The address holds the filters and the page. */
+/** The tasks that a search finds. The address holds the filters and the page. */
 export function Tasks({ topic }: { topic: string }) {
   const { query } = route.value;
   const filters = filtersOf(topic, query);
+  const props = { filters, cursor: query["cursor"] ?? "" };
   return (
     <>
       <FilterForm filters={filters} key={zone.value} />
-      {topic !== "" && <Found filters={filters} cursor={query["cursor"] ?? ""} />}
+      {isInAllTopics(filters) ? <FoundAnywhere {...props} /> : topic !== "" && <Found {...props} />}
     </>
   );
 }
 
-/** What a field shows for Unix seconds. */
-const inputOfSeconds = (seconds: string): string =>
-  seconds === "" ? "" : inputOf(Number(seconds) * 1000);
-
-/** The name of the zone at the time in a field, or now. */
-function zoneAt(time: string): string {
-  const ms = momentOf(time);
-  return zoneName(Number.isNaN(ms) ? Date.now() : ms);
+interface Props {
+  filters: Filters;
+  cursor: string;
 }
 
-/** In another zone the same digits are another time, so a change of the zone fills it again. */
-function FilterForm({ filters }: { filters: Filters }) {
-  const [topic, setTopic] = useState(filters.topic);
-  const [state, setState] = useState(filters.state);
-  const [from, setFrom] = useState(inputOfSeconds(filters.from));
-  const [to, setTo] = useState(inputOfSeconds(filters.to));
-  // The address may change without the form. A new form would lose the focus.
-  useEffect(() => {
-    setTopic(filters.topic);
-    setState(filters.state);
-    setFrom(inputOfSeconds(filters.from));
-    setTo(inputOfSeconds(filters.to));
-  }, [filters.topic, filters.state, filters.from, filters.to]);
-  const texts = t().tasks;
-  const secondsOf = (time: string) => {
-    const ms = momentOf(time);
-    return Number.isNaN(ms) ? "" : String(ms / 1000);
-  };
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const query = { state, from: secondsOf(from), to: secondsOf(to) };
-    if (topic.trim() !== "") goWith(query, "tasks", topic.trim());
-  };
-  const times = { type: "datetime-local", step: 1 } as const;
+interface PagesProps extends Props {
+  next: string | null | undefined;
+  /** The name of the link to the next page. */
+  name?: string;
+}
+
+function Pages({ filters, cursor, next, name = t().nextPage }: PagesProps) {
+  const query = queryOf(filters);
+  const to = filters.topic === "" ? [] : [filters.topic];
   return (
-    <form class="find" onSubmit={submit} noValidate>
-      <label>
-        {texts.topic}
-        <input
-          autocomplete="off"
-          spellcheck={false}
-          required
-          value={topic}
-          onInput={(event) => setTopic(event.currentTarget.value)}
-        />
-      </label>
-      <label>
-        {texts.state}
-        <select
-          value={state}
-          onChange={(event) => setState(event.currentTarget.value as TaskState)}
-        >
-          {TASK_STATES.map((one) => (
-            <option value={one}>{t().states[one]}</option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {texts.from(zoneAt(from))}
-        <input {...times} value={from} onInput={(event) => setFrom(event.currentTarget.value)} />
-      </label>
-      <label>
-        {texts.to(zoneAt(to))}
-        <input {...times} value={to} onInput={(event) => setTo(event.currentTarget.value)} />
-      </label>
-      <button type="submit">{texts.show}</button>
-    </form>
+    <div class="buttons after">
+      {cursor !== "" && <a href={hrefWith(query, "tasks", ...to)}>{t().firstPage}</a>}
+      {next != null && <a href={hrefWith({ ...query, cursor: next }, "tasks", ...to)}>{name}</a>}
+    </div>
   );
 }
 
-function Found({ filters, cursor }: { filters: Filters; cursor: string }) {
-  const { topic, state, from, to } = filters;
-  const query = { state, from, to };
-  const loaded = useLoaded(JSON.stringify([filters, cursor]), 5000, (signal) =>
+/** The tasks of all topics with an id or a key: one call looks at some of the topics. */
+function FoundAnywhere({ filters, cursor }: Props) {
+  const loaded = useLoaded(JSON.stringify([filters, cursor]), 0, (signal) =>
     call(
-      "/delay/task/list",
-      {
-        topic,
-        state,
-        limit: PAGE,
-        ...(from !== "" && { from: Number(from) }),
-        ...(to !== "" && { to: Number(to) }),
-        ...(cursor !== "" && { cursor }),
-      },
+      "/delay/task/find",
+      { ...findRequestOf(filters), ...(cursor !== "" && { cursor }) },
       signal,
     ),
   );
   const texts = t().tasks;
   return (
     <Show of={loaded}>
-      {({ tasks, cursor: next }) => (
+      {({ tasks, topics_seen, cursor: next }) => (
         <>
-          {tasks.length === 0 && <p>{next ? texts.emptyPage : texts.empty}</p>}
-          {tasks.length > 0 && <List topic={topic} state={state} tasks={tasks} />}
-          <div class="buttons after">
-            {cursor !== "" && <a href={hrefWith(query, "tasks", topic)}>{texts.first}</a>}
-            {next && (
-              <a href={hrefWith({ ...query, cursor: next }, "tasks", topic)}>{texts.next}</a>
-            )}
-          </div>
+          <p role="status" class={tasks.length > 0 ? "quiet" : ""}>
+            {tasks.length === 0 && `${texts.empty} `}
+            {texts.topicsSeen(number(topics_seen))} {next != null && texts.remain}
+          </p>
+          {tasks.length > 0 && <List isMixed found={tasks} />}
+          <Pages filters={filters} cursor={cursor} next={next} name={texts.goOn} />
+          <Action name={t().reload} run={() => void loaded.reload()} />
         </>
       )}
     </Show>
   );
 }
 
-interface ListProps {
-  topic: string;
-  state: TaskState;
-  tasks: TaskListed[];
-}
-
-function List({ topic, state, tasks }: ListProps) {
-  const texts = t().task;
-  const isWaiting = state === "scheduled" || state === "leased";
-  const text = (value: string | null | undefined) =>
-    value == null ? <span class="quiet">–</span> : <Exact text={value} />;
-  const columns: (Column<TaskListed> | false)[] = [
-    { name: texts.id, cell: ({ task_id }) => <TaskLink topic={topic} id={task_id} /> },
-    { name: texts.due, cell: ({ due_ms }) => <When at={due_ms} /> },
-    !isWaiting && { name: texts.finished, cell: ({ finished_ms }) => <When at={finished_ms} /> },
-    state === "leased" && {
-      name: texts.lease,
-      cell: ({ lease }) => (lease == null ? "–" : texts.holders[lease]),
-    },
-    { name: texts.destination, cell: ({ sn, mode }) => text(sn ?? texts.modes[mode]) },
-    { name: texts.attempts, isNumber: true, cell: ({ attempts }) => number(attempts) },
-    { name: texts.lastOutcome, cell: ({ last_outcome }) => text(last_outcome) },
-    { name: texts.key, cell: ({ key }) => text(key) },
-  ];
+/** The tasks of a topic. What has no index is looked at again only on request. */
+function Found({ filters, cursor }: Props) {
+  const { topic, state, by, q } = filters;
+  const isSlow = isScan(filters);
+  const loaded = useLoaded(JSON.stringify([filters, cursor]), isSlow ? 0 : 5000, (signal) => {
+    const page = { limit: PAGE, ...(cursor !== "" && { cursor }) };
+    const { order } = filters;
+    return by === "text" && q !== ""
+      ? call("/delay/task/search", { topic, state, text: q, order, ...page }, signal)
+      : call("/delay/task/list", { ...listRequestOf(filters), ...page }, signal);
+  });
+  const texts = t().tasks;
   return (
-    <>
-      <dl class="fields">
-        <Field name={t().tasks.state}><State of={state} /></Field>
-        <Field name={t().tasks.topic}>
-          <a href={href("topics", topic)}>{topic}</a>
-        </Field>
-      </dl>
-      <Table
-        label={t().pages.tasks}
-        rows={tasks}
-        id={({ task_id }) => String(task_id)}
-        columns={columns.filter((column) => column !== false)}
-      />
-    </>
+    <Show of={loaded}>
+      {({ tasks, cursor: next, seen }) => (
+        <>
+          {tasks.length === 0 && <p>{next && !isSlow ? texts.emptyPage : texts.empty}</p>}
+          {isSlow && (
+            <p role="status" class="quiet">
+              {texts.seen(number(seen ?? 0))} {next != null && texts.remain}
+            </p>
+          )}
+          {tasks.length > 0 && (
+            <>
+              <dl class="fields">
+                <Field name={texts.state}><State of={state} /></Field>
+                <Field name={texts.topic}>
+                  <a href={href("topics", topic)}>{topic}</a>
+                </Field>
+              </dl>
+              <List found={tasks.map((task) => ({ topic, task }))} />
+            </>
+          )}
+          <Pages
+            filters={filters}
+            cursor={cursor}
+            next={next}
+            {...(isSlow && { name: texts.goOn })}
+          />
+          {isSlow && <Action name={t().reload} run={() => void loaded.reload()} />}
+          {(tasks.length > 0 || next != null) && (
+            <Matching filters={filters} reload={loaded.reload} />
+          )}
+        </>
+      )}
+    </Show>
   );
 }

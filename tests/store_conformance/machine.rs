@@ -6,14 +6,15 @@
 //! same answer. After each call every count, every list, every task and the next moments must be
 //! equal as well. A list that shows a difference is shortened before it is reported.
 //!
-//! Ids and receipts differ between the two. [`Twin`] maps those of the model to those of the store.
+//! Ids and receipts differ between the two, and so do the digests of contents with an id in them.
+//! [`Twin`] maps those of the model to those of the store.
 //! `PROPTEST_CASES` sets the number of lists.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use delayd::model::clock::UnixMillis;
-use delayd::model::task::{Destination, Options, Receipt, State, TaskId};
+use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, Admin, AnyStore, Asker, AttemptNote, Claim, Delivery, Grant, Histories, Intake,
     LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result,
@@ -55,11 +56,12 @@ pub(crate) struct Driven {
     twin: Twin,
 }
 
-/// The store, and the store's names for the model's ids and receipts.
+/// The store, and the store's names for the model's ids, receipts and digests.
 struct Twin {
     bench: Bench<AnyStore>,
     ids: HashMap<TaskId, TaskId>,
     receipts: HashMap<Receipt, Receipt>,
+    digests: HashMap<ContentDigest, ContentDigest>,
 }
 
 impl Twin {
@@ -115,7 +117,7 @@ impl Twin {
                 assert_eq!(store.replay(lane, self.all(ids), *spread).await.unwrap(), *expected);
             }
             (Call::RemoveContents(lane, ids), Answer::Nothing) => {
-                store.remove_contents(lane, &self.all(ids)).await.unwrap();
+                self.remove_contents(lane, ids, world).await;
             }
             (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
                 assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
@@ -192,6 +194,20 @@ impl Twin {
         }
     }
 
+    /// Learns the digests of the removed contents.
+    async fn remove_contents(&mut self, lane: &Lane, ids: &[TaskId], world: &World) {
+        let store = &self.bench.store;
+        let before = join_all(ids.iter().map(|id| store.get(lane, self.id(*id)))).await;
+        store.remove_contents(lane, &self.all(ids)).await.unwrap();
+        for (id, before) in ids.iter().zip(before) {
+            let expected = world.model.get(lane, *id).and_then(|task| task.options.removed);
+            if let (Some(expected), Some(before)) = (expected, before.unwrap()) {
+                let learned = ContentDigest::of(&before.content);
+                self.digests.insert(expected, before.options.removed.unwrap_or(learned));
+            }
+        }
+    }
+
     fn all(&self, ids: &[TaskId]) -> Vec<TaskId> {
         ids.iter().map(|id| self.id(*id)).collect()
     }
@@ -204,6 +220,8 @@ impl Twin {
         if let Some(on_dead) = &mut options.on_dead {
             on_dead.task_id = on_dead.task_id.map(|id| self.id(id));
         }
+        options.removed =
+            options.removed.map(|digest| self.digests.get(&digest).copied().unwrap_or(digest));
         options
     }
 
@@ -389,7 +407,15 @@ impl<O: Opened> StateMachineTest for Follows<O> {
     fn init_test(_: &World) -> Driven {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let bench = runtime.block_on(O::open());
-        Driven { runtime, twin: Twin { bench, ids: HashMap::new(), receipts: HashMap::new() } }
+        Driven {
+            runtime,
+            twin: Twin {
+                bench,
+                ids: HashMap::new(),
+                receipts: HashMap::new(),
+                digests: HashMap::new(),
+            },
+        }
     }
 
     fn apply(mut driven: Driven, world: &World, _: Step) -> Driven {

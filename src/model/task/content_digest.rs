@@ -9,7 +9,7 @@ use super::InvalidName;
 
 /// The first 64 bits of the SHA-1 of a task's content. Written as 16 hexadecimal digits. A task
 /// whose content was removed is recognized by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentDigest(u64);
 
 impl ContentDigest {

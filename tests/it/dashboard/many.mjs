@@ -64,7 +64,7 @@ async function dropsALateAnswer(page) {
   await page.unroute(LIST);
 }
 
-/** Two topics have dead tasks of the same cause. A call ends after some seconds, so it may go on. */
+/** Two topics have dead tasks of the same cause. A call that ended after some seconds goes on. */
 async function readsTheCausesOfAllTopics(page) {
   await open(page, "dead");
   const seen = page.getByText(/[0-9] topics were looked at/);

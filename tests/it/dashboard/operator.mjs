@@ -179,8 +179,8 @@ async function copiesATask(page) {
   const given = { topic: "copied", delay: "1h", key: "cart", ...options, content: odd };
   const { task_id } = await post(page, "delay/task/add", JSON.stringify(given));
   await open(page, `task/copied/${task_id}`);
-  await button(page, "Copy as curl").click();
-  await button(page, "Copied").waitFor();
+  // The word stands there for two seconds, so the page looks for it before the click.
+  await Promise.all([button(page, "Copied").waitFor(), button(page, "Copy as curl").click()]);
   await open(page, "add");
   await page.getByLabel("Content").fill("");
   await page.getByLabel("Content").press("Control+V");

@@ -79,8 +79,8 @@ async function tabsShareAStream(page, streams) {
 async function copiesWithoutTls(page) {
   await open(page, `task/orders/${input.task}`);
   assert.equal(await page.evaluate(() => window.isSecureContext), false);
-  await button(page, "Copy as curl").click();
-  await button(page, "Copied").waitFor();
+  // The word stands there for two seconds, so the page looks for it before the click.
+  await Promise.all([button(page, "Copied").waitFor(), button(page, "Copy as curl").click()]);
   await open(page, "add");
   const field = page.getByLabel("Content");
   await field.fill("");

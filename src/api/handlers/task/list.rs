@@ -84,16 +84,11 @@ pub(crate) async fn list(
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
     let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
-    let filter = Filter {
-        destination: request.sn.map(|Name(sn)| sn),
-        outcome: request.outcome,
-        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
-        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
-    };
+    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
-    let range = Range { state, from, to, order };
+    let range = filter.narrow(Range { state, from, to, order });
     if !filter.is_empty() {
         let mut scan = Scan::begin(&api, topic, range, after)?;
         let mut tasks = Vec::new();

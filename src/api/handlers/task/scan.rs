@@ -11,9 +11,11 @@ use futures_util::future::try_join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::list::moment;
 use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, ServiceName};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
@@ -139,6 +141,35 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// The filter of a request.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a moment is out of range.
+    pub(crate) fn read(
+        sn: Option<ServiceName>,
+        outcome: Option<String>,
+        due_from: Option<Number>,
+        due_to: Option<Number>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            destination: sn.map(|Name(sn)| sn),
+            outcome,
+            due_from: due_from.map(|from| moment(from, "due_from")).transpose()?,
+            due_to: due_to.map(|to| moment(to, "due_to")).transpose()?,
+        })
+    }
+
+    /// The part of the range that may have tasks of this filter. Scheduled tasks are in the order
+    /// of their due times, so the others need not be looked at.
+    pub(crate) fn narrow(&self, range: Range) -> Range {
+        if range.state != State::Scheduled {
+            return range;
+        }
+        let from = self.due_from.map_or(range.from, |from| from.max(range.from));
+        let to = self.due_to.map_or(range.to, |to| to.min(range.to));
+        Range { from, to, ..range }
+    }
+
     /// Whether it selects all tasks.
     pub(crate) fn is_empty(&self) -> bool {
         self.destination.is_none()

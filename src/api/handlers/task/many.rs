@@ -55,8 +55,9 @@ pub(crate) async fn cancel(
     let scan = Scan::begin(&api, entry, filter.narrow(range(state)), after)?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId| async move {
-        // A leased task is cancelled later, or succeeds. Another call may have changed the task.
-        let is_done = store.cancel(&lane, id).await? == Cancelled::Done;
+        // A leased task is cancelled later, or succeeds. Another call may have changed the task:
+        // one that was replayed since is no longer selected.
+        let is_done = store.cancel_in(&lane, id, Some(state)).await? == Cancelled::Done;
         if is_done {
             tasks.ended(End::Cancel);
         }

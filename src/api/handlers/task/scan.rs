@@ -11,7 +11,6 @@ use futures_util::future::try_join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::list::moment;
 use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
@@ -28,6 +27,8 @@ const TIME: Duration = Duration::from_secs(1);
 const PAGE: usize = 500;
 /// The entries that a lane is asked for beyond twice its share of a page.
 const MARGIN: usize = 16;
+/// Unix seconds beyond this (the year 5138) are refused.
+const FAR_SECONDS: f64 = 1e11;
 /// Later than any moment of a request.
 pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
 
@@ -198,6 +199,15 @@ impl Filter {
             && self.due_from.is_none_or(|from| task.due >= from)
             && self.due_to.is_none_or(|to| task.due <= to)
     }
+}
+
+/// A moment in Unix seconds.
+pub(crate) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
+    if !(0.0..=FAR_SECONDS).contains(&seconds) {
+        return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
+    Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
 /// A task of a page. `None` if it was purged in between.

@@ -206,8 +206,8 @@ impl Topics for AnyStore {
 }
 
 impl Admin for AnyStore {
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        either!(self, Change, cancel(lane, id))
+    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
+        either!(self, Change, cancel_in(lane, id, only))
     }
 
     async fn reschedule(

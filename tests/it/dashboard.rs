@@ -166,6 +166,16 @@ async fn ten_thousand_topics_are_paged() {
     browse("many.mjs", json!({"url": delayd.url("/"), "dead": "topic-9999"})).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_many_tasks_says_what_it_selects() {
+    let receiver = Receiver::start().await;
+    let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
+    let content = json!({"sn": "message.call", "url": "/"});
+    let task = json!({"topic": "orders", "delay": "1h", "content": content});
+    delayd.add_all(&[task.clone(), task.clone(), task]).await;
+    browse("selections.mjs", json!({"url": delayd.url("/"), "now": now_ms() / 1000})).await;
+}
+
 /// The proxy rewrites `Host`, buffers, and serves the page below a prefix. The name of the host is
 /// none of this machine, so the browser finds the address unsafe.
 #[tokio::test(flavor = "multi_thread")]

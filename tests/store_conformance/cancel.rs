@@ -29,6 +29,25 @@ pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(
     assert_eq!(bench.get(id).await, task);
 }
 
+/// A change of many tasks selects them first, and some change before they are cancelled.
+pub(crate) async fn a_task_that_left_its_state_is_not_cancelled(bench: Bench<impl Store>) {
+    let cancel = async |id, only| bench.store.cancel_in(&lane(), id, Some(only)).await.unwrap();
+    let refused = |state| Cancelled::Refused { state };
+    let held = bench.add_held().await;
+    assert_eq!(cancel(held.id, State::Dead).await, refused(State::Scheduled), "leased");
+    bench.settle(&held, dead()).await;
+    assert_eq!(cancel(held.id, State::Scheduled).await, refused(State::Dead));
+    assert_eq!(bench.get(held.id).await.state, State::Dead);
+    assert_eq!(bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(cancel(held.id, State::Dead).await, refused(State::Scheduled), "replayed");
+    assert_eq!(bench.get(held.id).await.state, State::Scheduled);
+    assert_eq!(cancel(held.id, State::Scheduled).await, Cancelled::Done);
+    assert_eq!(cancel(held.id, State::Scheduled).await, refused(State::Cancelled), "twice");
+    let held = bench.add_held().await;
+    assert_eq!(cancel(held.id, State::Scheduled).await, Cancelled::Pending);
+    assert_eq!(cancel(TaskId(1), State::Dead).await, Cancelled::Unknown);
+}
+
 pub(crate) async fn a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten(
     bench: Bench<impl Store>,
 ) {

@@ -161,6 +161,7 @@ macro_rules! conformance {
             quota each_lane_has_a_quota_of_its_own,
 
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
+            cancel a_task_that_left_its_state_is_not_cancelled,
             cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,
             cancel a_dead_task_can_be_cancelled_but_no_other_that_ended,
             cancel any_end_of_the_lease_but_success_fulfils_a_pending_cancel,

@@ -103,7 +103,7 @@ impl Model {
             _ => {
                 if let Some((leased, State::Leased)) = namesake {
                     let now = self.now;
-                    self.task(leased).cancel(now);
+                    self.task(leased).cancel(now, None);
                 }
                 self.owners.extend(key.map(|key| ((lane.clone(), key), (id, self.now))));
                 self.tasks.insert(id, Record::new(lane.clone(), body, due, self.now));
@@ -407,8 +407,12 @@ impl Model {
     }
 
     pub(crate) fn cancel(&mut self, lane: &Lane, id: TaskId) -> Cancelled {
+        self.cancel_in(lane, id, None)
+    }
+
+    pub(crate) fn cancel_in(&mut self, lane: &Lane, id: TaskId, only: Option<State>) -> Cancelled {
         let now = self.now;
-        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now))
+        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now, only))
     }
 
     pub(crate) fn reschedule(
@@ -523,7 +527,7 @@ impl Model {
         let now = self.now;
         let Some((owner, is_later)) = self.owner_is_later(task) else { return false };
         if !is_later && matches!(self.task(owner).met(now), State::Scheduled | State::Leased) {
-            self.task(owner).cancel(now);
+            self.task(owner).cancel(now, None);
         }
         is_later
     }

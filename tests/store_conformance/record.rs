@@ -377,7 +377,14 @@ impl Record {
         Settled::Done
     }
 
-    pub(crate) fn cancel(&mut self, now: UnixMillis) -> Cancelled {
+    pub(crate) fn cancel(&mut self, now: UnixMillis, only: Option<State>) -> Cancelled {
+        let state = match self.state(now) {
+            State::Leased => State::Scheduled,
+            state => state,
+        };
+        if only.is_some_and(|only| only != state) {
+            return Cancelled::Refused { state };
+        }
         self.fulfil_pending_cancel(now);
         match self.state(now) {
             State::Leased => {

@@ -197,8 +197,8 @@ impl Topics for Reference {
 }
 
 impl Admin for Reference {
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        Ok(self.model().cancel(lane, id))
+    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
+        Ok(self.model().cancel_in(lane, id, only))
     }
 
     async fn reschedule(

@@ -41,7 +41,18 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
     /// cancelled.
-    fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send;
+    fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send {
+        self.cancel_in(lane, id, None)
+    }
+
+    /// As [`Self::cancel`]. With `only`, a task in another state is refused: it has changed since
+    /// the caller selected it. A leased task counts as scheduled.
+    fn cancel_in(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        only: Option<State>,
+    ) -> impl Future<Output = Result<Cancelled>> + Send;
 
     /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins a new
     /// revision with no attempts.

@@ -10,9 +10,14 @@ use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
 use rusqlite::OptionalExtension;
 
-pub(super) fn cancel(tx: &mut WriteTx<'_>, lane: &Lane, id: TaskId) -> rusqlite::Result<Cancelled> {
+pub(super) fn cancel(
+    tx: &mut WriteTx<'_>,
+    lane: &Lane,
+    id: TaskId,
+    only: Option<State>,
+) -> rusqlite::Result<Cancelled> {
     let now = tx.now;
-    Ok(apply(tx, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
+    Ok(apply(tx, lane, id, |record| record.cancel(now, only))?.unwrap_or(Cancelled::Unknown))
 }
 
 pub(super) fn reschedule(

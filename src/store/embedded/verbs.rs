@@ -243,9 +243,9 @@ impl Topics for Embedded {
 }
 
 impl Admin for Embedded {
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
         let lane = lane.clone();
-        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id)).await
+        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id, only)).await
     }
 
     async fn reschedule(

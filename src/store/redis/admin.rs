@@ -9,14 +9,20 @@ use super::arguments::write_moment;
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, TaskId};
+use crate::model::task::{Lane, State, TaskId};
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
 
 /// The most ids of one script call.
 const MOST: usize = 500;
 
-pub(super) async fn cancel(session: &Session, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-    let call = session.lane_call(&script::CANCEL, lane).arg(id.0).take();
+pub(super) async fn cancel(
+    session: &Session,
+    lane: &Lane,
+    id: TaskId,
+    only: Option<State>,
+) -> Result<Cancelled> {
+    let only = only.map_or("", |state| state.as_str());
+    let call = session.lane_call(&script::CANCEL, lane).arg(id.0).arg(only).take();
     match text(session.confirming.run_one(call).await?)?.as_str() {
         "done" => Ok(Cancelled::Done),
         "pending" => Ok(Cancelled::Pending),

@@ -141,8 +141,8 @@ impl Topics for Redis {
 }
 
 impl Admin for Redis {
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        admin::cancel(&self.session, lane, id).await
+    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
+        admin::cancel(&self.session, lane, id, only).await
     }
 
     async fn reschedule(

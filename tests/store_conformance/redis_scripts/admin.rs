@@ -20,7 +20,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a task that waits",
         before: &[WAITING],
-        args: &["1"],
+        args: &["1", ""],
         answer: "done",
         after: &[
             "- destinations shop @ 1500",
@@ -32,7 +32,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a task that waits and would expire",
         before: &[WAITING, &["expiries 1 @ 4000"]],
-        args: &["1"],
+        args: &["1", ""],
         answer: "done",
         after: &[
             "- destinations shop @ 1500",
@@ -45,14 +45,14 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a leased task",
         before: &[HELD],
-        args: &["1"],
+        args: &["1", ""],
         answer: "pending",
         after: &["- entries 1 = 1 0 - w r * shop ", "+ entries 1 = 1 0 ! w r * shop "],
     },
     Row {
         case: "a lease that has run out, again",
         before: &[CANCEL_OVERDUE],
-        args: &["1"],
+        args: &["1", ""],
         answer: "done",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
@@ -64,7 +64,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a dead task",
         before: &[DEAD],
-        args: &["1"],
+        args: &["1", ""],
         answer: "done",
         after: &[
             "- dead 1 @ 900",
@@ -76,11 +76,18 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a delivered task",
         before: &[DELIVERED],
-        args: &["1"],
+        args: &["1", ""],
         answer: "delivered",
         after: &[],
     },
-    Row { case: "no task", before: &[], args: &["1"], answer: "unknown", after: &[] },
+    Row {
+        case: "a dead task that must be scheduled",
+        before: &[DEAD],
+        args: &["1", "scheduled"],
+        answer: "dead",
+        after: &[],
+    },
+    Row { case: "no task", before: &[], args: &["1", ""], answer: "unknown", after: &[] },
 ];
 
 pub(super) const RESCHEDULE: &[Row] = &[

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use delayd_wire::{Entry, ListOrder, ListRequest, OneOf, Page};
 
-use super::scan::{FAR, Filter, Range, Scan, summaries};
+use super::scan::{FAR, Filter, Range, Scan, moment, summaries};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -26,8 +26,6 @@ use crate::store::{Listed, Summary};
 /// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
-/// Unix seconds beyond this (the year 5138) are refused.
-const FAR_SECONDS: f64 = 1e11;
 
 pub(crate) type Request =
     ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>, ServiceName>;
@@ -84,16 +82,11 @@ pub(crate) async fn list(
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
     let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
-    let filter = Filter {
-        destination: request.sn.map(|Name(sn)| sn),
-        outcome: request.outcome,
-        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
-        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
-    };
+    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
-    let range = Range { state, from, to, order };
+    let range = filter.narrow(Range { state, from, to, order });
     if !filter.is_empty() {
         let mut scan = Scan::begin(&api, topic, range, after)?;
         let mut tasks = Vec::new();
@@ -128,15 +121,6 @@ pub(super) fn page(tasks: Vec<Summary>, scan: &Scan, caller: &Caller) -> Page {
 /// The field `limit`.
 pub(super) fn page_limit(limit: Option<Number>) -> Result<usize, Error> {
     Ok(limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize)
-}
-
-/// A moment in Unix seconds.
-pub(super) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
-    if !(0.0..=FAR_SECONDS).contains(&seconds) {
-        return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
-    }
-    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
-    Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
 #[cfg(test)]

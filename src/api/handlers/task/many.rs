@@ -9,7 +9,7 @@ use std::sync::Arc;
 use delayd_wire::{CancelManyRequest, Changed, ListOrder, OneOf, UpdateManyRequest};
 use futures_util::future::try_join_all;
 
-use super::list::{Cursor, entry, moment};
+use super::list::{Cursor, entry};
 use super::new_task;
 use super::scan::{FAR, Filter, Range, Scan, Scanned};
 use crate::api::auth::Caller;
@@ -46,22 +46,18 @@ pub(crate) async fn cancel(
     if !matches!(state, State::Scheduled | State::Dead) {
         return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
     }
-    let filter = Filter {
-        destination: request.sn.map(|Name(sn)| sn),
-        outcome: request.outcome,
-        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
-        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
-    };
+    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let limit = limit(request.limit)?;
     check_meant(&filter, request.all)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let entry = api.topic(&topic).await?.entry;
-    let scan = Scan::begin(&api, entry, range(state), after)?;
+    let scan = Scan::begin(&api, entry, filter.narrow(range(state)), after)?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId| async move {
-        // A leased task is cancelled later, or succeeds. Another call may have changed the task.
-        let is_done = store.cancel(&lane, id).await? == Cancelled::Done;
+        // A leased task is cancelled later, or succeeds. Another call may have changed the task:
+        // one that was replayed since is no longer selected.
+        let is_done = store.cancel_in(&lane, id, Some(state)).await? == Cancelled::Done;
         if is_done {
             tasks.ended(End::Cancel);
         }
@@ -84,18 +80,13 @@ pub(crate) async fn update(
     let timing_moment = Some(required(request.timing_moment, "timing_moment")?);
     let moment_of = |rules: &new_task::Rules<'_>| new_task::moment(timing_moment, None, rules);
     let becomes = api.checked(None, moment_of)?;
-    let filter = Filter {
-        destination: request.sn.map(|Name(sn)| sn),
-        outcome: request.outcome,
-        due_from: request.due_from.map(|from| moment(from, "due_from")).transpose()?,
-        due_to: request.due_to.map(|to| moment(to, "due_to")).transpose()?,
-    };
+    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let limit = limit(request.limit)?;
     check_meant(&filter, request.all)?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let entry = api.topic(&topic).await?.entry;
-    let scan = Scan::begin(&api, entry, range(State::Scheduled), after)?;
+    let scan = Scan::begin(&api, entry, filter.narrow(range(State::Scheduled)), after)?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId| async move {
         let moved = store.reschedule(&lane, id, becomes, None).await?;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, ServiceName};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
@@ -26,6 +27,8 @@ const TIME: Duration = Duration::from_secs(1);
 const PAGE: usize = 500;
 /// The entries that a lane is asked for beyond twice its share of a page.
 const MARGIN: usize = 16;
+/// Unix seconds beyond this (the year 5138) are refused.
+const FAR_SECONDS: f64 = 1e11;
 /// Later than any moment of a request.
 pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
 
@@ -139,6 +142,35 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// The filter of a request.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a moment is out of range.
+    pub(crate) fn read(
+        sn: Option<ServiceName>,
+        outcome: Option<String>,
+        due_from: Option<Number>,
+        due_to: Option<Number>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            destination: sn.map(|Name(sn)| sn),
+            outcome,
+            due_from: due_from.map(|from| moment(from, "due_from")).transpose()?,
+            due_to: due_to.map(|to| moment(to, "due_to")).transpose()?,
+        })
+    }
+
+    /// The part of the range that may have tasks of this filter. Scheduled tasks are in the order
+    /// of their due times, so the others need not be looked at.
+    pub(crate) fn narrow(&self, range: Range) -> Range {
+        if range.state != State::Scheduled {
+            return range;
+        }
+        let from = self.due_from.map_or(range.from, |from| from.max(range.from));
+        let to = self.due_to.map_or(range.to, |to| to.min(range.to));
+        Range { from, to, ..range }
+    }
+
     /// Whether it selects all tasks.
     pub(crate) fn is_empty(&self) -> bool {
         self.destination.is_none()
@@ -167,6 +199,15 @@ impl Filter {
             && self.due_from.is_none_or(|from| task.due >= from)
             && self.due_to.is_none_or(|to| task.due <= to)
     }
+}
+
+/// A moment in Unix seconds.
+pub(crate) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
+    if !(0.0..=FAR_SECONDS).contains(&seconds) {
+        return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
+    Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
 /// A task of a page. `None` if it was purged in between.

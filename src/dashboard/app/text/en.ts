@@ -258,6 +258,8 @@ export const en = {
     oldest: "earliest first",
     show: "Show the tasks",
     needsTopic: "Name a topic. Only ids and keys are searched in all topics.",
+    halfTime: "Complete the time, or clear it.",
+    noFilter: "There is no filter: all tasks of this state.",
     seen: (count: string) => `${plural(count, "task was", "tasks were")} looked at.`,
     topicsSeen: (count: string) => `${plural(count, "topic was", "topics were")} looked at.`,
     remain: "There are more.",

@@ -239,6 +239,8 @@ export const zh: Dictionary = {
     oldest: "最早的在前",
     show: "显示任务",
     needsTopic: "请指定一个主题。只有 ID 和键可以在所有主题中搜索。",
+    halfTime: "请填写完整的时间，或清空它。",
+    noFilter: "没有筛选条件：选择此状态的所有任务。",
     seen: (count) => `已查看 ${count} 个任务。`,
     topicsSeen: (count) => `已查看 ${count} 个主题。`,
     remain: "还有更多。",

@@ -44,10 +44,12 @@ export function useLoaded<T>(
   });
   const [error, setError] = useState<CallError | null>(null);
   const running = useRef<AbortController | null>(null);
-  const current = useRef(load);
-  current.current = load;
+  const current = useRef({ key, load });
+  current.current = { key, load };
 
   const reload = useCallback(async () => {
+    // An action that ends after its list was left must not cut off the read of the next list.
+    if (current.current.key !== key) return;
     running.current?.abort();
     const own = (running.current = new AbortController());
     const longest = setTimeout(() => {
@@ -55,7 +57,7 @@ export function useLoaded<T>(
       setError(new CallError(0, 0, ""));
     }, LONGEST);
     try {
-      const data = await current.current(own.signal);
+      const data = await current.current.load(own.signal);
       if (own.signal.aborted) return;
       setState({ key, data, at: Date.now() });
       setError(null);

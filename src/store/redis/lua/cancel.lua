@@ -1,7 +1,8 @@
 -- Cancels a task.    scheduled | dead -> cancelled;  leased -> leased, cancel pending
 --
 -- ARGV    2 id
--- returns 'done', 'pending', 'unknown', or the final state that refuses it
+--         3 the state that it must have, or '': a leased task counts as scheduled
+-- returns 'done', 'pending', 'unknown', or the state that refuses it
 -- uses: keys, entry, record, entries, schedule, lease, ending, sweep
 local id = ARGV[2]
 local record = redis.call('HGET', BODIES, id)
@@ -14,7 +15,10 @@ if fulfil_pending_cancel(id, deadline) then
 end
 local entry = entry_of(id)
   or fresh_entry(destination_of(record) or error('the record of task ' .. id .. ' cannot be read'))
-if entry.mark == 'cancelled' then
+local state = ENDED[entry.mark] and entry.mark or 'scheduled'
+if ARGV[3] ~= '' and ARGV[3] ~= state then
+  return state
+elseif entry.mark == 'cancelled' then
   return 'done'
 elseif entry.mark == 'dead' then
   redis.call('ZREM', ENDED.dead, id)

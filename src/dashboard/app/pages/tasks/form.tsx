@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { TaskState } from "../../api/types";
 import { goWith } from "../../state/route";
 import { t } from "../../text";
@@ -33,8 +33,15 @@ const shownOf = (filters: Filters): Filters => ({
 export function FilterForm({ filters }: { filters: Filters }) {
   const [draft, setDraft] = useState(shownOf(filters));
   const [isTried, setTried] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  // The value of a time that is not complete is empty, but it does not mean "no bound".
+  const [halfTimes, setHalfTimes] = useState<string[]>([]);
   // The address may change without the form. A new form would lose the focus.
-  useEffect(() => setDraft(shownOf(filters)), [JSON.stringify(filters)]);
+  useEffect(() => {
+    setDraft(shownOf(filters));
+    setHalfTimes([]);
+  }, [JSON.stringify(filters)]);
+  const isHalf = (name: string) => halfTimes.includes(name);
   const change = (fields: Partial<Filters>) => setDraft({ ...draft, ...fields });
   const texts = t().tasks;
   const wanted = { ...draft, topic: draft.topic.trim(), q: draft.q.trim() };
@@ -43,14 +50,17 @@ export function FilterForm({ filters }: { filters: Filters }) {
   const submit = (event: Event) => {
     event.preventDefault();
     setTried(true);
-    if (lacksTopic) return;
+    const inputs = form.current?.querySelectorAll("input") ?? [];
+    const half = [...inputs].filter(({ validity }) => validity.badInput).map(({ name }) => name);
+    setHalfTimes(half);
+    if (lacksTopic || half.length > 0) return;
     const given = { ...wanted, from: secondsOf(draft.from), to: secondsOf(draft.to) };
     goWith(queryOf(given), "tasks", ...(wanted.topic === "" ? [] : [wanted.topic]));
   };
   const plain = { autocomplete: "off", spellcheck: false } as const;
   const times = { type: "datetime-local", step: 1 } as const;
   return (
-    <form class="find" onSubmit={submit} noValidate>
+    <form ref={form} class="find" onSubmit={submit} noValidate>
       <label>
         {t().search}
         <input
@@ -100,7 +110,9 @@ export function FilterForm({ filters }: { filters: Filters }) {
                 {texts.from(zoneAt(draft.from))}
                 <input
                   {...times}
+                  name="from"
                   value={draft.from}
+                  aria-invalid={isHalf("from")}
                   onInput={(event) => change({ from: event.currentTarget.value })}
                 />
               </label>
@@ -108,7 +120,9 @@ export function FilterForm({ filters }: { filters: Filters }) {
                 {texts.to(zoneAt(draft.to))}
                 <input
                   {...times}
+                  name="to"
                   value={draft.to}
+                  aria-invalid={isHalf("to")}
                   onInput={(event) => change({ to: event.currentTarget.value })}
                 />
               </label>
@@ -130,6 +144,7 @@ export function FilterForm({ filters }: { filters: Filters }) {
       )}
       <button type="submit">{texts.show}</button>
       {isTried && lacksTopic && <p class="fault" role="alert">{texts.needsTopic}</p>}
+      {halfTimes.length > 0 && <p class="fault" role="alert">{texts.halfTime}</p>}
     </form>
   );
 }

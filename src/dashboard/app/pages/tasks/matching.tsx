@@ -10,6 +10,7 @@ import { Exact } from "../../ui/exact";
 import { Action } from "../../ui/parts";
 import { Preview } from "../../ui/preview";
 import { count, number } from "../../view/format";
+import { moment, zoneName } from "../../view/time";
 import { matchingOf, type Filters, type Matching as Selection } from "./filters";
 
 type Reload = () => Promise<void>;
@@ -42,6 +43,10 @@ async function after({ tasks, seen, cursor }: Series, step: Step): Promise<Serie
   };
 }
 
+/** Whether there is something to do, or may be: a dry run may end before it meets a task. */
+const isWorth = (found: Series | null): boolean =>
+  found !== null && (found.tasks > 0 || found.cursor !== null);
+
 /** How many tasks it would be. */
 async function counted(step: Step, stop: AbortSignal): Promise<Series> {
   let series = await after(START, step);
@@ -64,15 +69,30 @@ const Counted = ({ of, text }: { of: Series; text: (count: string) => string }) 
   </p>
 );
 
-const Selected = ({ of: { sn, outcome } }: { of: Selection }) => {
-  const searched = sn ?? outcome;
-  if (searched == null) return null;
+/** The filter that applies: the fields of the form may have been changed since. */
+function Selected({ of: { sn, outcome, due_from, due_to } }: { of: Selection }) {
+  const texts = t().tasks;
+  const time = (seconds: number | null | undefined) =>
+    seconds == null ? null : moment(seconds * 1000);
+  const zone = (seconds: number | null | undefined) => zoneName((seconds ?? 0) * 1000);
+  const parts: [string, string | null | undefined][] = [
+    [texts.fields.sn, sn],
+    [texts.fields.outcome, outcome],
+    [texts.from(zone(due_from)), time(due_from)],
+    [texts.to(zone(due_to)), time(due_to)],
+  ];
+  const given = parts.filter(([, value]) => value != null);
+  if (given.length === 0) return <p class="selected">{texts.noFilter}</p>;
   return (
-    <p>
-      {t().tasks.fields[sn == null ? "outcome" : "sn"]}: <b><Exact text={searched} /></b>
-    </p>
+    <>
+      {given.map(([name, value]) => (
+        <p class="selected" key={name}>
+          {name}: <b><Exact text={value ?? ""} /></b>
+        </p>
+      ))}
+    </>
   );
-};
+}
 
 /** What was done, and whether tasks are left that were not looked at. */
 const saidOf = ({ tasks, cursor }: Series, done: (count: string) => string): string =>
@@ -109,7 +129,7 @@ function cancelAll(of: Selection, state: "scheduled" | "dead", reload: Reload): 
         </Preview>
       </>
     ),
-    isReady: () => (found.value?.tasks ?? 0) > 0,
+    isReady: () => isWorth(found.value),
     progress: () => progressOf(series.value, texts.cancelled),
     run: async (closed) => {
       const step: Step = (cursor) => call("/delay/task/cancel_many", { ...of, state, ...cursor });
@@ -128,7 +148,7 @@ function moveAll(of: Selection, reload: Reload): Question {
   const change = (fields: Partial<Due>) => (due.value = { ...due.value, ...fields });
   const texts = t().tasks;
   // All calls of a series have the same time.
-  let moment = 0;
+  let dueMs = 0;
   return {
     title: texts.moveTitle(of.topic),
     text: texts.moveText,
@@ -158,12 +178,11 @@ function moveAll(of: Selection, reload: Reload): Question {
         )}
       </>
     ),
-    isReady: () =>
-      (found.value?.tasks ?? 0) > 0 && Object.keys(faultsOfDue(due.value)).length === 0,
+    isReady: () => isWorth(found.value) && Object.keys(faultsOfDue(due.value)).length === 0,
     progress: () => progressOf(series.value, texts.moved),
     run: async (closed) => {
-      if (series.peek().cursor === null) moment = momentOfDue(due.peek(), serviceNow());
-      const request = { ...of, timing_moment: moment / 1000 };
+      if (series.peek().cursor === null) dueMs = momentOfDue(due.peek(), serviceNow());
+      const request = { ...of, timing_moment: dueMs / 1000 };
       const step: Step = (cursor) => call("/delay/task/update_many", { ...request, ...cursor });
       await repeat(series, step, closed);
       say(saidOf(series.peek(), texts.moved));

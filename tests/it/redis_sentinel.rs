@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::load::{Load, lost};
 use crate::program::{self, service};
-use crate::receiver::Receiver;
-use crate::redis_many::{MASTER, Watched, until};
-use crate::redis_server::Server;
+use crate::receiver::{Receiver, Seen};
+use crate::redis_many::{MASTER, Watched, until, until_followed};
+use crate::redis_server::{Server, free_port};
 use crate::{Program, StoreAt};
 
 /// How long a client may take from the election to its first accepted write.
@@ -120,6 +120,79 @@ async fn a_demoted_server_is_noticed_though_it_answers() {
     assert!(named.iter().any(|text| log.contains(text)), "{log}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
     delayd.wait_until_ready(200).await;
+}
+
+/// A primary becomes a replica, stays up, and breaks no connection. It receives nothing from the
+/// new primary, so what is added later is found only by polls that have left it.
+async fn a_switch_without_broken_connections_is_followed(replica_is_read_only: &str) {
+    let old = Server::start();
+    let port = old.port().to_string();
+    let new = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+    let (new, sentinel) = (Server::with_options(&new), Server::sentinel());
+    let watch = |server: &Server| {
+        let port = server.port().to_string();
+        sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "1"]);
+    };
+    watch(&old);
+    let receiver = Receiver::start().await;
+    let store = under_sentinels(&[sentinel.url()], &[]);
+    let sets = [service("sn", &receiver), "worker.enabled=false".into()];
+    let works = Program::start(&store, &sets[..1]).await;
+    let takes = Program::start(&store, &sets).await;
+    works.wait_until_ready(200).await;
+    takes.wait_until_ready(200).await;
+    let task = |topic: &str, delay: &str| json!({"topic": topic, "delay": delay, "content": {"sn": "sn", "url": "/"}});
+    // Both servers have this one. It falls due after the switch.
+    let before = takes.add(task("before", "10s")).await.id();
+    until_followed(&old, 1);
+
+    new.command(&["REPLICAOF", "NO", "ONE"]);
+    old.command(&["CONFIG", "SET", "replica-read-only", replica_is_read_only]);
+    old.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
+    sentinel.command(&["SENTINEL", "REMOVE", MASTER]);
+    watch(&new);
+    let switched = Instant::now();
+    until("no connection leads to the old primary", || users(&old).is_empty());
+    let left = switched.elapsed();
+    assert!(left < RESUME, "the old primary was in use for {left:?}");
+
+    let ran_scripts = || old.command(&["INFO", "commandstats"]).contains("cmdstat_evalsha:");
+    assert!(ran_scripts(), "before the switch");
+    old.command(&["CONFIG", "RESETSTAT"]);
+    // The topic is new, and the moment so far that no message tells of it.
+    let added = takes.post_until_confirmed("/delay/task/add", &task("after", "3s")).await;
+    let after = added.ok().id();
+    let seen = receiver.wait_for(2).await;
+    works.wait_for_state("before", before, "delivered").await;
+    works.wait_for_state("after", after, "delivered").await;
+    let mut called: Vec<u64> = receiver.seen().iter().map(|call| call.id).collect();
+    called.sort_unstable();
+    assert_eq!(called, [before, after], "each task is called once");
+    let late = seen.iter().map(Seen::lateness_ms).max().unwrap();
+    println!("the old primary was in use for {left:?}; the calls were {late} ms late at most");
+    assert!(late < RESUME.as_millis() as i64, "a call was {late} ms late");
+    assert!(!ran_scripts(), "after the switch");
+}
+
+/// The connections of delayd to a server.
+fn users(server: &Server) -> Vec<String> {
+    let clients = ["normal", "pubsub"].map(|of| server.command(&["CLIENT", "LIST", "TYPE", of]));
+    let is_users = |client: &&str| {
+        !client.is_empty() && !client.contains("cmd=client") && !client.contains("name=sentinel-")
+    };
+    clients.iter().flat_map(|list| list.lines()).filter(is_users).map(str::to_owned).collect()
+}
+
+/// The replica refuses the heartbeats in the polls.
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_leave_a_primary_that_becomes_a_replica() {
+    a_switch_without_broken_connections_is_followed("yes").await;
+}
+
+/// The replica refuses nothing: only the check of the server shows what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_leave_a_primary_that_becomes_a_writable_replica() {
+    a_switch_without_broken_connections_is_followed("no").await;
 }
 
 /// An add counts when enough replicas have it. While they are away adds are refused, and existing

@@ -61,13 +61,15 @@ pub(super) async fn listen(session: Arc<Session>) {
     }
 }
 
-/// Receives until the server closes the connection, falls silent, or leaves the cluster's
-/// map. In a cluster, any node passes on what is published on another.
+/// Receives until the server closes the connection, falls silent, leaves the cluster's map, or is
+/// not the one that the link of claims leads to: a primary that became a replica may answer for
+/// ever, and pass on nothing. In a cluster, any node passes on what is published on another.
 async fn listen_once(session: &Session) -> Option<()> {
     let node = session.servers.map().owner(None)?.clone();
     let live = node.link(Purpose::Working).current()?;
-    let client = session.servers.client(live.at()).ok()?;
+    let at = live.at().clone();
     drop(live);
+    let client = session.servers.client(&at).ok()?;
     let subscribe = async {
         let mut subscription = client.get_async_pubsub().await.ok()?;
         subscription.subscribe(session.keys.hints()).await.ok()?;
@@ -88,6 +90,8 @@ async fn listen_once(session: &Session) -> Option<()> {
             _ = checks.tick() => {
                 let map = session.servers.map();
                 let is_ours = map.nodes().iter().any(|ours| ours.number == node.number);
+                let current = node.link(Purpose::Working).current();
+                let is_ours = is_ours && current.is_none_or(|live| *live.at() == at);
                 let answer = tokio::time::timeout(longest, asking.ping::<Value>()).await;
                 if !is_ours || !matches!(answer, Ok(Ok(_))) {
                     return None;

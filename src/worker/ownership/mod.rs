@@ -31,6 +31,11 @@ pub(super) const ASKS_EVERY: Duration = Duration::from_secs(2);
 const ASKS_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 /// A request may come this much later than its interval says: a lane asks when a poll wakes it.
 const ASKS_LATE: Duration = Duration::from_secs(3);
+/// The first request for help with a lane is for so many instances, those that rank first after its
+/// owner. A lane that is open for all instances at once costs a claim of each.
+const FIRST_HELPERS: usize = 4;
+/// Each further request for the same trouble is for so many times as many.
+const MORE_HELPERS: usize = 4;
 /// The most lanes of earlier polls that the next poll looks at again. The others have their turns.
 const MOST_AGAIN: usize = 16_384;
 
@@ -86,6 +91,8 @@ struct Request {
     at: Instant,
     /// No instance asks again within this time.
     again_in: Duration,
+    /// How many requests there were before for the same trouble.
+    before: u32,
     /// Whether this instance has claimed something since then.
     helped: bool,
 }
@@ -99,6 +106,12 @@ impl Request {
     fn is_known(&self, now: Instant) -> bool {
         now.duration_since(self.at) < 2 * self.again_in + ASKS_LATE
     }
+}
+
+/// How many instances a request is for, in the order of their ranks, if `before` others came before
+/// it for the same trouble.
+fn helpers(before: u32) -> usize {
+    FIRST_HELPERS.saturating_mul(MORE_HELPERS.saturating_pow(before))
 }
 
 impl View {
@@ -117,6 +130,13 @@ impl View {
         let until = before.map_or(until, |it| it.until.max(until));
         let was_asked = was_asked || before.is_some_and(|it| it.was_asked);
         self.stands_in.insert(lane.clone(), StandIn { until, was_asked });
+    }
+
+    /// How many requests for the present trouble with the lane there were. A trouble ends if no
+    /// request comes for a while.
+    fn requests_so_far(&self, lane: &Lane) -> u32 {
+        let known = self.requests.get(lane).filter(|last| last.is_known(Instant::now()));
+        known.map_or(0, |last| last.before.saturating_add(1))
     }
 
     fn look_again(&mut self, lanes: impl IntoIterator<Item = Lane>) {
@@ -312,15 +332,20 @@ impl Ownership {
     }
 
     /// Takes in that another instance asks for help with the lane, and not again within this time.
-    /// Returns whether the lane was not open before.
+    /// Returns whether that opens the lane here.
     ///
-    /// The lane stays open until the next request.
+    /// The first request opens it for the first [`FIRST_HELPERS`] instances after its owner, and
+    /// each further one for more. It stays open until the next request.
     pub(super) fn was_asked(&self, lane: &Lane, again_in: Duration) -> bool {
         let again_in = again_in.clamp(ASKS_EVERY, ASKS_AT_LEAST_EVERY);
         let mut view = self.view();
         let was_open = view.owns(lane) || view.stands_in(lane).is_some();
-        let request = Request { at: Instant::now(), again_in, helped: false };
+        let before = view.requests_so_far(lane);
+        let request = Request { at: Instant::now(), again_in, before, helped: false };
         view.requests.insert(lane.clone(), request);
+        if !view.members.is_among_first(helpers(before), Hashed::lane(lane)) {
+            return false;
+        }
         view.stand_in(lane, STANDS_IN.max(again_in + ASKS_LATE), true);
         !was_open
     }
@@ -343,7 +368,8 @@ impl Ownership {
             Some(last) => (2 * last.again_in).min(ASKS_AT_LEAST_EVERY),
             None => ASKS_EVERY,
         };
-        view.requests.insert(lane.clone(), Request { at: now, again_in, helped: false });
+        let before = view.requests_so_far(lane);
+        view.requests.insert(lane.clone(), Request { at: now, again_in, before, helped: false });
         Some(again_in)
     }
 

@@ -134,6 +134,48 @@ async fn a_lane_stays_open_until_the_next_request() {
     assert!(!view.is_open(&anothers));
 }
 
+#[test]
+fn each_request_is_for_more_instances() {
+    assert_eq!([0, 1, 2].map(helpers), [4, 16, 64]);
+    assert_eq!(helpers(u32::MAX), usize::MAX);
+}
+
+/// Otherwise a server that is late with all lanes gets a claim of each instance for each of them,
+/// and stays late.
+#[tokio::test(start_paused = true)]
+async fn helpers_come_in_the_order_of_their_ranks() {
+    let ids: Vec<String> = (0..22).map(|n| format!("{n:016x}")).collect();
+    let living: Vec<Instance> = ids.iter().map(|id| instance(id)).collect();
+    let views: Vec<Ownership> = ids.iter().map(|id| Ownership::new(id, true)).collect();
+    for view in &views {
+        view.update_members(Some(&living));
+    }
+    let lane = lane(0);
+    let ask = |again_in| {
+        let asked = views.iter().filter(|view| !view.owns(&lane));
+        let opened = asked.filter(|view| view.was_asked(&lane, again_in)).count();
+        (opened, views.iter().filter(|view| view.is_open(&lane)).count())
+    };
+    assert_eq!(ask(ASKS_EVERY), (4, 5), "the owner, and the first four");
+    advance(2 * SECOND).await;
+    assert_eq!(ask(2 * ASKS_EVERY), (12, 17), "still not enough: sixteen");
+    advance(4 * SECOND).await;
+    assert_eq!(ask(ASKS_EVERY), (5, 22), "all");
+    advance(7 * SECOND).await;
+    assert_eq!(ask(ASKS_EVERY), (4, 5), "the trouble was over");
+}
+
+/// A lane is open for all of a small fleet at once.
+#[tokio::test(start_paused = true)]
+async fn the_first_request_is_for_all_of_five_instances() {
+    for id in ["a", "b", "c", "d", "e"] {
+        let view = Ownership::new(id, true);
+        view.update_members(Some(&["a", "b", "c", "d", "e"].map(instance)));
+        let (_, anothers) = own_and_anothers(&view);
+        assert!(view.was_asked(&anothers, ASKS_EVERY));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_was_asked_does_not_ask() {
     let view = among_three();

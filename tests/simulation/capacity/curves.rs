@@ -37,11 +37,21 @@ struct Series {
 }
 
 /// Prints the figures of many sizes. The environment variable `CAPACITY_ONLY` names the series to
-/// run, and `CAPACITY_FIGURES` a file to which the figures are written as JSON.
+/// run, `CAPACITY_SIZES` their sizes as `tasks/s,lanes,instances`, separated by semicolons, and
+/// `CAPACITY_FIGURES` a file to which the figures are written as JSON.
 pub(crate) fn print_the_curves() {
     let only = std::env::var("CAPACITY_ONLY").unwrap_or_else(|_| "curves,sizing,check".into());
     let is_wanted = |series: &Series| only.split(',').any(|name| name == series.name);
-    let figures = run_all(all().into_iter().filter(is_wanted).collect());
+    let sizes = std::env::var("CAPACITY_SIZES").ok();
+    let has_size = |setup: &Setup| {
+        let size = format!("{},{},{}", setup.rate, setup.lanes, setup.instances);
+        sizes.as_ref().is_none_or(|sizes| sizes.split(';').any(|wanted| wanted == size))
+    };
+    let of_sizes = |mut series: Series| {
+        series.setups.retain(has_size);
+        series
+    };
+    let figures = run_all(all().into_iter().filter(is_wanted).map(of_sizes).collect());
     if let Some(path) = std::env::var_os("CAPACITY_FIGURES") {
         let text = serde_json::to_string_pretty(&figures).unwrap();
         std::fs::write(path, text + "\n").unwrap();

@@ -53,7 +53,9 @@ impl Redis {
         let destination = service_name(0).parse().expect("the name of a service");
         let content = format!(r#"{{"sn":"{}","url":"/due"}}"#, service_name(0));
         Self {
-            servers: (0..setup.servers).map(|_| Server::new(time.clone())).collect(),
+            servers: (0..setup.servers)
+                .map(|_| Server::new(time.clone(), setup.slowness))
+                .collect(),
             setup,
             time,
             clock: Clock::running(START),

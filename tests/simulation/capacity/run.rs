@@ -77,7 +77,7 @@ impl Instance {
             store: self.access.clone(),
             client: Receiver { redis: self.redis.clone(), lateness: self.lateness.clone() },
             services: Arc::new(Services::new(services(1, |_| true)).expect("the service is valid")),
-            limits: DestinationLimits::new(limits()),
+            limits: DestinationLimits::new(limits(self.redis.setup.concurrency)),
             instances: Arc::new(Instances::with_id(
                 self.number as u64,
                 instances::Params { has_workers: true, ..instances::Params::default() },
@@ -149,10 +149,10 @@ fn params() -> worker::Params {
     }
 }
 
-fn limits() -> LimitParams {
+fn limits(concurrency_per_service: usize) -> LimitParams {
     LimitParams {
         concurrency: 16_384,
-        concurrency_per_service: 256,
+        concurrency_per_service,
         breaker: breaker::Params {
             failure_ratio: 0.5,
             min_calls: 20,

@@ -12,6 +12,8 @@ use super::fine_time::FineTime;
 #[derive(Debug)]
 pub(crate) struct Server {
     time: Arc<FineTime>,
+    /// How many times longer than measured its scripts take.
+    slowness: u32,
     /// Its queue: waiters get it in the order in which they came.
     turn: tokio::sync::Mutex<()>,
     work: Mutex<Work>,
@@ -48,8 +50,8 @@ impl Work {
 }
 
 impl Server {
-    pub(crate) fn new(time: Arc<FineTime>) -> Self {
-        Self { time, turn: tokio::sync::Mutex::new(()), work: Mutex::default() }
+    pub(crate) fn new(time: Arc<FineTime>, slowness: u32) -> Self {
+        Self { time, slowness, turn: tokio::sync::Mutex::new(()), work: Mutex::default() }
     }
 
     /// Waits for the requests before this one, and then takes the time of its job. `act` runs at
@@ -58,13 +60,14 @@ impl Server {
         let _turn = self.turn.lock().await;
         let since = self.time.elapsed();
         let (answer, job) = act();
-        self.time.sleep(job.time()).await;
+        let takes = job.time() * self.slowness;
+        self.time.sleep(takes).await;
         let mut work = self.work.lock().unwrap();
         work.busy += self.time.elapsed() - since;
         let done = work.by_script.entry(job.script).or_default();
         done.calls += job.calls as u64;
         done.items += job.items as u64;
-        done.time += job.time();
+        done.time += takes;
         answer
     }
 

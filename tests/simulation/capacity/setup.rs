@@ -12,8 +12,15 @@ pub(crate) struct Setup {
     pub(crate) rate: f64,
     /// Redis servers, with the same number of lanes each. Several are a cluster.
     pub(crate) servers: usize,
+    /// How many times longer than measured the scripts take: a small run has the load of a large
+    /// one.
+    pub(crate) slowness: u32,
+    /// The most lanes that an instance samples in a second.
+    pub(crate) sampled: usize,
     /// The round trip between an instance and a server.
     pub(crate) round_trip: Duration,
+    /// How many calls of the service an instance makes at a time.
+    pub(crate) concurrency: usize,
     /// How long a receiver takes to answer a call.
     pub(crate) call: Duration,
     /// The shortest and the longest delay of a task.
@@ -44,7 +51,10 @@ impl Setup {
             lanes,
             rate,
             servers: 1,
+            slowness: 1,
+            sampled: 512,
             round_trip: Duration::from_micros(150),
+            concurrency: 256,
             call: Duration::from_millis(2),
             delays,
             warm_up,

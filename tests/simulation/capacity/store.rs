@@ -26,8 +26,6 @@ const LANES_A_SAMPLE: usize = 16;
 const KEYS_A_READ: usize = 256;
 /// The most settles of one script.
 const SETTLES_A_SCRIPT: usize = 64;
-/// The most lanes that an instance samples in a second.
-const LANES_SAMPLED: usize = 512;
 
 /// The access of one instance.
 #[derive(Debug)]
@@ -79,7 +77,7 @@ impl Access {
     /// Counts the lanes of each second, in rotation, as the sampler does.
     pub(crate) async fn sample_each_second(self: Arc<Self>) {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
-        let lanes = self.redis.setup.lanes.min(LANES_SAMPLED);
+        let lanes = self.redis.setup.lanes.min(self.redis.setup.sampled);
         loop {
             seconds.tick().await;
             self.redis.travel().await;

@@ -68,3 +68,21 @@ fn the_owner_of_a_lane_hears_of_tasks_that_others_store() {
     assert!((0.2..1.2).contains(&figures.calls_a_task(&[Script::Publish])));
     assert!(figures.claims_a_task() < 1.3, "{} claims a task", figures.claims_a_task());
 }
+
+/// A server that is late with all lanes makes their owners ask for help. If a request brought all
+/// instances to a lane, each would claim there, and the server would stay late for good.
+#[test]
+fn a_late_server_does_not_bring_all_instances_to_all_lanes() {
+    let seconds = Duration::from_secs;
+    let figures = shown(&Setup {
+        slowness: 20,
+        sampled: 12,
+        concurrency: 64,
+        delays: (seconds(1), seconds(2)),
+        warm_up: seconds(10),
+        span: seconds(4),
+        ..Setup::new(30, 450, 45.0)
+    });
+    assert!(!figures.is_overloaded());
+    assert!(figures.claims_a_task() < 5.0, "{} claims a task", figures.claims_a_task());
+}

@@ -11,7 +11,7 @@ const LOOKS = [
 
 const { task, pictures } = input;
 const PAGES = ["", "topics", "topics/orders", "tasks/orders?state=dead", "dead", "destinations"];
-PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
+PAGES.push(`task/orders/${task}`, "add", "forecast", "system", "audit", "topics/none", "nothing");
 
 /** The dialogs, and the English and Chinese names of their buttons. */
 const DIALOGS = [

@@ -6,6 +6,7 @@ import { Add } from "../pages/add";
 import { Audit } from "../pages/audit";
 import { Dead } from "../pages/dead";
 import { Destinations } from "../pages/destinations";
+import { Forecast } from "../pages/forecast";
 import { Overview } from "../pages/overview";
 import { System } from "../pages/system";
 import { Task } from "../pages/task";
@@ -63,6 +64,13 @@ export const PAGES: Page[] = [
     mayOpen: (rights) => rights.readAll(),
     needs: "readAll",
     show: () => <Destinations />,
+  },
+  {
+    name: "forecast",
+    title: "forecast",
+    mayOpen: (rights) => rights.readAll(),
+    needs: "readAll",
+    show: () => <Forecast />,
   },
   {
     name: "task",

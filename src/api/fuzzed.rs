@@ -10,7 +10,7 @@ use crate::api::handlers::migration::adopt;
 use crate::api::handlers::task::new_task::{self, Checked, Rules};
 use crate::api::handlers::task::{add, find, get, list, manage, many, pull, search, settle};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
-use crate::api::handlers::{dead, destination};
+use crate::api::handlers::{dead, destination, forecast};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
@@ -40,6 +40,7 @@ pub fn request(bytes: &[u8]) {
     reads::<dead::causes::Request>(bytes);
     reads::<topics_list::Request>(bytes);
     reads::<topic::ForecastRequest>(bytes);
+    reads::<forecast::Request>(bytes);
     reads::<policy::Request<'_>>(bytes);
     reads::<destination::HoldRequest>(bytes);
 }

@@ -259,6 +259,7 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
         ("/delay/topic/list", r#"{"sort":"name"}"#),
         ("/delay/topic/get", r#"{"topic":"t"}"#),
         ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),
+        ("/delay/forecast", "{}"),
         ("/delay/destination/list", "{}"),
     ] {
         let answer = check(post_of(path, body), 503, 2003).await;

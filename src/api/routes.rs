@@ -17,7 +17,9 @@ use crate::api::handlers::task::{
     add, find, get as task, list, manage, many, new_task, pull, search, settle,
 };
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
-use crate::api::handlers::{audit, dead, destination, health, instance, live, metrics, overview};
+use crate::api::handlers::{
+    audit, dead, destination, forecast, health, instance, live, metrics, overview,
+};
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
@@ -311,6 +313,15 @@ fn deployment() -> Vec<Route> {
             .access(READ, All)
             .reads::<wire::OverviewRequest>()
             .answers::<wire::Overview>(),
+        Route::call(
+            "/delay/forecast",
+            "Count the waiting tasks of all topics by service and due time",
+            forecast::forecast,
+        )
+        .only_reads()
+        .access(READ, All)
+        .reads::<forecast::Request>()
+        .answers::<wire::ServiceForecasts>(),
         Route::call("/delay/live", "Send the overview of each second", live::serve)
             .only_reads()
             .access(READ, All)
@@ -438,6 +449,7 @@ mod tests {
                 | "/delay/instance/list"
                 | "/delay/series"
                 | "/delay/overview"
+                | "/delay/forecast"
                 | "/delay/live" => About::All,
                 "/delay/dead/causes" => About::TopicOrAll,
                 path if path.starts_with("/delay/destination/") => About::All,

@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
+use crate::api::handlers::forecast::Forecasts;
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
@@ -82,6 +83,7 @@ pub struct Api {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) tracer: Tracer,
     pub(crate) live: Live,
+    pub(crate) forecasts: Forecasts,
     /// The scans that may begin.
     pub(crate) scans: Arc<Semaphore>,
 }
@@ -130,6 +132,7 @@ impl Api {
             audit,
             tracer,
             live: Live::default(),
+            forecasts: Forecasts::default(),
             scans: Arc::new(Semaphore::new(SCANS)),
         }
     }

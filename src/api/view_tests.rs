@@ -53,6 +53,7 @@ fn decision(path: &str) -> Decision {
         | "/delay/series"
         | "/delay/whoami"
         | "/delay/overview"
+        | "/delay/forecast"
         | "/delay/live"
         | "/metrics"
         | "/metrics/topics" => Decision::Reads,
@@ -134,6 +135,7 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
+        "/delay/forecast" => vec![json!({}), json!({"span": "week", "match": "T*"})],
         "/delay/topic/list" => vec![json!({}), json!({"sort": "dead", "match": "T*"})],
         "/delay/destination/list"
         | "/delay/instance/list"

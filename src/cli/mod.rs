@@ -34,6 +34,7 @@ mod due;
 mod export;
 mod exported;
 mod find;
+mod forecast;
 mod format;
 mod fsck;
 mod get;
@@ -129,6 +130,7 @@ enum Command {
     Destination(destination::Args),
     Instances(instances::Args),
     Stats(stats::Args),
+    Forecast(forecast::Args),
     Audit(audit::Args),
     Export(export::Args),
     Import(import::Args),
@@ -331,6 +333,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Destination(args) => destination::run(args).await,
             Command::Instances(args) => instances::run(args).await,
             Command::Stats(args) => stats::run(args).await,
+            Command::Forecast(args) => forecast::run(args).await,
             Command::Audit(args) => audit::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,

@@ -222,7 +222,8 @@ impl State {
         let asked = Instant::now();
         let lanes = next.lanes.clone();
         let late_after = lanes.iter().map(|lane| late_after(parts, &lane.topic)).collect();
-        let answers = match parts.store.sample(SampleQuery { lanes, late_after, within }).await {
+        let query = SampleQuery { lanes, late_after, within, ..SampleQuery::default() };
+        let answers = match parts.store.sample(query).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
                 lanes

@@ -51,12 +51,9 @@ impl Snapshot {
         allowance: Option<Allowance>,
         limits: &DestinationLimits,
     ) -> &mut DestinationFigures {
-        self.destinations.entry(destination.clone()).or_insert_with(|| DestinationFigures {
-            is_configured: allowance.is_some(),
-            slots: allowance.map_or(0, |allowance| limits.slots(allowance)),
-            rate: allowance.and_then(|allowance| allowance.rate).map(Rate::per_second),
-            ..DestinationFigures::default()
-        })
+        self.destinations
+            .entry(destination.clone())
+            .or_insert_with(|| DestinationFigures::new(allowance, limits))
     }
 }
 
@@ -101,6 +98,16 @@ pub struct DestinationFigures {
 }
 
 impl DestinationFigures {
+    /// Figures without tasks, with the limits of a destination; `None` if it is not configured.
+    pub fn new(allowance: Option<Allowance>, limits: &DestinationLimits) -> Self {
+        Self {
+            is_configured: allowance.is_some(),
+            slots: allowance.map_or(0, |allowance| limits.slots(allowance)),
+            rate: allowance.and_then(|allowance| allowance.rate).map(Rate::per_second),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add(
         &mut self,
         waiting: u64,
@@ -117,11 +124,15 @@ impl DestinationFigures {
     /// How many callbacks `workers` instances can make within a span, if one takes `mean` seconds;
     /// infinite as long as no callback has been made and no rate is set.
     pub fn capacity(&self, within: Duration, mean: Option<f64>, workers: usize) -> f64 {
+        self.per_second(mean, workers) * within.as_secs_f64()
+    }
+
+    /// The same for each second.
+    pub fn per_second(&self, mean: Option<f64>, workers: usize) -> f64 {
         if self.slots == 0 || workers == 0 {
             return 0.0;
         }
         let by_slots = mean.map_or(f64::INFINITY, |mean| self.slots as f64 / mean.max(0.000_1));
-        let per_second = self.rate.map_or(by_slots, |rate| rate.min(by_slots));
-        per_second * within.as_secs_f64() * workers as f64
+        self.rate.map_or(by_slots, |rate| rate.min(by_slots)) * workers as f64
     }
 }

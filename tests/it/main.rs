@@ -21,6 +21,7 @@ mod destinations;
 mod disk;
 mod documentation;
 mod fairness;
+mod forecast;
 mod fsck;
 mod held_wire;
 mod history_contents;

@@ -328,7 +328,7 @@ impl Twin {
         assert_eq!(seen(store.histories(lanes()).await.unwrap()).collect::<Vec<_>>(), expected);
         let within = vec![ms(0), ms(1_000), ms(60_000)];
         let late_after = vec![ms(500), ms(5_000)];
-        let query = SampleQuery { lanes: lanes(), late_after, within };
+        let query = SampleQuery { lanes: lanes(), late_after, within, ..SampleQuery::default() };
         let in_order = |Sampled { now, mut lanes }| {
             for sample in lanes.iter_mut().flatten() {
                 let LaneSample { schedules, .. } = sample;

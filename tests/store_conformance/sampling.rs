@@ -8,7 +8,7 @@ use crate::bench::{Bench, at, lane, ms, new_task, topic_of};
 async fn sample(bench: &Bench<impl Store>, lanes: Vec<Lane>, within: &[u64]) -> Vec<LaneSample> {
     let late_after = vec![ms(60), ms(60), ms(99)];
     let within = within.iter().map(|span| ms(*span)).collect();
-    let query = SampleQuery { lanes, late_after, within };
+    let query = SampleQuery { lanes, late_after, within, ..SampleQuery::default() };
     let sampled = bench.store.sample(query).await.unwrap();
     assert_eq!(sampled.now, bench.now());
     sampled.lanes.into_iter().map(|lane| lane.expect("its server answers")).collect()

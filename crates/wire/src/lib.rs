@@ -17,6 +17,7 @@ mod code;
 mod dead;
 mod destination;
 mod failure;
+mod forecast;
 mod instance;
 mod one_of;
 mod overview;
@@ -41,6 +42,9 @@ pub use destination::{
     BreakerChange, DestinationDetail, DestinationShown, Destinations, Held, Probed, RecentCalls,
 };
 pub use failure::Failure;
+pub use forecast::{
+    ForecastFigures, ForecastSpan, ServiceForecast, ServiceForecasts, ServiceForecastsRequest,
+};
 pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
 pub use one_of::OneOf;
 pub use overview::{

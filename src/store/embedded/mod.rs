@@ -10,8 +10,8 @@
 //! one transaction, and commits it without an fsync. Workers' claims and settles are answered then.
 //! The sync thread (`threads/syncer`) makes the log durable, and answers all others. It uses that
 //! connection in turn with the writer thread (`threads/shared_writer`). Two threads read committed
-//! states; a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`).
-//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
+//! states; a third does so for `waiting`, `forecast`, a thorough `sample` and `check`, which may
+//! take long (`reader`). One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
 //! | role | file |
 //! |---|---|

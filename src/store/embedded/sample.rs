@@ -12,23 +12,33 @@ use crate::store::{Counts, LaneSample, MAX_SAMPLED, SampleQuery, Sampled, Schedu
 /// The most rows that one sample counts, some milliseconds, and how many of one schedule.
 const MOST_ROWS: u64 = 50_000;
 const MOST_ROWS_OF_ONE: u64 = 5_000;
+/// The same for a thorough sample.
+const MOST_ROWS_THOROUGH: u64 = 1_000_000;
+const MOST_ROWS_OF_ONE_THOROUGH: u64 = 500_000;
 
 pub(super) fn sample(
     db: &Connection,
     query: &SampleQuery,
     now: UnixMillis,
 ) -> rusqlite::Result<Sampled> {
-    let mut left = MOST_ROWS;
+    let (mut left, most_of_one) = match query.is_thorough {
+        true => (MOST_ROWS_THOROUGH, MOST_ROWS_OF_ONE_THOROUGH),
+        false => (MOST_ROWS, MOST_ROWS_OF_ONE),
+    };
     let lanes = query.lanes.iter().enumerate().map(|(place, lane)| {
         let late = now - query.late_after.get(place).copied().unwrap_or_default();
         let moments: Vec<UnixMillis> =
             std::iter::once(late).chain(query.within.iter().map(|span| now + *span)).collect();
-        let sample = of_lane(db, lane, &moments, |destination| {
-            let most = left.min(MOST_ROWS_OF_ONE);
+        let mut sample = of_lane(db, lane, &moments, |destination| {
+            let most = left.min(most_of_one);
             let counted = count(db, destination, &moments, most)?;
             left -= counted.rows;
             Ok(counted)
         })?;
+        // A thorough sample tells what it counted in each span: no more.
+        if !query.is_thorough {
+            complete(&mut sample.schedules, sample.counts.scheduled);
+        }
         Ok(Some(sample))
     });
     Ok(Sampled { now, lanes: lanes.collect::<rusqlite::Result<_>>()? })
@@ -86,7 +96,6 @@ fn of_lane(
         }
     }
     counts.earliest = schedules.iter().map(|schedule| schedule.earliest).min();
-    complete(&mut schedules, counts.scheduled);
     Ok(LaneSample { counts, schedules })
 }
 

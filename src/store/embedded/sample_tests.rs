@@ -42,12 +42,17 @@ async fn a_count_stops_at_its_limit_and_the_lanes_count_completes_it() {
     }
     bench.add("b", 60_000).await;
     let (late_after, within) = (vec![Duration::ZERO], vec![Duration::ZERO]);
-    let query = SampleQuery { lanes: vec![first_lane()], late_after, within };
-    let sampled = bench.store.sample(query).await.unwrap();
+    let query =
+        SampleQuery { lanes: vec![first_lane()], late_after, within, ..SampleQuery::default() };
+    let sampled = bench.store.sample(query.clone()).await.unwrap();
     let [a, b] =
         <[ScheduleSample; 2]>::try_from(sampled.lanes[0].clone().unwrap().schedules).unwrap();
     assert_eq!((a.due, a.is_cut, a.waiting), (vec![MOST_ROWS_OF_ONE], true, most));
     assert_eq!((b.due, b.is_cut, b.waiting), (vec![0], false, 1));
+    let thorough = SampleQuery { is_thorough: true, ..query };
+    let counted = bench.store.sample(thorough).await.unwrap().lanes[0].clone().unwrap();
+    let a = &counted.schedules[0];
+    assert_eq!((&a.due, a.is_cut, a.waiting), (&vec![most], false, most));
     bench.store.close().await;
     let db = Connection::open(bench.folder.path().join("delayd.db")).unwrap();
     let moments = [sampled.now - Duration::from_secs(1), sampled.now];

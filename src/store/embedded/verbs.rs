@@ -388,7 +388,8 @@ impl Maintenance for Embedded {
 impl Sampling for Embedded {
     async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| sample::sample(db, &query, clock.now())).await
+        let reader = if query.is_thorough { &self.scans } else { &self.reads };
+        reader.run(move |db| sample::sample(db, &query, clock.now())).await
     }
 
     /// There is one instance, and none is remembered.

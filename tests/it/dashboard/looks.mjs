@@ -13,7 +13,7 @@ const { task, pictures } = input;
 const PAGES = ["", "topics", "topics?match=o&sort=dead", "topics/orders"];
 PAGES.push("tasks/orders?state=dead", "dead", "destinations", "destinations/message.call");
 PAGES.push("tasks?by=key&q=none", "tasks/orders?by=sn&q=message.call");
-PAGES.push(`task/orders/${task}`, "add", "system", "audit", "topics/none", "nothing");
+PAGES.push(`task/orders/${task}`, "add", "forecast", "system", "audit", "topics/none", "nothing");
 
 /** The dialogs, and the English and Chinese names of their buttons. */
 const DIALOGS = [

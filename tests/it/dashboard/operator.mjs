@@ -172,6 +172,32 @@ const post = (page, path, body) =>
     [path, body],
   );
 
+/** The figures are those of the call, and the tasks that were added are among them. */
+async function readsTheForecast(page) {
+  for (const delay of ["90m", "91m", "5h"]) {
+    const task = { topic: "coming", delay, content: { a: 1 } };
+    await post(page, "delay/task/add", JSON.stringify(task));
+  }
+  const answer = await post(page, "delay/forecast", '{"match": "coming"}');
+  const { figures } = answer.services.find(({ sn }) => sn === "@pull");
+  assert.deepEqual(figures.buckets.slice(0, 6), [0, 2, 0, 0, 1, 0], JSON.stringify(answer));
+  const all = await post(page, "delay/forecast", "{}");
+  await open(page, "forecast");
+  await page.getByText("No task for a service is overdue.").waitFor();
+  await page.locator("canvas").waitFor();
+  const pulled = all.services.find(({ sn }) => sn === "@pull").figures;
+  const within = pulled.buckets.reduce((sum, count) => sum + count, pulled.overdue);
+  const row = page.getByRole("row", { name: "pulled by consumers" });
+  const cells = await row.getByRole("cell").allTextContents();
+  assert.deepEqual(cells.slice(1, 4), [pulled.overdue, within, pulled.rest].map(String));
+  const buckets = page.getByRole("group", { name: "By due time" }).locator("tbody tr");
+  assert.equal(await buckets.count(), 24);
+  const sums = await buckets.locator("td:nth-child(2)").allTextContents();
+  assert.deepEqual(sums, all.total.buckets.map(String));
+  await page.getByLabel("The next").selectOption("hour");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length < 24);
+}
+
 /** The command that is copied adds the same task, with its options, but without its key. */
 async function copiesATask(page) {
   const odd = `{"sn": "message.call", "url": "/it's", "big": 12345678901234567890, "x": "$(id)"}`;
@@ -438,6 +464,7 @@ await withPage(
     await pausesAndResumesATopic(page);
     await movesRunsAndCancelsTasks(page);
     await leavesAQuestion(page);
+    await readsTheForecast(page);
     await copiesATask(page);
     await replaysAndPurgesDeadTasks(page);
     await holdsADestination(page);

@@ -161,7 +161,12 @@ impl Bench {
     async fn sample(&self, from: usize, lanes: usize) {
         let late_after = vec![Duration::from_secs(5); lanes];
         let lanes = (from..from + lanes).map(|n| lane(n % TOPICS)).collect();
-        let query = SampleQuery { lanes, late_after, within: vec![Duration::ZERO] };
+        let query = SampleQuery {
+            lanes,
+            late_after,
+            within: vec![Duration::ZERO],
+            ..SampleQuery::default()
+        };
         self.store.sample(query).await.unwrap();
     }
 

@@ -127,7 +127,7 @@ async fn with_dead_tasks<'a>(
 ) -> Result<Vec<(&'a Topic, Vec<Lane>)>, Error> {
     let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     let late_after = vec![Duration::ZERO; lanes.len()];
-    let query = SampleQuery { lanes, late_after, within: Vec::new() };
+    let query = SampleQuery { lanes, late_after, ..SampleQuery::default() };
     let mut samples = api.store.sample(query).await?.lanes.into_iter();
     let with_dead = |known: &'a Registered| {
         let has_dead = |_: &Lane| {

@@ -57,7 +57,8 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    fn matches(&self, topic: &Topic) -> bool {
+    /// Whether the topic's name has the part.
+    pub(crate) fn matches(&self, topic: &Topic) -> bool {
         let name = topic.as_str().to_ascii_lowercase();
         if self.is_prefix { name.starts_with(&self.part) } else { name.contains(&self.part) }
     }
@@ -224,7 +225,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
         return Ok(Vec::new());
     }
     let late_after = vec![Duration::ZERO; lanes.len()];
-    let query = SampleQuery { lanes, late_after, within: Vec::new() };
+    let query = SampleQuery { lanes, late_after, ..SampleQuery::default() };
     let Sampled { now, lanes } = match api.store.sample(query).await {
         Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
             return Ok(topics.iter().map(listed).collect());

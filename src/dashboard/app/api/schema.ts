@@ -352,6 +352,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ServiceForecastsRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ServiceForecastsAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/instance/list": {
         parameters: {
             query?: never;
@@ -2166,6 +2205,35 @@ export interface components {
             overdue: number;
             steps: components["schemas"]["Step"][];
         };
+        /** @description Waiting tasks by due time. */
+        ForecastFigures: {
+            /** @description The tasks that fall due in each bucket. */
+            buckets: number[];
+            /**
+             * Format: double
+             * @description An estimate of how many callbacks the deployment can make in a second; 0 if the service
+             *     cannot be called, null if it is unknown.
+             */
+            calls_per_second?: number | null;
+            /** @description Whether the store stopped counting, so that there may be more. */
+            cut: boolean;
+            /**
+             * Format: int64
+             * @description An estimate of the time until no task is overdue, with the tasks that fall due meanwhile; 0
+             *     if none is overdue. Null if the rate is unknown, or if the span is too short.
+             */
+            drain_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The tasks that are due already.
+             */
+            overdue: number;
+            /**
+             * Format: int64
+             * @description The tasks that fall due after the last bucket.
+             */
+            rest: number;
+        };
         ForecastRequest: {
             /** @description The length of one step: 1 s to 366 days. */
             step: components["schemas"]["Span"];
@@ -2177,6 +2245,11 @@ export interface components {
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
+        /**
+         * @description How far a forecast looks ahead.
+         * @enum {string}
+         */
+        ForecastSpan: "hour" | "day" | "week";
         /** @description The answer to a get. */
         FoundAnswer: {
             /** @description 0: success. */
@@ -2776,6 +2849,64 @@ export interface components {
         };
         /** @description A service's name, or a host with its port. */
         Service: string;
+        /** @description The forecast of one service. */
+        ServiceForecast: {
+            /** @description False if the configuration neither names nor allows it. */
+            configured: boolean;
+            figures: components["schemas"]["ForecastFigures"];
+            /** @description Whether an operator holds it. */
+            held: boolean;
+            /** @description The service; `@pull` for the tasks that consumers pull. */
+            sn: string;
+        };
+        /** @description The waiting tasks of the topics by due time, and what the deployment can call. */
+        ServiceForecastsAnswer: {
+            /** @description When the store counted the first tasks, by its clock. The first bucket begins then. */
+            at_ms: components["schemas"]["UnixMillis"];
+            /**
+             * Format: int64
+             * @description The length of a bucket.
+             */
+            bucket_ms: number;
+            /** @description Whether all tasks of the topics were counted. If not, each count may be too low. */
+            complete: boolean;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /**
+             * Format: int64
+             * @description How many more services there are. Their tasks are in `total`.
+             */
+            more_services: number;
+            /** @description The services with most tasks within the span first; at most 20, and `@pull`. */
+            services: components["schemas"]["ServiceForecast"][];
+            span: components["schemas"]["ForecastSpan"];
+            /**
+             * Format: int64
+             * @description How many topics match.
+             */
+            topics: number;
+            /**
+             * Format: int64
+             * @description How many of them were counted. Those with most waiting tasks are counted first.
+             */
+            topics_seen: number;
+            /**
+             * @description The sums over all services and `@pull`. The rate and the time are those of the services,
+             *     because consumers decide when they pull.
+             */
+            total: components["schemas"]["ForecastFigures"];
+            /**
+             * Format: int64
+             * @description How many instances make callbacks.
+             */
+            workers: number;
+        };
+        ServiceForecastsRequest: {
+            match?: components["schemas"]["TopicMatch"] | null;
+            span?: components["schemas"]["ForecastSpan"] | null;
+        };
         /**
          * @description The name of a setting.
          * @enum {string}

@@ -7,6 +7,7 @@ import { Audit } from "../pages/audit";
 import { Dead } from "../pages/dead";
 import { Destinations } from "../pages/destinations";
 import { DestinationDetail } from "../pages/destinations/detail";
+import { Forecast } from "../pages/forecast";
 import { Overview } from "../pages/overview";
 import { System } from "../pages/system";
 import { Task } from "../pages/task";
@@ -65,6 +66,13 @@ export const PAGES: Page[] = [
     needs: "readAll",
     heading: ([sn]) => (sn ? t().destinations.heading(sn) : undefined),
     show: ([sn]) => (sn ? <DestinationDetail sn={sn} key={sn} /> : <Destinations />),
+  },
+  {
+    name: "forecast",
+    title: "forecast",
+    mayOpen: (rights) => rights.readAll(),
+    needs: "readAll",
+    show: () => <Forecast />,
   },
   {
     name: "task",

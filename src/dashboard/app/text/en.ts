@@ -30,6 +30,7 @@ export const en = {
     tasks: "Tasks",
     dead: "Dead letters",
     destinations: "Destinations",
+    forecast: "Forecast",
     system: "System",
     audit: "Audit log",
     add: "Add a task",
@@ -375,6 +376,47 @@ export const en = {
     noTransitions: "It has not changed lately.",
     time: "Time",
     detailNote: "Except for hold and tasks, these are figures of the instance that answers.",
+  },
+  forecast: {
+    span: "The next",
+    spans: { hour: "hour", day: "day", week: "week" },
+    pulled: "pulled by consumers",
+    others: "others",
+    capacity: "Capacity",
+    byTime: "By due time",
+    byService: "By service",
+    graph: "Tasks that fall due, by service",
+    from: "From",
+    tasks: "Tasks",
+    service: "Service",
+    overdue: "Overdue",
+    within: "Overdue or within the span",
+    later: "Later",
+    perSecond: "Calls per second",
+    drainedIn: "Not overdue in",
+    noneOverdue: "No task for a service is overdue.",
+    noneSeenOverdue: "Among the counted tasks, none for a service is overdue.",
+    drained: (count: string, time: string) =>
+      `${plural(count, "task is", "tasks are")} overdue. Prediction: in ${time} none is.`,
+    unknown: (count: string) =>
+      `${plural(count, "task is", "tasks are")} overdue. ` +
+      "How long that lasts is unknown until each service was called once.",
+    notDrained: (count: string) =>
+      `${plural(count, "task is", "tasks are")} overdue. ` +
+      "Prediction: some are still overdue after this span.",
+    pulledOverdue: (count: string) =>
+      `${plural(count, "overdue task waits", "overdue tasks wait")} for consumers.`,
+    blocked: (services: string) =>
+      `Overdue tasks wait for services that cannot be called now: ${services}.`,
+    above: (count: string) =>
+      `In ${plural(count, "period", "periods")}, more tasks fall due than can be called.`,
+    noCapacity: "The capacity is unknown until each service was called once.",
+    incomplete: (seen: string, all: string) =>
+      `${seen} of ${all} topics were counted, some perhaps in part.`,
+    moreServices: (count: string) => `${plural(count, "more service", "more services")}`,
+    note:
+      "The capacity is an estimate by slots, rates and the mean duration of the calls of the " +
+      "instance that answers. Tasks of paused topics are counted.",
   },
   system: {
     instances: "Instances",

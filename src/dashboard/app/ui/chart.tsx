@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { shownTheme, zone } from "../state/preferences";
-import { clock, zoneName } from "../view/time";
+import { clock, dayAndClock, zoneName } from "../view/time";
 
 export interface Line {
   name: string;
@@ -9,6 +9,8 @@ export interface Line {
   color: number;
   dash?: number[];
   values: (number | null)[];
+  /** The tops of its bars, from each time to the next. Without them, it is drawn as a line. */
+  bars?: number[];
 }
 
 interface Props {
@@ -17,14 +19,18 @@ interface Props {
   times: number[];
   lines: Line[];
   text: (value: number) => string;
+  /** Whether the legend shows the first values, unless the pointer is on the graph. */
+  first?: boolean;
 }
 
 const HEIGHT = 150;
+/** The axis of a longer time shows dates, in seconds. */
+const LONG = 36 * 3600;
 const style = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** A graph over time. Its legend shows the values under the pointer, or the last ones. */
-export function Chart({ title, times, lines, text }: Props) {
+export function Chart({ title, times, lines, text, first }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [pointed, setPointed] = useState<number | null>(null);
@@ -33,7 +39,8 @@ export function Chart({ title, times, lines, text }: Props) {
   const shape = lines.map(({ name, color }) => `${name}/${color}`).join();
   const write = useRef(text);
   write.current = text;
-  const data: uPlot.AlignedData = [times, ...lines.map(({ values }) => values)];
+  const isLong = (times.at(-1) ?? 0) - (times[0] ?? 0) > LONG;
+  const data: uPlot.AlignedData = [times, ...lines.map(({ values, bars }) => bars ?? values)];
 
   useEffect(() => {
     const element = box.current;
@@ -54,8 +61,11 @@ export function Chart({ title, times, lines, text }: Props) {
             ...axis,
             ...font,
             size: 26,
-            space: 75,
-            values: (_, splits) => splits.map((at) => clock(at * 1000, needsSeconds(splits))),
+            space: isLong ? 95 : 75,
+            values: (_, splits) =>
+              splits.map((at) =>
+                isLong ? dayAndClock(at * 1000) : clock(at * 1000, needsSeconds(splits)),
+              ),
           },
           {
             ...axis,
@@ -66,11 +76,12 @@ export function Chart({ title, times, lines, text }: Props) {
         ],
         series: [
           {},
-          ...lines.map(({ color, dash }) => ({
+          ...lines.map(({ color, dash, bars }) => ({
             stroke: style(`--graph-${color}`),
             width: 1.5,
             points: { show: false },
             ...(dash && { dash }),
+            ...(bars && { ...asBars, fill: style(`--graph-${color}`) }),
           })),
         ],
         hooks: { setCursor: [(self) => setPointed(self.cursor.idx ?? null)] },
@@ -88,11 +99,12 @@ export function Chart({ title, times, lines, text }: Props) {
       made.destroy();
       plot.current = null;
     };
-  }, [theme, shownZone, shape]);
+  }, [theme, shownZone, shape, isLong]);
 
   useEffect(() => plot.current?.setData(data));
 
-  const at = pointed !== null && pointed < times.length ? pointed : times.length - 1;
+  const unpointed = first ? 0 : times.length - 1;
+  const at = pointed !== null && pointed < times.length ? pointed : unpointed;
   const moment = times[at];
   const valueOf = ({ values }: Line) => {
     const value = values[at];
@@ -104,7 +116,9 @@ export function Chart({ title, times, lines, text }: Props) {
       <figcaption>
         <strong>{title}</strong>{" "}
         {moment !== undefined && (
-          <span class="quiet">{clock(moment * 1000)} {zoneName(moment * 1000)}</span>
+          <span class="quiet">
+            {(isLong ? dayAndClock : clock)(moment * 1000)} {zoneName(moment * 1000)}
+          </span>
         )}
       </figcaption>
       <div ref={box} role="img" aria-label={`${title}. ${summary}`} />
@@ -119,6 +133,8 @@ export function Chart({ title, times, lines, text }: Props) {
     </figure>
   );
 }
+
+const asBars = { width: 0, paths: uPlot.paths.bars!({ size: [0.9, Infinity], align: 1 }) };
 
 const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

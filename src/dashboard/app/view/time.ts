@@ -31,6 +31,10 @@ export function clock(ms: number, withSeconds = true): string {
   return withSeconds ? `${minutes}:${two(date.getUTCSeconds())}` : minutes;
 }
 
+/** `11-23 17:05` */
+export const dayAndClock = (ms: number): string =>
+  shifted(ms).toISOString().slice(5, 16).replace("T", " ");
+
 /** `2026-11-23 17:05:09 UTC` */
 export function moment(ms: number): string {
   const date = shifted(ms);

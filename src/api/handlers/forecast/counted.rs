@@ -1,0 +1,243 @@
+//! The waiting tasks of all topics by service and due time, counted for all viewers.
+//!
+//! An instance counts each span at most every few seconds, however many callers ask. One reading
+//! counts a bounded number of lanes, a few hundred in one pipeline per server. The counts are kept
+//! by topic, so that callers with different patterns share a reading.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayd_wire::ForecastSpan;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::api::handlers::topic::list::fitting;
+use crate::api::state::Api;
+use crate::api::wire::error::Error;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Topic};
+use crate::store::{LaneSample, MAX_SAMPLED, Registered, SampleQuery, Sampling};
+
+/// The bounds of one reading.
+pub(super) const BOUNDS: Bounds =
+    Bounds { lanes: 4096, tallies: 10_000, time: Duration::from_secs(2) };
+/// The most lanes that are counted together.
+const LANES: usize = 512;
+/// A reading is kept for this many times as long as it took, and for its span's time at least.
+const REST: u32 = 10;
+
+/// How much one reading counts. It counts at least the first lanes.
+pub(super) struct Bounds {
+    /// The most lanes.
+    pub(super) lanes: usize,
+    /// The most tallies that are kept, about 300 bytes each.
+    pub(super) tallies: usize,
+    /// It counts no further lanes after this time.
+    pub(super) time: Duration,
+}
+
+/// How long the counts of a span are kept.
+fn kept_for(span: ForecastSpan) -> Duration {
+    Duration::from_secs(match span {
+        ForecastSpan::Hour => 10,
+        ForecastSpan::Day => 30,
+        ForecastSpan::Week => 60,
+    })
+}
+
+/// The last readings of this instance.
+#[derive(Debug, Default)]
+pub(crate) struct Forecasts {
+    spans: [Mutex<Option<Kept>>; ForecastSpan::ALL.len()],
+    /// One reading runs at a time.
+    reading: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    counted: Arc<Counted>,
+    until: Instant,
+}
+
+impl Forecasts {
+    /// The counts of a span. Callers that ask while it is read wait for the same reading.
+    pub(super) async fn of(&self, api: &Api, span: ForecastSpan) -> Result<Arc<Counted>, Error> {
+        let mut kept = self.spans[span as usize].lock().await;
+        if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.until) {
+            return Ok(kept.counted.clone());
+        }
+        // An old reading takes no memory while the next one is made.
+        *kept = None;
+        let _only = self.reading.lock().await;
+        let began = Instant::now();
+        let counted = Arc::new(Counted::read(api, span, &BOUNDS).await?);
+        let now = Instant::now();
+        let until = now + kept_for(span).max((now - began) * REST);
+        *kept = Some(Kept { counted: counted.clone(), until });
+        Ok(counted)
+    }
+}
+
+/// One reading.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    /// The store's time when it began.
+    pub(super) at: UnixMillis,
+    /// The topics. `None`: not counted.
+    topics: BTreeMap<Topic, Option<OfTopic>>,
+}
+
+#[derive(Debug, Default)]
+struct OfTopic {
+    tallies: BTreeMap<Destination, Tally>,
+    /// Some lane was not counted, or has more destinations than the store names.
+    is_partial: bool,
+}
+
+/// The waiting tasks of one destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) overdue: u64,
+    pub(super) buckets: Vec<u64>,
+    pub(super) rest: u64,
+    pub(super) is_cut: bool,
+}
+
+impl Tally {
+    /// `due` counts the tasks that are due by now, and by the end of each bucket.
+    fn new(due: &[u64], waiting: u64, is_cut: bool) -> Self {
+        let last = due.last().copied().unwrap_or_default();
+        Self {
+            overdue: due.first().copied().unwrap_or_default(),
+            buckets: due.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect(),
+            rest: waiting.saturating_sub(last),
+            is_cut,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.overdue += other.overdue;
+        self.rest += other.rest;
+        self.is_cut |= other.is_cut;
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// The tasks that are due within the span.
+    pub(super) fn within(&self) -> u64 {
+        self.overdue + self.buckets.iter().sum::<u64>()
+    }
+}
+
+/// The counts of some topics.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) topics: u64,
+    /// How many of them were counted.
+    pub(super) seen: u64,
+    pub(super) is_complete: bool,
+    pub(super) by_destination: BTreeMap<Destination, Tally>,
+}
+
+impl Counted {
+    /// Counts the topics with most waiting tasks first, as the sampler has counted them.
+    pub(super) async fn read(
+        api: &Api,
+        span: ForecastSpan,
+        bounds: &Bounds,
+    ) -> Result<Self, Error> {
+        let mut topics = match api.topics.is_read() {
+            true => api.topics.known(),
+            false => api.topics.refresh().await?,
+        };
+        let known = api.sampled.counts_by_topic();
+        topics.sort_by_cached_key(|topic| {
+            let waiting = known.get(&topic.entry.topic).map_or(0, |counts| counts.scheduled);
+            (Reverse(waiting), topic.entry.topic.clone())
+        });
+        let (buckets, bucket_ms) = span.buckets();
+        let within: Vec<Duration> =
+            (0..=buckets as u64).map(|at| Duration::from_millis(at * bucket_ms)).collect();
+        let (began, mut at, mut lanes, mut tallies) = (Instant::now(), None, 0, 0);
+        let mut counted = Self::default();
+        let mut rest = &topics[..];
+        while !rest.is_empty() {
+            let left = LANES.min(bounds.lanes.saturating_sub(lanes));
+            let is_over = left == 0 || tallies >= bounds.tallies || began.elapsed() >= bounds.time;
+            if at.is_some() && is_over {
+                break;
+            }
+            let shards = rest.iter().map(|known| known.entry.shards);
+            let (next, others) = rest.split_at(fitting(shards, rest.len(), left));
+            let all: Vec<Lane> = next.iter().flat_map(|known| known.entry.lanes()).collect();
+            lanes += all.len();
+            let late_after = vec![Duration::ZERO; all.len()];
+            let within = within.clone();
+            let query = SampleQuery { lanes: all, late_after, within, is_thorough: true };
+            let sampled = api.store.sample(query).await?;
+            counted.at = *at.get_or_insert(sampled.now);
+            let mut samples = sampled.lanes.into_iter();
+            for Registered { entry, .. } in next {
+                let of_topic = OfTopic::new(samples.by_ref().take(entry.shards.into()));
+                tallies += of_topic.tallies.len();
+                counted.topics.insert(entry.topic.clone(), Some(of_topic));
+            }
+            rest = others;
+        }
+        counted.topics.extend(rest.iter().map(|known| (known.entry.topic.clone(), None)));
+        if at.is_none() {
+            counted.at = api.store.sample(SampleQuery::default()).await?.now;
+        }
+        Ok(counted)
+    }
+
+    /// The counts of the topics that match.
+    pub(super) fn sums(&self, matches: impl Fn(&Topic) -> bool) -> Sums {
+        let mut sums = Sums { is_complete: true, ..Sums::default() };
+        for (_, of_topic) in self.topics.iter().filter(|(topic, _)| matches(topic)) {
+            sums.topics += 1;
+            let Some(OfTopic { tallies, is_partial }) = of_topic else {
+                sums.is_complete = false;
+                continue;
+            };
+            sums.seen += 1;
+            sums.is_complete &= !is_partial && !tallies.values().any(|tally| tally.is_cut);
+            for (destination, tally) in tallies {
+                add(&mut sums.by_destination, destination, tally);
+            }
+        }
+        sums
+    }
+}
+
+impl OfTopic {
+    fn new(samples: impl Iterator<Item = Option<LaneSample>>) -> Self {
+        let mut of_topic = Self::default();
+        for sample in samples {
+            let Some(LaneSample { counts, schedules }) = sample else {
+                of_topic.is_partial = true;
+                continue;
+            };
+            let waiting: u64 = schedules.iter().map(|schedule| schedule.waiting).sum();
+            of_topic.is_partial |= schedules.len() >= MAX_SAMPLED && waiting < counts.scheduled;
+            for schedule in schedules {
+                let tally = Tally::new(&schedule.due, schedule.waiting, schedule.is_cut);
+                add(&mut of_topic.tallies, &schedule.destination, &tally);
+            }
+        }
+        of_topic
+    }
+}
+
+fn add(tallies: &mut BTreeMap<Destination, Tally>, destination: &Destination, tally: &Tally) {
+    match tallies.get_mut(destination) {
+        Some(sum) => sum.add(tally),
+        None => drop(tallies.insert(destination.clone(), tally.clone())),
+    }
+}
+
+#[cfg(test)]
+#[path = "counted_tests.rs"]
+mod tests;

@@ -1,0 +1,212 @@
+//! `POST /delay/forecast`: the waiting tasks of all topics by service and due time, with the
+//! callbacks that the deployment can make.
+//!
+//! - `counted` counts the tasks, at most every few seconds for all callers.
+//! - `prediction` estimates what can be called.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayd_wire::{
+    ForecastFigures, ForecastSpan, OneOf, ServiceForecast, ServiceForecasts,
+    ServiceForecastsRequest,
+};
+
+use crate::api::handlers::topic::list::Pattern;
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::Name;
+use crate::api::wire::json;
+use crate::limits::Allowance;
+use crate::model::task::Destination;
+use crate::sampler::DestinationFigures;
+
+mod counted;
+mod prediction;
+
+pub(crate) use counted::Forecasts;
+use counted::{Sums, Tally};
+
+/// The most services of an answer.
+const MOST_SERVICES: usize = 20;
+
+pub(crate) type Request = ServiceForecastsRequest<OneOf<ForecastSpan>, Name<Pattern>>;
+
+/// `POST /delay/forecast`
+pub(crate) async fn forecast(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<ServiceForecasts>, Error> {
+    let Request { span, matches } = json::read(request.body())?;
+    let span = span.map(|OneOf(span)| span).unwrap_or_default();
+    let pattern = matches.map(|Name(pattern)| pattern);
+    let counted = api.forecasts.of(&api, span).await?;
+    let sums = counted.sums(|topic| pattern.as_ref().is_none_or(|pattern| pattern.matches(topic)));
+    let workers = api.sampled.snapshots().borrow().workers;
+    let (buckets, bucket_ms) = span.buckets();
+    let Sums { topics, seen, is_complete, by_destination } = sums;
+    let all = by_destination.into_iter().map(|(sn, tally)| Service::new(&api, sn, tally, workers));
+    let mut services: Vec<Service> = all.collect();
+    let every = Allowance { concurrency: usize::MAX, rate: None };
+    let slots = (api.limits.slots(every) * workers) as f64;
+    let bucket = Duration::from_millis(bucket_ms);
+    let total = total(&services, slots, (buckets, bucket));
+    services.sort_by_key(|service| {
+        (Reverse(service.tally.within()), Reverse(service.tally.rest), service.sn.clone())
+    });
+    let called = services.iter().filter(|service| !service.sn.is_pull()).count();
+    let mut left = MOST_SERVICES;
+    let mut is_shown = |service: &Service| {
+        service.sn.is_pull() || {
+            let is_shown = left > 0;
+            left = left.saturating_sub(1);
+            is_shown
+        }
+    };
+    services.retain(|service| is_shown(service));
+    Ok(Success::of(ServiceForecasts {
+        at_ms: counted.at.into(),
+        span,
+        bucket_ms,
+        complete: is_complete,
+        topics,
+        topics_seen: seen,
+        workers: workers as u64,
+        total,
+        services: services.into_iter().map(|service| service.shown(bucket)).collect(),
+        more_services: called.saturating_sub(MOST_SERVICES) as u64,
+    }))
+}
+
+/// A service, or `@pull`, for which tasks wait.
+struct Service {
+    sn: Destination,
+    tally: Tally,
+    is_held: bool,
+    is_configured: bool,
+    /// The mean duration of a callback in seconds; 0 if it is unknown.
+    mean: f64,
+    /// `None` if it is unknown.
+    per_second: Option<f64>,
+}
+
+impl Service {
+    fn new(api: &Api, sn: Destination, tally: Tally, workers: usize) -> Self {
+        if sn.is_pull() {
+            let (mean, per_second) = (0.0, None);
+            return Self { sn, tally, is_held: false, is_configured: true, mean, per_second };
+        }
+        let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
+        let label = api.metrics.sampled.label(sn.as_str());
+        let mean = api.metrics.callbacks.mean_seconds(&label);
+        let is_held = api.limits.is_held(&sn);
+        let figures = DestinationFigures::new(allowance, &api.limits);
+        let per_second = if is_held { 0.0 } else { figures.per_second(mean, workers) };
+        Self {
+            sn,
+            tally,
+            is_held,
+            is_configured: allowance.is_some(),
+            mean: mean.unwrap_or_default(),
+            per_second: Some(per_second).filter(|known| known.is_finite()),
+        }
+    }
+
+    fn drain(&self, bucket: Duration) -> Option<Duration> {
+        let Tally { overdue, buckets, .. } = &self.tally;
+        prediction::drain(*overdue, buckets, bucket, self.per_second?)
+    }
+
+    fn shown(self, bucket: Duration) -> ServiceForecast {
+        let drain = self.drain(bucket);
+        ServiceForecast {
+            sn: self.sn.to_string(),
+            held: self.is_held,
+            configured: self.is_configured,
+            figures: figures(self.tally, self.per_second, drain),
+        }
+    }
+}
+
+/// The sums of all services and `@pull`. No backlog is gone before that of each service is.
+fn total(
+    services: &[Service],
+    slots: f64,
+    (buckets, bucket): (usize, Duration),
+) -> ForecastFigures {
+    let mut sum = Tally { buckets: vec![0; buckets], ..Tally::default() };
+    services.iter().for_each(|service| sum.add(&service.tally));
+    let (mut called, mut rates) = (Tally::default(), Some(Vec::new()));
+    let mut slowest = Some(Duration::ZERO);
+    for service in services.iter().filter(|service| !service.sn.is_pull()) {
+        called.add(&service.tally);
+        match (&mut rates, service.per_second) {
+            (Some(rates), Some(per_second)) => rates.push((per_second, service.mean)),
+            _ => rates = None,
+        }
+        slowest = slowest.zip(service.drain(bucket)).map(|(a, b)| a.max(b));
+    }
+    let rates = rates.filter(|rates| !rates.is_empty());
+    let per_second = rates.map(|rates| prediction::shared(&rates, slots));
+    let Tally { overdue, buckets, .. } = &called;
+    let together = match per_second {
+        Some(per_second) => prediction::drain(*overdue, buckets, bucket, per_second),
+        None => Some(Duration::ZERO).filter(|_| *overdue == 0),
+    };
+    let drain = slowest.zip(together).map(|(slowest, together)| slowest.max(together));
+    figures(sum, per_second, drain)
+}
+
+fn figures(
+    Tally { overdue, buckets, rest, is_cut }: Tally,
+    calls_per_second: Option<f64>,
+    drain: Option<Duration>,
+) -> ForecastFigures {
+    let drain_ms = drain.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    ForecastFigures { overdue, buckets, rest, cut: is_cut, calls_per_second, drain_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(sn: &str, overdue: u64, per_second: Option<f64>, mean: f64) -> Service {
+        let tally = Tally { overdue, buckets: vec![60, 0], rest: 1, is_cut: false };
+        let sn = sn.parse().unwrap();
+        Service { sn, tally, is_held: false, is_configured: true, mean, per_second }
+    }
+
+    fn total_of(services: &[Service], slots: f64) -> ForecastFigures {
+        total(services, slots, (2, Duration::from_secs(60)))
+    }
+
+    #[test]
+    fn the_total_is_as_slow_as_its_slowest_service() {
+        let (fast, slow) = (service("a", 20, Some(10.0), 0.1), service("b", 20, Some(2.0), 1.0));
+        let pulled = service("@pull", 5, None, 0.0);
+        let both = [fast, slow, pulled];
+        let found = total_of(&both, 100.0);
+        assert_eq!((found.overdue, found.buckets, found.rest), (45, vec![180, 0], 3));
+        assert_eq!((found.calls_per_second, found.drain_ms), (Some(12.0), Some(20_000)));
+        let found = total_of(&both, 1.5);
+        assert_eq!(found.calls_per_second, Some(6.0), "three slots would be in use");
+        assert_eq!(found.drain_ms, Some(20_000));
+        let pulled = total_of(&both[2..], 1.0);
+        assert_eq!((pulled.calls_per_second, pulled.drain_ms), (None, Some(0)));
+    }
+
+    #[test]
+    fn an_unknown_or_endless_service_makes_the_total_unknown() {
+        let known = || service("a", 20, Some(10.0), 0.1);
+        let unknown = total_of(&[known(), service("b", 1, None, 0.0)], 100.0);
+        assert_eq!((unknown.calls_per_second, unknown.drain_ms), (None, None));
+        let held = total_of(&[known(), service("b", 1, Some(0.0), 0.1)], 100.0);
+        assert_eq!((held.calls_per_second, held.drain_ms), (Some(10.0), None));
+        let empty = total_of(&[], 100.0);
+        assert_eq!((empty.calls_per_second, empty.drain_ms), (None, Some(0)));
+        assert_eq!(empty.buckets, [0, 0]);
+    }
+}

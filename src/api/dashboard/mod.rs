@@ -15,18 +15,18 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 macro_rules! asset {
     ($content_type:literal, $name:literal) => {
-        StaticFile {
-            content_type: $content_type,
-            policy: POLICY,
-            bytes: include_bytes!(concat!("../../dashboard/assets/", $name)),
-            gzip: Some(include_bytes!(concat!("../../dashboard/assets/", $name, ".gz"))),
-        }
+        StaticFile::new(
+            $content_type,
+            POLICY,
+            include_bytes!(concat!("../../dashboard/assets/", $name)),
+            Some(include_bytes!(concat!("../../dashboard/assets/", $name, ".gz"))),
+        )
     };
 }
 
-const PAGE: StaticFile = asset!("text/html; charset=utf-8", "index.html");
-const SCRIPT: StaticFile = asset!("text/javascript; charset=utf-8", "app.js");
-const STYLE: StaticFile = asset!("text/css; charset=utf-8", "app.css");
+static PAGE: StaticFile = asset!("text/html; charset=utf-8", "index.html");
+static SCRIPT: StaticFile = asset!("text/javascript; charset=utf-8", "app.js");
+static STYLE: StaticFile = asset!("text/css; charset=utf-8", "app.css");
 
 /// `GET /`
 pub(crate) async fn page(headers: HeaderMap) -> Response {
@@ -49,24 +49,24 @@ mod tests {
 
     #[test]
     fn the_page_names_nothing_from_elsewhere_and_holds_nothing_inline() {
-        let page = std::str::from_utf8(PAGE.bytes).unwrap();
+        let page = std::str::from_utf8(PAGE.bytes()).unwrap();
         for banned in ["http:", "https:", "\"/", "<style", " style=", " on"] {
             assert!(!page.contains(banned), "{banned}");
         }
         assert!(page.contains("src=\"dashboard/app.js\""));
         assert!(page.contains("href=\"dashboard/app.css\""));
-        let style = std::str::from_utf8(STYLE.bytes).unwrap();
+        let style = std::str::from_utf8(STYLE.bytes()).unwrap();
         assert!(!style.contains("url(") && !style.contains("@import"));
-        let script = std::str::from_utf8(SCRIPT.bytes).unwrap();
+        let script = std::str::from_utf8(SCRIPT.bytes()).unwrap();
         assert!(!script.contains("eval(") && !script.contains("sourceMappingURL"));
     }
 
     #[test]
     fn the_files_are_small() {
-        let sizes = [PAGE, SCRIPT, STYLE].map(|file| file.gzip.unwrap().len());
+        let sizes = [&PAGE, &SCRIPT, &STYLE].map(|file| file.gzip().len());
         assert!(sizes.iter().sum::<usize>() <= 120 * 1024, "{sizes:?}");
-        for file in [PAGE, SCRIPT, STYLE] {
-            assert!(file.gzip.unwrap().starts_with(&[0x1f, 0x8b]));
+        for file in [&PAGE, &SCRIPT, &STYLE] {
+            assert!(file.gzip().starts_with(&[0x1f, 0x8b]));
         }
     }
 }

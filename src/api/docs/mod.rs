@@ -12,29 +12,35 @@ use crate::api::static_file::StaticFile;
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+macro_rules! asset {
+    ($content_type:literal, $name:literal) => {
+        StaticFile::new($content_type, POLICY, include_bytes!($name), None)
+    };
+}
+
+static PAGE: StaticFile = asset!("text/html; charset=utf-8", "index.html");
+static SCRIPT: StaticFile = asset!("text/javascript; charset=utf-8", "explorer.js");
+static STYLE: StaticFile = asset!("text/css; charset=utf-8", "explorer.css");
+static ICON: StaticFile = asset!("image/svg+xml", "icon.svg");
+
 /// `GET /docs`
-pub(crate) async fn page() -> Response {
-    asset("text/html; charset=utf-8", include_str!("index.html"))
+pub(crate) async fn page(headers: HeaderMap) -> Response {
+    PAGE.answer(&headers)
 }
 
 /// `GET /docs/explorer.js`
-pub(crate) async fn script() -> Response {
-    asset("text/javascript; charset=utf-8", include_str!("explorer.js"))
+pub(crate) async fn script(headers: HeaderMap) -> Response {
+    SCRIPT.answer(&headers)
 }
 
 /// `GET /docs/explorer.css`
-pub(crate) async fn style() -> Response {
-    asset("text/css; charset=utf-8", include_str!("explorer.css"))
+pub(crate) async fn style(headers: HeaderMap) -> Response {
+    STYLE.answer(&headers)
 }
 
 /// `GET /docs/icon.svg`
-pub(crate) async fn icon() -> Response {
-    asset("image/svg+xml", include_str!("icon.svg"))
-}
-
-fn asset(content_type: &'static str, text: &'static str) -> Response {
-    let file = StaticFile { content_type, policy: POLICY, bytes: text.as_bytes(), gzip: None };
-    file.answer(&HeaderMap::new())
+pub(crate) async fn icon(headers: HeaderMap) -> Response {
+    ICON.answer(&headers)
 }
 
 #[cfg(test)]

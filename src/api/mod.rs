@@ -35,6 +35,7 @@ mod auth;
 mod bounds_tests;
 mod dashboard;
 mod docs;
+mod forecasts;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;

@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
-use crate::api::handlers::forecast::Forecasts;
+use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
@@ -135,6 +135,11 @@ impl Api {
             forecasts: Forecasts::default(),
             scans: Arc::new(Semaphore::new(SCANS)),
         }
+    }
+
+    /// What forecasts count.
+    pub(crate) fn forecast_sources(&self) -> Sources<'_> {
+        Sources { store: &self.store, topics: &self.topics, sampled: &self.sampled }
     }
 
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_compressed_file_is_sent_to_clients_that_accept_it() {
-        let file = file(Some(b"gzip"));
+        let compressed = file(Some(b"gzip"));
         let accepted = [
             ("", false),
             ("gzip", true),
@@ -176,7 +176,7 @@ mod tests {
         for (value, is_gzip) in accepted {
             let mut request = HeaderMap::new();
             request.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
-            let answer = file.answer(&request);
+            let answer = compressed.answer(&request);
             let encoding = answer.headers().get(header::CONTENT_ENCODING);
             assert_eq!(encoding.is_some(), is_gzip, "{value}");
             assert_eq!(answer.headers()[header::VARY], "accept-encoding");

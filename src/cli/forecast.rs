@@ -132,7 +132,16 @@ mod tests {
 
     #[test]
     fn a_forecast_has_services_and_buckets() {
-        insta::assert_snapshot!(shown(serde_json::from_value(answer(true)).unwrap()), @r#""#);
+        insta::assert_snapshot!(shown(serde_json::from_value(answer(true)).unwrap()), @r"
+        SERVICE     OVERDUE  WITHIN  LATER  CALLS/S  DRAINED IN
+        mail        100      7       1      2.5      62s
+        old (held)  30       2       1      0.0      -
+        total       130      9       1      2.5      -
+
+        UNTIL                     COUNT  CAPACITY
+        1970-01-01T00:05:00.000Z  7      750
+        1970-01-01T00:10:00.000Z  2      750
+        ");
     }
 
     #[test]

@@ -22,6 +22,20 @@ pub use self::error::Error;
 use crate::model::task::{Topic, TopicPolicy};
 use crate::store::{AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
 
+/// How many of the topics, given by their numbers of lanes, have together at most `most_lanes`: at
+/// least one, and at most `limit`.
+pub fn fitting(shards: impl Iterator<Item = u16>, limit: usize, most_lanes: usize) -> usize {
+    let mut lanes = 0;
+    shards
+        .take(limit)
+        .take_while(|shards| {
+            let is_first = lanes == 0;
+            lanes += usize::from(*shards);
+            is_first || lanes <= most_lanes
+        })
+        .count()
+}
+
 /// The settings of the registry.
 #[derive(Clone, Debug)]
 pub struct Params {

@@ -123,6 +123,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "params",
             "long_poll",
             "live",
+            "forecasts",
             "state",
             "middleware",
             "transport",

@@ -141,7 +141,9 @@ async fn a_switch_without_broken_connections_is_followed(replica_is_read_only: &
     let takes = Program::start(&store, &sets).await;
     works.wait_until_ready(200).await;
     takes.wait_until_ready(200).await;
-    let task = |topic: &str, delay: &str| json!({"topic": topic, "delay": delay, "content": {"sn": "sn", "url": "/"}});
+    let content = json!({"sn": "sn", "url": "/"});
+    let task =
+        |topic: &str, delay: &str| json!({"topic": topic, "delay": delay, "content": content});
     // Both servers have this one. It falls due after the switch.
     let before = takes.add(task("before", "10s")).await.id();
     until_followed(&old, 1);

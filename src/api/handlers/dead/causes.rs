@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::walk::{MAX_TASKS, Selection, Walk};
 use crate::api::auth::Caller;
-use crate::api::handlers::topic::list::fitting;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -23,6 +22,7 @@ use crate::api::wire::fields::{LastTopic, Name, TopicName};
 use crate::api::wire::json;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Registered, SampleQuery, Sampling, Summary};
+use crate::topic::fitting;
 
 /// The most tasks of a call.
 const MOST: usize = MAX_TASKS as usize;

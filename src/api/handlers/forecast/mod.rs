@@ -1,8 +1,7 @@
 //! `POST /delay/forecast`: the waiting tasks of all topics by service and due time, with the
 //! callbacks that the deployment can make.
 //!
-//! - `counted` counts the tasks, at most every few seconds for all callers.
-//! - `prediction` estimates what can be called.
+//! `prediction` estimates what can be called.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use delayd_wire::{
     ServiceForecastsRequest,
 };
 
+use crate::api::forecasts::{Sums, Tally};
 use crate::api::handlers::topic::list::Pattern;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -24,11 +24,7 @@ use crate::limits::Allowance;
 use crate::model::task::Destination;
 use crate::sampler::DestinationFigures;
 
-mod counted;
 mod prediction;
-
-pub(crate) use counted::Forecasts;
-use counted::{Sums, Tally};
 
 /// The most services of an answer.
 const MOST_SERVICES: usize = 20;
@@ -43,7 +39,7 @@ pub(crate) async fn forecast(
     let Request { span, matches } = json::read(request.body())?;
     let span = span.map(|OneOf(span)| span).unwrap_or_default();
     let pattern = matches.map(|Name(pattern)| pattern);
-    let counted = api.forecasts.of(&api, span).await?;
+    let counted = api.forecasts.of(api.forecast_sources(), span).await?;
     let sums = counted.sums(|topic| pattern.as_ref().is_none_or(|pattern| pattern.matches(topic)));
     let workers = api.sampled.snapshots().borrow().workers;
     let (buckets, bucket_ms) = span.buckets();

@@ -25,6 +25,7 @@ use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::store::{self, Counts, Delivery, Registered, SampleQuery, Sampled, Sampling};
+use crate::topic::fitting;
 
 /// The default and the maximum of topics per page.
 const LIMIT: u32 = 100;
@@ -193,20 +194,6 @@ fn rank(sort: TopicSort, counts: &Counts, now: UnixMillis) -> i64 {
         TopicSort::Pending => most(counts.scheduled.saturating_add(counts.leased)),
         TopicSort::Dead => most(counts.dead),
     }
-}
-
-/// How many of the topics, given by their numbers of lanes, have together at most `most_lanes`: at
-/// least one, and at most `limit`.
-pub(crate) fn fitting(shards: impl Iterator<Item = u16>, limit: usize, most_lanes: usize) -> usize {
-    let mut lanes = 0;
-    shards
-        .take(limit)
-        .take_while(|shards| {
-            let is_first = lanes == 0;
-            lanes += usize::from(*shards);
-            is_first || lanes <= most_lanes
-        })
-        .count()
 }
 
 /// Whether the topics are on several servers, so that an outage of one need not be one of all.

@@ -13,29 +13,28 @@ use delayd_wire::ForecastSpan;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::handlers::topic::list::fitting;
-use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Topic};
-use crate::store::{LaneSample, MAX_SAMPLED, Registered, SampleQuery, Sampling};
+use crate::sampler::Sampled;
+use crate::store::{AnyStore, LaneSample, MAX_SAMPLED, Registered, SampleQuery, Sampling};
+use crate::topic::{Registry, fitting};
 
 /// The bounds of one reading.
-pub(super) const BOUNDS: Bounds =
-    Bounds { lanes: 4096, tallies: 10_000, time: Duration::from_secs(2) };
+const BOUNDS: Bounds = Bounds { lanes: 4096, tallies: 10_000, time: Duration::from_secs(2) };
 /// The most lanes that are counted together.
 const LANES: usize = 512;
 /// A reading is kept for this many times as long as it took, and for its span's time at least.
 const REST: u32 = 10;
 
 /// How much one reading counts. It counts at least the first lanes.
-pub(super) struct Bounds {
+struct Bounds {
     /// The most lanes.
-    pub(super) lanes: usize,
+    lanes: usize,
     /// The most tallies that are kept, about 300 bytes each.
-    pub(super) tallies: usize,
+    tallies: usize,
     /// It counts no further lanes after this time.
-    pub(super) time: Duration,
+    time: Duration,
 }
 
 /// How long the counts of a span are kept.
@@ -45,6 +44,15 @@ fn kept_for(span: ForecastSpan) -> Duration {
         ForecastSpan::Day => 30,
         ForecastSpan::Week => 60,
     })
+}
+
+/// What a reading is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'a> {
+    pub(crate) store: &'a AnyStore,
+    pub(crate) topics: &'a Registry,
+    /// The counts that decide which topics come first.
+    pub(crate) sampled: &'a Sampled,
 }
 
 /// The last readings of this instance.
@@ -63,7 +71,11 @@ struct Kept {
 
 impl Forecasts {
     /// The counts of a span. Callers that ask while it is read wait for the same reading.
-    pub(super) async fn of(&self, api: &Api, span: ForecastSpan) -> Result<Arc<Counted>, Error> {
+    pub(crate) async fn of(
+        &self,
+        sources: Sources<'_>,
+        span: ForecastSpan,
+    ) -> Result<Arc<Counted>, Error> {
         let mut kept = self.spans[span as usize].lock().await;
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.until) {
             return Ok(kept.counted.clone());
@@ -72,7 +84,7 @@ impl Forecasts {
         *kept = None;
         let _only = self.reading.lock().await;
         let began = Instant::now();
-        let counted = Arc::new(Counted::read(api, span, &BOUNDS).await?);
+        let counted = Arc::new(Counted::read(sources, span, &BOUNDS).await?);
         let now = Instant::now();
         let until = now + kept_for(span).max((now - began) * REST);
         *kept = Some(Kept { counted: counted.clone(), until });
@@ -82,9 +94,9 @@ impl Forecasts {
 
 /// One reading.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     /// The store's time when it began.
-    pub(super) at: UnixMillis,
+    pub(crate) at: UnixMillis,
     /// The topics. `None`: not counted.
     topics: BTreeMap<Topic, Option<OfTopic>>,
 }
@@ -98,11 +110,11 @@ struct OfTopic {
 
 /// The waiting tasks of one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) overdue: u64,
-    pub(super) buckets: Vec<u64>,
-    pub(super) rest: u64,
-    pub(super) is_cut: bool,
+pub(crate) struct Tally {
+    pub(crate) overdue: u64,
+    pub(crate) buckets: Vec<u64>,
+    pub(crate) rest: u64,
+    pub(crate) is_cut: bool,
 }
 
 impl Tally {
@@ -117,7 +129,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.overdue += other.overdue;
         self.rest += other.rest;
         self.is_cut |= other.is_cut;
@@ -126,33 +138,33 @@ impl Tally {
     }
 
     /// The tasks that are due within the span.
-    pub(super) fn within(&self) -> u64 {
+    pub(crate) fn within(&self) -> u64 {
         self.overdue + self.buckets.iter().sum::<u64>()
     }
 }
 
 /// The counts of some topics.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
-    pub(super) topics: u64,
+pub(crate) struct Sums {
+    pub(crate) topics: u64,
     /// How many of them were counted.
-    pub(super) seen: u64,
-    pub(super) is_complete: bool,
-    pub(super) by_destination: BTreeMap<Destination, Tally>,
+    pub(crate) seen: u64,
+    pub(crate) is_complete: bool,
+    pub(crate) by_destination: BTreeMap<Destination, Tally>,
 }
 
 impl Counted {
     /// Counts the topics with most waiting tasks first, as the sampler has counted them.
-    pub(super) async fn read(
-        api: &Api,
+    async fn read(
+        Sources { store, topics, sampled }: Sources<'_>,
         span: ForecastSpan,
         bounds: &Bounds,
     ) -> Result<Self, Error> {
-        let mut topics = match api.topics.is_read() {
-            true => api.topics.known(),
-            false => api.topics.refresh().await?,
+        let mut topics = match topics.is_read() {
+            true => topics.known(),
+            false => topics.refresh().await?,
         };
-        let known = api.sampled.counts_by_topic();
+        let known = sampled.counts_by_topic();
         topics.sort_by_cached_key(|topic| {
             let waiting = known.get(&topic.entry.topic).map_or(0, |counts| counts.scheduled);
             (Reverse(waiting), topic.entry.topic.clone())
@@ -176,9 +188,9 @@ impl Counted {
             let late_after = vec![Duration::ZERO; all.len()];
             let within = within.clone();
             let query = SampleQuery { lanes: all, late_after, within, is_thorough: true };
-            let sampled = api.store.sample(query).await?;
-            counted.at = *at.get_or_insert(sampled.now);
-            let mut samples = sampled.lanes.into_iter();
+            let reading = store.sample(query).await?;
+            counted.at = *at.get_or_insert(reading.now);
+            let mut samples = reading.lanes.into_iter();
             for Registered { entry, .. } in next {
                 let of_topic = OfTopic::new(samples.by_ref().take(entry.shards.into()));
                 tallies += of_topic.tallies.len();
@@ -188,13 +200,13 @@ impl Counted {
         }
         counted.topics.extend(rest.iter().map(|known| (known.entry.topic.clone(), None)));
         if at.is_none() {
-            counted.at = api.store.sample(SampleQuery::default()).await?.now;
+            counted.at = store.sample(SampleQuery::default()).await?.now;
         }
         Ok(counted)
     }
 
     /// The counts of the topics that match.
-    pub(super) fn sums(&self, matches: impl Fn(&Topic) -> bool) -> Sums {
+    pub(crate) fn sums(&self, matches: impl Fn(&Topic) -> bool) -> Sums {
         let mut sums = Sums { is_complete: true, ..Sums::default() };
         for (_, of_topic) in self.topics.iter().filter(|(topic, _)| matches(topic)) {
             sums.topics += 1;
@@ -239,5 +251,5 @@ fn add(tallies: &mut BTreeMap<Destination, Tally>, destination: &Destination, ta
 }
 
 #[cfg(test)]
-#[path = "counted_tests.rs"]
+#[path = "forecasts_tests.rs"]
 mod tests;

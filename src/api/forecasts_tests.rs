@@ -62,13 +62,16 @@ fn a_lane_with_more_destinations_than_are_named_is_counted_in_part() {
 #[tokio::test]
 async fn a_reading_is_bounded_and_counts_some_lanes_at_least() {
     let (api, _draining, _folder) = edge_with_store();
-    let empty = Counted::read(&api, ForecastSpan::Hour, &BOUNDS).await.unwrap();
+    let empty = Counted::read(api.forecast_sources(), ForecastSpan::Hour, &BOUNDS).await.unwrap();
     assert!(empty.at.0 > 0 && empty.sums(|_| true).is_complete);
     for name in ["a", "b", "c"] {
         api.topics.ensure(&name.parse().unwrap()).await.unwrap();
     }
     let seen = async |bounds: Bounds| {
-        let sums = Counted::read(&api, ForecastSpan::Hour, &bounds).await.unwrap().sums(|_| true);
+        let sums = Counted::read(api.forecast_sources(), ForecastSpan::Hour, &bounds)
+            .await
+            .unwrap()
+            .sums(|_| true);
         (sums.topics, sums.seen, sums.is_complete)
     };
     assert_eq!(seen(BOUNDS).await, (3, 3, true));
@@ -80,7 +83,7 @@ async fn a_reading_is_bounded_and_counts_some_lanes_at_least() {
 #[tokio::test]
 async fn callers_share_a_reading_until_it_is_old() {
     let (api, _draining, _folder) = edge_with_store();
-    let read = async |span| api.forecasts.of(&api, span).await.unwrap();
+    let read = async |span| api.forecasts.of(api.forecast_sources(), span).await.unwrap();
     let first = read(ForecastSpan::Hour).await;
     assert!(Arc::ptr_eq(&first, &read(ForecastSpan::Hour).await));
     assert!(!Arc::ptr_eq(&first, &read(ForecastSpan::Day).await), "each span has its own");

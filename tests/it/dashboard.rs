@@ -74,6 +74,7 @@ async fn an_operator_sees_the_state_and_does_everything_once(kept: Kept) {
     browse("operator.mjs", json!({"url": delayd.url("/"), "content": CONTENT})).await;
     let seen = receiver.wait_for(1).await;
     assert_eq!(seen[0].body, CONTENT);
+    browse("settings.mjs", json!({"url": delayd.url("/")})).await;
 }
 
 fn token(name: &str, scope: &str) -> String {

@@ -18,6 +18,7 @@ PAGES.push(`task/orders/${task}`, "add", "forecast", "system", "audit", "topics/
 /** The dialogs, and the English and Chinese names of their buttons. */
 const DIALOGS = [
   ["topics/orders", "Delete all tasks", "删除所有任务"],
+  ["topics/orders", "Edit the settings", "编辑设置"],
   ["topics/paused", "Resume", "恢复"],
   ["dead/orders", "Replay all", "全部重放"],
   ["tasks/orders", "Move all matching", "改期所有匹配的任务"],

@@ -39,6 +39,7 @@ async function changesNothing(page, token) {
     "task/list": { topic: "orders", state: "dead", outcome: "nacked" },
     "dead/replay": { topic: "orders", all: true },
     "dead/purge": { topic: "orders", all: true },
+    "topic/set": { topic: "orders", quota: 9 },
     "topic/pause": { topic: "orders" },
     "topic/resume": { topic: "orders" },
     "topic/purge": { topic: "orders", confirm: "orders" },

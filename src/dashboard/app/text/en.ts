@@ -226,6 +226,33 @@ export const en = {
       misfire: "Tasks that fall due in a pause",
       lateness_objective: "Lateness objective",
     } as Record<string, string>,
+    edit: "Edit the settings",
+    editTitle: (topic: string) => `Settings of ${topic}`,
+    editText:
+      "A setting that is empty follows the configuration. A task's own options override it. All " +
+      "instances follow within about a second.",
+    save: "Save",
+    saved: (topic: string) => `The settings of ${topic} are changed.`,
+    asConfigured: "as configured",
+    settingHelps: {
+      max_attempts: "After so many failures a task is dead: 1 to 1000.",
+      backoff: 'The wait between attempts, as JSON: {"kind": "fixed", "every": "10s"}',
+      final_statuses: "HTTP statuses that make a task dead without a retry: 410, 422",
+      timeout: "100ms to 10m.",
+      mode: "What the mode auto means in this topic.",
+      rate: "The most callbacks in a period: 100/s, 6000/m or 500/h. Pulls do not count.",
+      concurrency: "The most callbacks at the same time: 1 to 1000000.",
+      quota: "The most waiting and leased tasks. An add beyond it is refused.",
+      keep: "How long ended tasks can be read: 1m to 3650d.",
+      max: "How many ended tasks can be read. Dead tasks do not count.",
+      misfire: "fire: delivered late. skip: expired. dead: a dead letter.",
+      lateness_objective: "How late a task may be because of delayd or its store: 1ms to 2h.",
+    },
+    badSettings: {
+      number: "This must be a whole number.",
+      numbers: "These must be whole numbers with commas between them.",
+      object: "This must be a JSON object.",
+    },
     purge: "Delete all tasks",
     purgeTitle: (topic: string) => `Delete all tasks of ${topic}?`,
     purgeText: (count: string) =>

@@ -10,6 +10,7 @@ import { Action, Badge, Field, State, When } from "../../ui/parts";
 import { duration, number } from "../../view/format";
 import { TASK_STATES } from "../../view/states";
 import { pause, purge, remove, resume } from "./changes";
+import { edit } from "./edit";
 
 /** One topic: its counts and settings, and what can be done with it. */
 export function Topic({ name }: { name: string }) {
@@ -62,6 +63,7 @@ function Actions({ of, reload }: { of: Shown; reload: () => Promise<void> }) {
       ) : (
         <Action name={t().topics.pause} run={() => ask(pause(topic, reload))} />
       )}
+      <Action name={t().topic.edit} run={() => ask(edit(of, reload))} />
       <Action name={t().topic.purge} run={() => ask(purge(topic, all, reload))} />
       <Action name={t().topic.delete} run={() => ask(remove(topic))} />
     </div>

@@ -11,6 +11,7 @@ import { duration, number } from "../../view/format";
 import { TASK_STATES } from "../../view/states";
 import { pause, purge, remove, resume } from "./changes";
 import { edit } from "./edit";
+import { valuesOf } from "./settings";
 
 /** One topic: its counts and settings, and what can be done with it. */
 export function Topic({ name }: { name: string }) {
@@ -102,15 +103,8 @@ function written(value: unknown): string {
 
 function Policy({ of }: { of: Shown["policy"] }) {
   const texts = t().topic;
-  const { retry, history, ...rest } = of;
-  const settings = Object.entries({
-    ...rest,
-    max_attempts: retry?.max_attempts,
-    backoff: retry?.backoff,
-    final_statuses: retry?.final_statuses,
-    keep: history?.keep,
-    max: history?.max,
-  }).filter(([, value]) => value !== null && value !== undefined);
+  const all = Object.entries(valuesOf(of));
+  const settings = all.filter(([, value]) => value !== null && value !== undefined);
   return (
     <section aria-labelledby="policy">
       <h2 id="policy">{texts.policy}</h2>

@@ -42,8 +42,13 @@ function textOf(value: unknown): string {
 const isSpan = (value: unknown): value is string =>
   typeof value === "string" && /^\d+ms$/.test(value);
 
-export function draftOf({ retry, history, ...rest }: Topic["policy"]): Draft {
-  const values: Record<string, unknown> = { ...retry, ...history, ...rest };
+/** All settings by name, those that are parts of another one as well. */
+export const valuesOf = ({ retry, history, ...rest }: Topic["policy"]): Record<string, unknown> => ({
+  ...retry, ...history, ...rest,
+});
+
+export function draftOf(policy: Topic["policy"]): Draft {
+  const values = valuesOf(policy);
   const texts = SETTINGS.map((name) => [name, textOf(values[name])]);
   return Object.fromEntries(texts) as Draft;
 }

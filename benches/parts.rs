@@ -89,7 +89,7 @@ fn options() -> Options {
 /// An answer of one kind.
 fn answer(kind: &str) -> Answer {
     match kind {
-        "delivered" => Answer::Delivered { outcome: "200 OK".into() },
+        "delivered" => Answer::delivered("200 OK"),
         _ => Answer::Failed {
             outcome: "503 Service Unavailable".into(),
             retry_after: None,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::metrics::{Usage, usage};
 use crate::model::clock::UnixMillis;
-use crate::store::Instance;
+use crate::store::{FORMAT, Instance};
 
 /// The fields of a heartbeat that do not change.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +54,7 @@ impl Instances {
             started,
             address,
             has_workers,
+            format: FORMAT,
             ..Instance::default()
         };
         Self { own, used: Mutex::default(), living: RwLock::default() }

@@ -15,12 +15,14 @@ pub mod maintenance;
 pub mod metrics;
 pub mod model;
 pub mod outcome;
+pub mod planner;
 pub mod sampler;
 pub mod settings;
 pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 pub mod topic;
 pub mod trace;
 pub mod worker;

@@ -7,6 +7,7 @@
 //! Failed, attempts left ────────────────▶ retry after max(backoff, Retry-After)
 //! Failed, attempts spent ───────────────▶ dead
 //! Final ────────────────────────────────▶ dead
+//! NoToken ──────────────────────────────▶ given back, without an attempt
 //! ```
 //!
 //! The store counts the wait from its own now, so nothing here reads a clock.
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use crate::callback::Answer;
 use crate::model::task::{Options, TopicPolicy};
-use crate::store::Transition;
+use crate::store::{Moment, Transition};
 use delayd_wire::Backoff;
 
 /// How often a task is attempted, and how long it waits in between.
@@ -62,7 +63,9 @@ pub fn of(
     random: f64,
 ) -> Transition {
     match answer {
-        Answer::Delivered { outcome } => Transition::Delivered { outcome: outcome.clone() },
+        Answer::Delivered { outcome, .. } => Transition::Delivered { outcome: outcome.clone() },
+        // Its service is not called until it has a token, so the task waits without an attempt.
+        Answer::NoToken => Transition::Release,
         Answer::Accepted { lease: own } => Transition::Keep { lease: own.unwrap_or(lease) },
         Answer::Final { outcome } => Transition::Dead { outcome: outcome.clone() },
         Answer::Failed { outcome, .. } if policy.is_last(attempt) => {
@@ -70,30 +73,27 @@ pub fn of(
         }
         Answer::Failed { outcome, retry_after, .. } => {
             let backoff = policy.backoff.wait(attempt, random);
-            Transition::Retry {
-                after: backoff.max(retry_after.unwrap_or_default()),
-                outcome: outcome.clone(),
-            }
+            let wait = backoff.max(retry_after.unwrap_or_default());
+            Transition::Retry { due: Moment::After(wait), outcome: outcome.clone() }
         }
     }
 }
 
-/// The transition of a pulled task after a nack. `delay` is the wait that the consumer asks for.
-pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f64) -> Transition {
+/// The transition of a pulled task after a nack. `due` is when the consumer wants it again.
+pub fn nacked(policy: &Policy, attempt: u32, due: Option<Moment>, random: f64) -> Transition {
     let outcome = "nacked".to_owned();
     if policy.is_last(attempt) {
         return Transition::Dead { outcome };
     }
-    Transition::Retry {
-        after: delay.unwrap_or_else(|| policy.backoff.wait(attempt, random)),
-        outcome,
-    }
+    let due = due.unwrap_or_else(|| Moment::After(policy.backoff.wait(attempt, random)));
+    Transition::Retry { due, outcome }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::callback::Fault;
+    use crate::model::clock::UnixMillis;
     use crate::model::task::TopicRetry;
     use delayd_wire::Span;
 
@@ -107,7 +107,8 @@ mod tests {
     }
 
     fn retry(seconds: u64, outcome: &str) -> Transition {
-        Transition::Retry { after: Duration::from_secs(seconds), outcome: outcome.into() }
+        let due = Moment::After(Duration::from_secs(seconds));
+        Transition::Retry { due, outcome: outcome.into() }
     }
 
     fn dead(outcome: &str) -> Transition {
@@ -124,7 +125,7 @@ mod tests {
                 "attempt {attempt}: {answer:?}"
             );
         };
-        let delivered = || Answer::Delivered { outcome: "200 OK".into() };
+        let delivered = || Answer::delivered("200 OK");
         check(1, delivered(), Transition::Delivered { outcome: "200 OK".into() });
         check(9, delivered(), Transition::Delivered { outcome: "200 OK".into() });
         check(
@@ -135,6 +136,7 @@ mod tests {
         let own = Duration::from_secs(7);
         check(9, Answer::Accepted { lease: Some(own) }, Transition::Keep { lease: own });
         check(1, Answer::Final { outcome: "410 Gone".into() }, dead("410 Gone"));
+        check(9, Answer::NoToken, Transition::Release);
         check(1, failed(None), retry(30, "why"));
         check(2, failed(None), retry(30, "why"));
         check(3, failed(None), dead("why"));
@@ -147,17 +149,18 @@ mod tests {
     #[test]
     fn a_nack_waits_as_its_consumer_wishes_and_dies_like_any_failure() {
         let check = |attempt: u32, delay: Option<u64>, expected: Transition| {
-            assert_eq!(
-                nacked(&policy(), attempt, delay.map(Duration::from_secs), 0.5),
-                expected,
-                "attempt {attempt}"
-            );
+            let due = delay.map(|delay| Moment::After(Duration::from_secs(delay)));
+            assert_eq!(nacked(&policy(), attempt, due, 0.5), expected, "attempt {attempt}");
         };
         check(1, None, retry(30, "nacked"));
         check(1, Some(0), retry(0, "nacked"));
         check(2, Some(90), retry(90, "nacked"));
         check(3, Some(90), dead("nacked"));
         check(3, None, dead("nacked"));
+        let due = Moment::At(UnixMillis(1_795_234_567_000));
+        let retry = Transition::Retry { due, outcome: "nacked".into() };
+        assert_eq!(nacked(&policy(), 2, Some(due), 0.5), retry);
+        assert_eq!(nacked(&policy(), 3, Some(due), 0.5), dead("nacked"));
     }
 
     #[test]

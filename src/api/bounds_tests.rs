@@ -13,6 +13,7 @@ use super::*;
 use crate::api::auth::Caller;
 use crate::api::handlers::dead;
 use crate::api::handlers::migration::adopt;
+use crate::api::handlers::schedule;
 use crate::api::handlers::task::{add, manage, new_task};
 use crate::api::handlers::topic::policy;
 use crate::api::testing::{Ask, edge_with_store};
@@ -30,6 +31,9 @@ const ADOPT: &str = "/delay/task/adopt";
 const UPDATE: &str = "/delay/task/update";
 const REPLAY: &str = "/delay/dead/replay";
 const SET: &str = "/delay/topic/set";
+const SCHEDULE: &str = "/delay/schedule/set";
+const SCHEDULE_ADOPT: &str = "/delay/schedule/adopt";
+const PREVIEW: &str = "/delay/schedule/preview";
 
 /// A body of this length: `before`, then as many of `piece` as fit, then `after`.
 fn filled(length: usize, before: &str, piece: impl Fn(usize) -> String, after: &str) -> String {
@@ -92,7 +96,43 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
     all.extend(
         one_each.iter().map(|option| (ADOPT, record(&format!(r#""options":{{{option}}}"#)))),
     );
+    let adopted = |field: &str, rule: &str| {
+        let must = r#""topic":"t","schedule":"s","set_ms":1,"since_ms":1"#;
+        let of = r#""origin":"00c0ffee00c0ffee""#;
+        let all =
+            r#""zone":"UTC","misfire":"once","overlap":"allow","destination":"@pull","content":"""#;
+        let definition = format!(r#""definition":{{{all},{rule}}}"#);
+        format!(r#"{{"topic":"t","records":[{{{must},{of},{field},{definition}}}]}}"#)
+    };
+    let schedule = |rule: &str| format!(r#"{{"topic":"t","schedule":"s","content":{{}},{rule}}}"#);
+    all.extend(
+        one_each.iter().map(|option| (SCHEDULE, schedule(&format!(r#""every":60,{option}"#)))),
+    );
     all.extend([
+        (SCHEDULE, schedule(&format!(r#""cron":"{}""#, long("*,")))),
+        (SCHEDULE, schedule(&format!(r#""cron":"@daily","zone":"{}""#, long("x")))),
+        (SCHEDULE, schedule(&format!(r#""cron":"@daily","start":"{}""#, long("9")))),
+        (SCHEDULE, schedule(&format!(r#""cron":"@daily","key":"{}""#, long("x")))),
+        (SCHEDULE, format!(r#"{{"{}":1}}"#, long("schedule"))),
+        (PREVIEW, format!(r#"{{"cron":"{}"}}"#, long("*,"))),
+        (PREVIEW, format!(r#"{{"cron":"{}"}}"#, long("0-59/1,"))),
+        (PREVIEW, format!(r#"{{"cron":"{}"}}"#, long("* "))),
+        (PREVIEW, format!(r#"{{"cron":"@{}"}}"#, long("\\u0041"))),
+        (PREVIEW, format!(r#"{{"every":"{}"}}"#, long("9"))),
+        (PREVIEW, format!(r#"{{"cron":"@daily","zone":"{}"}}"#, long("Europe/"))),
+        (PREVIEW, format!(r#"{{"cron":"@daily","start":"{}"}}"#, long("9"))),
+        (PREVIEW, format!(r#"{{"cron":"@daily","after":"2026-11-26 00:00[{}]"}}"#, long("x"))),
+        (PREVIEW, format!(r#"{{"cron":"@daily","count":{}}}"#, long("9"))),
+        (PREVIEW, format!(r#"{{"cron":"@daily","{}":1}}"#, long("x"))),
+        (SCHEDULE_ADOPT, filled(length, r#"{"topic":"t","records":["#, |_| "{}".into(), "]}")),
+        (SCHEDULE_ADOPT, adopted(&format!(r#""cursor":"{}""#, long("9")), r#""cron":"@daily""#)),
+        (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""cron":"{}""#, long("*,")))),
+        (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""jitter_ms":{}"#, long("9")))),
+        (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""{}":1"#, long("x")))),
+        (
+            SCHEDULE_ADOPT,
+            adopted(r#""cursor":null"#, &format!(r#""options":{{{}}}"#, strings("headers"))),
+        ),
         (ADD, urls(format!("http://{}/", long("é")))),
         (ADD, urls(format!("http://{}/", long("a.")))),
         (ADD, format!(r#"{{"topic":"t","delay":1,"content":{}}}"#, long("["))),
@@ -158,10 +198,10 @@ async fn no_request_does_much_between_two_yields() {
             polled
         });
         let response = response.await;
-        // These two have a body of at most 1 MiB, and the slowest reader processes 200 MiB per
+        // These have a body of at most 1 MiB, and the slowest reader processes 200 MiB per
         // second, so four passes take 20 ms. Long bodies of the others are read on a blocking
         // thread.
-        let allowed = if matches!(path, REPLAY | SET) { 4 * LENGTH } else { LENGTH / 4 };
+        let allowed = if matches!(path, REPLAY | SET | PREVIEW) { 4 * LENGTH } else { LENGTH / 4 };
         assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
     }
@@ -175,6 +215,12 @@ fn read(api: &Api, path: &str, body: &[u8]) {
         ADOPT => adopt::all_checked(api, &anyone(), body).err(),
         UPDATE => json::read::<manage::UpdateRequest<'_>>(body).err(),
         REPLAY => json::read::<dead::ReplayRequest>(body).err(),
+        SCHEDULE_ADOPT => match schedule::adopt::all_checked(api, body) {
+            Ok((_, records)) => records.into_iter().find_map(Result::err),
+            Err(refused) => Some(refused),
+        },
+        PREVIEW => schedule::preview::answer(body, api.clock.now()).err(),
+        SCHEDULE => api.checked(None, |rules| schedule::set::read(body, rules)).err(),
         SET => json::read::<policy::Request<'_>>(body)
             .and_then(|request| policy::check(&request))
             .err(),

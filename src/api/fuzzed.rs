@@ -10,7 +10,7 @@ use crate::api::handlers::migration::adopt;
 use crate::api::handlers::task::new_task::{self, Checked, Rules};
 use crate::api::handlers::task::{add, find, get, list, manage, many, pull, search, settle};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
-use crate::api::handlers::{dead, destination, forecast};
+use crate::api::handlers::{dead, destination, forecast, schedule};
 use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
@@ -41,6 +41,13 @@ pub fn request(bytes: &[u8]) {
     reads::<topics_list::Request>(bytes);
     reads::<topic::ForecastRequest>(bytes);
     reads::<forecast::Request>(bytes);
+    reads::<schedule::preview::PreviewRequest>(bytes);
+    reads::<schedule::set::Request<'_>>(bytes);
+    reads::<schedule::transfer::RecordsRequest>(bytes);
+    reads::<schedule::transfer::MovedRequest>(bytes);
+    reads::<schedule::adopt::Request<'_>>(bytes);
+    reads::<schedule::manage::ListRequest>(bytes);
+    reads::<schedule::add::BackfillRequest>(bytes);
     reads::<policy::Request<'_>>(bytes);
     reads::<destination::HoldRequest>(bytes);
 }
@@ -143,6 +150,7 @@ fn services() -> Services {
         allowance: Default::default(),
         success: SuccessRule::default(),
         secrets: Vec::new(),
+        credentials: Default::default(),
     };
     let services = Services::new(vec![listed]).expect("the service is valid");
     services

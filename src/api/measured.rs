@@ -23,6 +23,7 @@ impl Requests {
             allowance: Default::default(),
             success: SuccessRule::default(),
             secrets: Vec::new(),
+            credentials: Default::default(),
         };
         Self(Services::new(vec![listed]).expect("the service is valid"))
     }

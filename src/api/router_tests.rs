@@ -17,6 +17,9 @@ use crate::api::middleware::response_budget::take_room;
 use crate::api::testing::{Ask, edge_with_store, edge_without_store, json_of};
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 
+#[path = "unavailable_tests.rs"]
+mod unavailable;
+
 const ADD: &str = "/delay/task/add";
 const ADD_BATCH: &str = "/delay/task/add_batch";
 const TASK: &str = r#"{"topic":"t","delay":1,"content":{}}"#;
@@ -111,7 +114,7 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     let both = r#"{"topic":"t","state":"dead","sn":"a","all":true}"#;
     bad(many, both, "and absent with one").await;
     let many = "/delay/task/update_many";
-    bad(many, r#"{"topic":"t","all":true}"#, "timing_moment: is missing").await;
+    bad(many, r#"{"topic":"t","all":true}"#, "timing_moment: expected either").await;
     bad(many, r#"{"topic":"t","all":true,"timing_moment":5}"#, "looks like a delay").await;
     let find = "/delay/task/find";
     bad(find, "{}", "task_id: is missing; a task may also be named by its key").await;
@@ -149,7 +152,8 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number")
         .await;
     bad("/delay/task/cancel", r#"{"topic":"t"}"#, "task_id: is missing").await;
-    bad("/delay/task/update", r#"{"topic":"t","task_id":1}"#, "give exactly one of the two").await;
+    bad("/delay/task/update", r#"{"topic":"t","task_id":1}"#, "give exactly one of the three")
+        .await;
     bad(
         "/delay/task/update",
         r#"{"topic":"t","task_id":1,"delay":"4000d"}"#,
@@ -223,48 +227,6 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     )
     .await;
     bad("/delay/task/nack", r#"{"topic":"t","task_id":1,"receipt":"?"}"#, "receipt: must be").await;
-}
-
-#[tokio::test]
-async fn a_store_out_of_reach_is_an_unconfirmed_503() {
-    let ack = r#"{"topic":"t","task_id":7,"receipt":"r"}"#;
-    for (path, body) in [
-        (ADD, TASK.to_owned()),
-        (ADD_BATCH, format!(r#"{{"tasks":[{TASK},{{"topic":1}}]}}"#)),
-        ("/delay/task/pull", r#"{"topic":"t"}"#.to_owned()),
-        ("/delay/task/ack", ack.to_owned()),
-        ("/delay/task/nack", ack.to_owned()),
-    ] {
-        assert_eq!(
-            answer(post_of(path, body.clone())).await.headers()["retry-after"],
-            "1",
-            "{path}"
-        );
-        let said = check(post_of(path, body), 503, 2003).await["error_msg"].to_string();
-        assert!(said.contains("not confirmed") && !said.contains("127.0.0.1"), "{path}: {said}");
-    }
-}
-
-/// Reads once answered "not confirmed", though they have nothing to confirm.
-#[tokio::test]
-async fn a_read_without_a_store_is_to_be_tried_again() {
-    for (path, body) in [
-        ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#),
-        ("/delay/task/list", r#"{"topic":"t","state":"dead"}"#),
-        ("/delay/dead/causes", r#"{"topic":"t"}"#),
-        ("/delay/task/get", r#"{"topic":"t","key":"k"}"#),
-        ("/delay/task/find", r#"{"task_id":"7"}"#),
-        ("/delay/task/search", r#"{"topic":"t","state":"dead","text":"x"}"#),
-        ("/delay/topic/list", "{}"),
-        ("/delay/topic/list", r#"{"sort":"name"}"#),
-        ("/delay/topic/get", r#"{"topic":"t"}"#),
-        ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),
-        ("/delay/forecast", "{}"),
-        ("/delay/destination/list", "{}"),
-    ] {
-        let answer = check(post_of(path, body), 503, 2003).await;
-        assert_eq!(answer["error_msg"], "the store is unavailable: try again", "{path}");
-    }
 }
 
 #[tokio::test]

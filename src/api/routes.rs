@@ -27,6 +27,8 @@ use crate::api::{dashboard, docs, openapi};
 use crate::model::task::{Options, TopicPolicy};
 use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
 
+mod schedules;
+
 /// The scopes of calls that only read. `view` sees neither contents nor the texts of outcomes: the
 /// handlers omit them.
 const READ: &[Scope] = &[View, Admin];
@@ -43,6 +45,7 @@ fn routes() -> Vec<Route> {
     routes.extend(dead_letters());
     routes.extend(topics());
     routes.extend(destinations());
+    routes.extend(schedules::schedules());
     routes.extend(deployment());
     routes.extend(instances());
     routes.extend(audits());
@@ -79,7 +82,7 @@ fn tasks() -> Vec<Route> {
         Route::call("/delay/task/nack", "Return a leased task for another attempt", settle::nack)
             .access(&[Consume], Topic)
             .reads::<settle::NackRequest>()
-            .answers::<Nothing>()
+            .answers::<wire::Returned>()
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/extend", "Extend a lease", settle::extend)
             .access(&[Consume], Topic)
@@ -338,6 +341,15 @@ fn instances() -> Vec<Route> {
             .access(READ, All)
             .reads::<wire::InstanceListRequest>()
             .answers::<wire::Instances>(),
+        Route::call(
+            "/delay/instance/get",
+            "Show how the instance that answers works: store, clock, disk, reloads, errors",
+            instance::get,
+        )
+        .only_reads()
+        .access(READ, All)
+        .reads::<wire::InstanceGetRequest>()
+        .answers::<wire::InstanceDetail>(),
         Route::call("/delay/series", "Figures of this instance over time", instance::series)
             .only_reads()
             .access(READ, All)
@@ -405,84 +417,5 @@ fn pages() -> Vec<Route> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use http::Method;
-
-    use super::*;
-    use crate::api::auth::{About, Access};
-    use crate::api::openapi::document;
-
-    #[test]
-    fn every_route_is_documented_but_parts_of_the_page() {
-        let document = document(&ROUTES);
-        let paths = document["paths"].as_object().unwrap();
-        let documented: BTreeSet<(String, String)> = paths
-            .iter()
-            .flat_map(|(path, methods)| {
-                methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
-            })
-            .collect();
-        let is_part = |path: &str| {
-            path == "/" || path.starts_with("/docs/") || path.starts_with("/dashboard/")
-        };
-        let routes = ROUTES.all().iter().filter(|route| !is_part(route.path));
-        let routes = routes
-            .map(|route| (route.path.to_owned(), route.method().as_str().to_ascii_lowercase()));
-        assert!(documented.len() >= 28);
-        assert_eq!(documented, routes.collect());
-    }
-
-    /// The access matrix a second time: a mistake in the table would give access to a call.
-    #[test]
-    fn the_scopes_of_each_call_are_meant() {
-        let is_call = |route: &&Route| route.path.starts_with("/delay/");
-        for route in ROUTES.all().iter().filter(is_call) {
-            let about = match route.path {
-                "/delay/task/add_batch"
-                | "/delay/task/adopt"
-                | "/delay/topic/list"
-                | "/delay/whoami" => About::EachOfThem,
-                "/delay/audit/list"
-                | "/delay/task/find"
-                | "/delay/instance/list"
-                | "/delay/series"
-                | "/delay/overview"
-                | "/delay/forecast"
-                | "/delay/live" => About::All,
-                "/delay/dead/causes" => About::TopicOrAll,
-                path if path.starts_with("/delay/destination/") => About::All,
-                _ => About::Topic,
-            };
-            let scopes: &[_] = match route.path.strip_prefix("/delay/task/") {
-                Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
-                Some("pull" | "ack" | "nack" | "extend") => &[Consume],
-                Some("get") => &Scope::ALL,
-                Some("search") => &[Admin],
-                None if route.path == "/delay/whoami" => &Scope::ALL,
-                _ if route.only_reads => READ,
-                _ => &[Admin],
-            };
-            assert_eq!(route.access, Access::Token(scopes, about), "{}", route.path);
-        }
-    }
-
-    #[test]
-    fn what_the_table_does_not_name_asks_for_admin() {
-        let check =
-            |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
-        check("/delay/task/add/", Access::Token(&[Admin], About::Topic));
-        check("/delay/something/new", Access::Token(&[Admin], About::Topic));
-        check("/metrics", Access::Token(READ, About::All));
-        check("/something/new", Access::Token(&[Admin], About::All));
-        check("/docsx", Access::Token(&[Admin], About::All));
-        check("/docs/app.js", Access::Open);
-        check("/healthz", Access::Open);
-        let posted =
-            ROUTES.call(&Method::POST, "/delay/something/new").expect("what is posted is checked");
-        assert_eq!(posted.access, Access::Token(&[Admin], About::Topic));
-        assert!(ROUTES.call(&Method::GET, "/delay/task/add").is_none());
-        assert!(ROUTES.call(&Method::POST, "/metrics").is_none());
-    }
-}
+#[path = "routes_tests.rs"]
+mod tests;

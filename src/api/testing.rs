@@ -51,6 +51,7 @@ pub(crate) fn services() -> Services {
         allowance: Default::default(),
         success: SuccessRule::default(),
         secrets: Vec::new(),
+        credentials: Default::default(),
     };
     Services::new(vec![service]).unwrap()
 }

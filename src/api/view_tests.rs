@@ -50,10 +50,14 @@ fn decision(path: &str) -> Decision {
         | "/delay/destination/get"
         | "/delay/audit/list"
         | "/delay/instance/list"
+        | "/delay/instance/get"
         | "/delay/series"
         | "/delay/whoami"
         | "/delay/overview"
         | "/delay/forecast"
+        | "/delay/schedule/get"
+        | "/delay/schedule/list"
+        | "/delay/schedule/preview"
         | "/delay/live"
         | "/metrics"
         | "/metrics/topics" => Decision::Reads,
@@ -80,7 +84,16 @@ fn decision(path: &str) -> Decision {
         | "/delay/topic/delete"
         | "/delay/destination/hold"
         | "/delay/destination/release"
-        | "/delay/destination/probe" => Decision::Refused,
+        | "/delay/destination/probe"
+        | "/delay/schedule/set"
+        | "/delay/schedule/pause"
+        | "/delay/schedule/resume"
+        | "/delay/schedule/delete"
+        | "/delay/schedule/run"
+        | "/delay/schedule/backfill"
+        | "/delay/schedule/records"
+        | "/delay/schedule/moved"
+        | "/delay/schedule/adopt" => Decision::Refused,
         other => panic!("decide what a token with only `view` may do with {other}"),
     }
 }
@@ -135,10 +148,28 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/topic/set" => vec![json!({"topic": "t", "paused": true})],
         "/delay/topic/purge" => vec![json!({"topic": "t", "confirm": "t"})],
         "/delay/topic/forecast" => vec![json!({"topic": "t", "step": 60})],
+        "/delay/schedule/preview" => vec![json!({"cron": "@daily"}), json!({"every": 60})],
+        "/delay/schedule/list" => vec![json!({"topic": "t"})],
+        "/delay/schedule/set" => vec![json!({
+            "topic": "t", "schedule": "s", "every": "1h", "content": {"sn": SERVICE, "url": "/"},
+        })],
+        "/delay/schedule/backfill" => vec![json!({
+            "topic": "t", "schedule": "s", "from": "2026-01-01T00:00:00Z",
+            "to": "2026-01-01T00:00:00Z",
+        })],
+        "/delay/schedule/records" => vec![json!({"topic": "t"})],
+        "/delay/schedule/moved" => vec![json!({"topic": "t", "schedules": []})],
+        "/delay/schedule/adopt" => vec![json!({"topic": "t", "records": []})],
+        path if path.starts_with("/delay/schedule/") => {
+            vec![json!({"topic": "t", "schedule": "s"})]
+        }
         "/delay/forecast" => vec![json!({}), json!({"span": "week", "match": "T*"})],
-        "/delay/topic/list" => vec![json!({}), json!({"sort": "dead", "match": "T*"})],
-        "/delay/destination/list"
-        | "/delay/instance/list"
+        "/delay/topic/list" => {
+            vec![json!({}), json!({"sort": "dead", "match": "T*", "trend": true})]
+        }
+        "/delay/destination/list" => vec![json!({}), json!({"sampled": true})],
+        "/delay/instance/list"
+        | "/delay/instance/get"
         | "/delay/audit/list"
         | "/delay/series"
         | "/delay/whoami"
@@ -191,6 +222,8 @@ where
         "/delay/task/find",
         "/delay/dead/causes",
         "/delay/destination/list",
+        "/delay/schedule/list",
+        "/delay/schedule/get",
     ] {
         for body in bodies(path, ids) {
             let (status, text) = ask(edge, OPERATOR, path, &body).await;
@@ -230,6 +263,14 @@ async fn some_tasks<S>(api: &Api, edge: &S) -> Vec<u64>
 where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send,
 {
+    let schedule = json!({
+        "topic": "t", "schedule": "s", "every": "1h",
+        "content": {"sn": SERVICE, "url": format!("/{SECRET}"), "text": SECRET},
+        "headers": {"authorization": SECRET},
+        "on_dead": {"sn": SERVICE, "url": format!("/dead?{SECRET}")},
+    });
+    let (status, text) = ask(edge, OPERATOR, "/delay/schedule/set", &schedule).await;
+    assert_eq!(status, 200, "{text}");
     let ids = vec![add(edge, 0).await, add(edge, 1).await, add(edge, 2).await];
     let (lane, sn): (Lane, Destination) = ("t:0".parse().unwrap(), SERVICE.parse().unwrap());
     let claim = Claim {
@@ -252,6 +293,7 @@ where
         attempt: 1,
         started: UnixMillis(1),
         took: Duration::from_millis(1),
+        wait: None,
         outcome: SECRET.into(),
         answer: SECRET.into(),
     };

@@ -26,7 +26,7 @@ use crate::audit::{AuditEntry, AuditLog, AuditResult, AuditSource};
 use crate::callback::{self, Client, Services};
 use crate::instances::Instances;
 use crate::limits::DestinationLimits;
-use crate::maintenance::Janitor;
+use crate::maintenance::{Janitor, Planner};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
@@ -35,6 +35,7 @@ use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Audit, Formats, Sampling, Store};
+use crate::tls;
 use crate::topic::Registry;
 use crate::trace::{self, Tracer};
 use crate::worker::{self, Worker};
@@ -44,10 +45,13 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// How long closing the store may take: a hanging disk would block the exit forever.
 const STORE_CLOSING: Duration = Duration::from_secs(10);
 
+mod certificates;
 pub mod check;
 mod gauges;
 mod params;
 pub mod reload;
+mod service_tls;
+mod tokens;
 
 /// Why delayd could not start. Each text is one clear line.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +64,9 @@ pub enum StartError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// The certificate of the port cannot be used.
+    #[error("http.tls: {0}")]
+    Tls(#[from] tls::InvalidFile),
     /// The store cannot be used.
     #[error("store: {0}")]
     Store(#[from] store::Error),
@@ -82,7 +89,7 @@ impl StartError {
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, store::Error::Misconfigured(_)),
-            Self::Services(_) | Self::Unguarded(_) | Self::Trace(_) => true,
+            Self::Services(_) | Self::Unguarded(_) | Self::Trace(_) | Self::Tls(_) => true,
             Self::Bind { .. } | Self::Callback(_) => false,
         }
     }
@@ -97,6 +104,7 @@ pub struct App {
     api: Arc<Api>,
     worker: Worker,
     janitor: Janitor,
+    planner: Planner,
     sampler: Sampler,
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
@@ -105,6 +113,8 @@ pub struct App {
     tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
+    service_tls: tokio::task::JoinHandle<()>,
+    tls: Option<Arc<tls::Server>>,
 }
 
 impl App {
@@ -115,6 +125,7 @@ impl App {
     /// and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
+        let tls = port(&settings)?.map(Arc::new);
         let address = settings.http.bind;
         let listener =
             api::listen(address).map_err(|source| StartError::Bind { address, source })?;
@@ -168,16 +179,24 @@ impl App {
         let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
         let (close_listener, closed) = oneshot::channel::<()>();
         let edge = api::edge(api.clone());
+        let port = tls.clone();
         let serving = tokio::spawn(async move {
             let closed = async move {
                 // Both a message and a dropped sender close the listener.
                 let _ = closed.await;
             };
-            api::serve(listener, edge, server, closed).await;
+            api::serve(listener, edge, server, port, closed).await;
         });
 
+        let keepers = settings.worker.enabled.then(|| {
+            Arc::new(tokens::Keepers::new(client.clone(), limits.clone(), metrics.clone()))
+        });
+        // Before the first claim, so that no task is claimed without a token.
+        keepers.iter().for_each(|keepers| keepers.follow(&services));
+        let service_tls = tokio::spawn(service_tls::run(services.clone()));
         let changing = reload::Parts {
             services: services.clone(),
+            keepers,
             tokens,
             limits: limits.clone(),
             topics: topics.clone(),
@@ -190,6 +209,7 @@ impl App {
         };
         let settings = &changing.started;
         let janitor = Janitor::start(store.clone(), topics.clone(), params::maintenance(settings));
+        let planner = Planner::start(store.clone(), topics.clone(), changing.metrics.clone());
         let parts = worker::Parts {
             store: store.clone(),
             topics,
@@ -211,6 +231,7 @@ impl App {
             api,
             worker,
             janitor,
+            planner,
             sampler,
             serving,
             close_listener,
@@ -219,12 +240,23 @@ impl App {
             tracer,
             parts: changing,
             reloading,
+            service_tls,
+            tls,
         })
     }
 
     /// Reads the configuration again from now on, whenever `source` asks for it or a file changes.
     pub fn reload_from(&mut self, source: reload::Source) {
-        self.reloading = Some(tokio::spawn(reload::run(self.parts.clone(), source)));
+        let (parts, tls) = (self.parts.clone(), self.tls.clone());
+        self.reloading = Some(tokio::spawn(async move {
+            let certificates = async {
+                match tls {
+                    Some(tls) => certificates::run(tls).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::join!(reload::run(parts, source), certificates);
+        }));
     }
 
     /// The address it listens on, with the port that the system chose if `http.bind` has port 0.
@@ -256,7 +288,8 @@ impl App {
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
-        drop((self.janitor, self.sampler));
+        self.service_tls.abort();
+        drop((self.janitor, self.planner, self.sampler));
         let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
         if cut_off > 0 {
             tracing::warn!(
@@ -283,6 +316,11 @@ impl App {
         tracing::info!("Drained");
         Ok(())
     }
+}
+
+/// TLS of the port; `None` if it is not set.
+fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
+    settings.http.tls.files().map(tls::Server::new).transpose()
 }
 
 /// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if

@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::origin::Origin;
 use crate::outcome::Policy;
-use crate::settings::{NotedAttempts, Parsed, Settings, Success, Topology, TraceHeader};
+use crate::settings::{NotedAttempts, Parsed, Settings, Topology, TraceHeader};
 use crate::store::{embedded, redis};
 use crate::{api, callback, instances, maintenance, sampler, topic, trace, worker};
 
@@ -49,6 +49,7 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
             Topology::Cluster => redis::Topology::Cluster,
         },
         urls: redis.urls.iter().map(|url| url.expose().to_owned()).collect(),
+        tls: redis.tls.files(),
         key_prefix: redis.key_prefix.clone(),
         timeout: redis.timeout.0,
         wait_replicas: redis.wait_replicas,
@@ -78,11 +79,9 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
                 .map(|endpoint| endpoint.as_str().to_owned())
                 .collect(),
             allowance: Allowance { concurrency: service.concurrency, rate: service.rate },
-            success: match service.success {
-                Success::DmError => callback::SuccessRule::DmError,
-                Success::Status => callback::SuccessRule::Status,
-            },
+            success: service.success.0.clone(),
             secrets: service.secrets.iter().map(|secret| secret.0.clone()).collect(),
+            credentials: service.credentials(),
         })
         .collect()
 }

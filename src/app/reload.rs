@@ -5,6 +5,10 @@
 //! a change in a folder ───▶ read until stable, changed? ─▲    └▶ invalid: log, keep the old one
 //! ```
 //!
+//! The files are those of the configuration, and those that it names for values, such as the
+//! secrets in the headers of services. If one of the latter cannot be used, its old value stays in
+//! force, which is logged, and the rest is applied.
+//!
 //! Services, tokens, origins, limits, breakers and the log level change at once; running calls keep
 //! the old ones. A warning names changed settings that need a restart. Folders are watched rather
 //! than files: editors replace a file by renaming, and Kubernetes swaps a link to a folder. The
@@ -30,12 +34,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::params;
+use super::tokens::Keepers;
 use crate::api::{Api, Tokens};
 use crate::audit::{AuditLog, AuditResult, AuditSource};
 use crate::callback::Services;
 use crate::limits::DestinationLimits;
 use crate::metrics::Metrics;
-use crate::settings::{self, File, Settings};
+use crate::settings::{self, File, NamedFiles, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
 
@@ -44,7 +49,8 @@ const CALM: Duration = Duration::from_millis(500);
 /// The maximum wait for that. A configuration that keeps changing is not loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes settings of files that were read, and of all other layers.
+/// Makes settings of files that were read, and of all other layers; without the values that are in
+/// files of their own.
 pub type Load = Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>;
 
 /// The sources of the configuration, and of the signals to reload it.
@@ -69,6 +75,8 @@ impl std::fmt::Debug for Source {
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) services: Arc<Services>,
+    /// `None` without workers.
+    pub(super) keepers: Option<Arc<Keepers>>,
     pub(super) tokens: Arc<Tokens>,
     pub(super) limits: DestinationLimits,
     pub(super) topics: Arc<Registry>,
@@ -87,20 +95,40 @@ pub(super) struct Parts {
 struct Taken {
     files: Vec<File>,
     settings: Settings,
+    /// What is wrong with files whose old values stay in force.
+    kept: Vec<String>,
+}
+
+/// The files as they were last read, and the watchers of their folders.
+struct Watched {
+    files: Vec<File>,
+    named: NamedFiles,
+    /// The paths of `named`: those of the last configuration, even if it was refused.
+    paths: BTreeSet<PathBuf>,
+    _watchers: Vec<RecommendedWatcher>,
 }
 
 /// Reloads on each trigger, until it is aborted.
 pub(super) async fn run(parts: Parts, mut source: Source) {
     let (changed, mut changes) = mpsc::channel(1);
     let paths: Vec<PathBuf> = source.files.iter().map(|file| file.path().to_owned()).collect();
+    let mut seen = Watched {
+        files: source.files.clone(),
+        named: parts.started.named_files.clone(),
+        paths: parts.started.names_of_files(),
+        _watchers: Vec::new(),
+    };
     let _watchers = watch(&paths, &changed);
+    seen.watch(&changed);
     if paths.iter().all(|path| path.is_file()) {
         // The files may have changed before they were watched. (A pipe cannot be read again.)
         let _ = changed.try_send(());
     }
-    let mut seen = source.files.clone();
-    let mut taken =
-        Taken { files: std::mem::take(&mut source.files), settings: parts.started.clone() };
+    let mut taken = Taken {
+        files: std::mem::take(&mut source.files),
+        settings: parts.started.clone(),
+        kept: Vec::new(),
+    };
     loop {
         let is_told = tokio::select! {
             hangup = source.hangup.recv() => {
@@ -112,27 +140,56 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
             }
             _ = changes.recv() => false,
         };
-        let reloaded = match settled(|| read(paths.clone())).await {
-            Some(files) if files == seen && !is_told => continue,
-            Some(files) => {
-                if files != seen {
+        let reloaded = match settled(|| read(paths.clone(), seen.paths.clone())).await {
+            Some(now) if seen.is(&now) && !is_told => continue,
+            Some(now) => {
+                if !seen.is(&now) {
                     tracing::info!("Configuration files have changed, reading them again");
                 }
-                seen.clone_from(&files);
-                reload(&parts, &source, &taken, files)
+                (seen.files, seen.named) = now;
+                let before = seen.paths.clone();
+                let reloaded = reload(&parts, &source, &taken, &mut seen);
+                if seen.paths != before {
+                    seen.watch(&changed);
+                    // The new files may have changed before they were watched.
+                    let _ = changed.try_send(());
+                }
+                reloaded
             }
             None => Err(one_line(&settings::Error::Unsettled { calm: CALM, patience: PATIENCE })),
         };
-        parts.metrics.config.reloaded(reloaded.is_ok());
-        let result = if reloaded.is_ok() { AuditResult::Done } else { AuditResult::Refused };
+        let wrong = match &reloaded {
+            Ok(taken) => taken.kept.first(),
+            Err(why) => Some(why),
+        };
+        parts.metrics.config.reloaded(wrong.map(String::as_str));
+        let result = if wrong.is_none() { AuditResult::Done } else { AuditResult::Refused };
         let entry = parts.audit.entry(AuditSource::Configuration, "config/reload", result);
         parts.audit.record(entry);
         match reloaded {
-            Ok(now) => taken = now,
+            Ok(now) => {
+                for why in &now.kept {
+                    tracing::error!("A file that the configuration names cannot be used: {why}");
+                }
+                taken = now;
+            }
             Err(why) => {
                 tracing::error!("The new configuration is refused, the old one stays: {why}")
             }
         }
+    }
+}
+
+impl Watched {
+    /// Whether the files are still those that were last read.
+    fn is(&self, (files, named): &(Vec<File>, NamedFiles)) -> bool {
+        (&self.files, &self.named) == (files, named)
+    }
+
+    /// Watches the folders of the named files.
+    fn watch(&mut self, changed: &mpsc::Sender<()>) {
+        let paths: Vec<PathBuf> = self.paths.iter().cloned().collect();
+        self._watchers = watch(&paths, changed);
     }
 }
 
@@ -146,12 +203,16 @@ fn checked(
     parts: &Parts,
     source: &Source,
     taken: &Taken,
-    files: &[File],
-) -> Result<Settings, settings::Error> {
+    seen: &mut Watched,
+) -> Result<Taken, settings::Error> {
+    let files = seen.files.clone();
     files.iter().zip(&taken.files).try_for_each(|(new, old)| new.ensure_may_replace(old))?;
-    let settings = (source.load)(files)?;
+    let mut settings = (source.load)(&files)?;
     settings.http.ensure_may_replace(&taken.settings.http, parts.started.http.bind)?;
-    Ok(settings)
+    seen.paths = settings.names_of_files();
+    seen.named = std::mem::take(&mut seen.named).for_paths(seen.paths.clone());
+    let kept = settings.take_named_files(seen.named.clone(), &taken.settings.named_files)?;
+    Ok(Taken { files, settings, kept })
 }
 
 /// Loads and checks the settings, and applies them to the parts.
@@ -159,11 +220,13 @@ fn reload(
     parts: &Parts,
     source: &Source,
     taken: &Taken,
-    files: Vec<File>,
+    seen: &mut Watched,
 ) -> Result<Taken, String> {
-    let settings = checked(parts, source, taken, &files).map_err(|error| one_line(&error))?;
+    let Taken { files, settings, kept } =
+        checked(parts, source, taken, seen).map_err(|error| one_line(&error))?;
     // The level was checked with the settings. Setting the services checks them.
     parts.services.replace(params::services(&settings)).map_err(|error| error.to_string())?;
+    parts.keepers.iter().for_each(|keepers| keepers.follow(&parts.services));
     source.level.set(&settings.log.level).map_err(|error| error.to_string())?;
     parts.services.allow(params::unlisted(&settings));
     parts.tokens.replace(params::tokens(&settings));
@@ -186,7 +249,7 @@ fn reload(
         let fixed = fixed.join(", ");
         tracing::warn!(fixed, "These changes need a restart: {fixed}");
     }
-    Ok(Taken { files, settings })
+    Ok(Taken { files, settings, kept })
 }
 
 /// The names of the reloadable sections that differ.
@@ -224,6 +287,7 @@ fn fixed(started: &Settings, new: &Settings) -> Vec<&'static str> {
     let (call, now) = (&started.callback, &new.callback);
     named([
         ("http.bind", started.http.bind != new.http.bind),
+        ("http.tls", started.http.tls != new.http.tls),
         ("store", started.store != new.store),
         ("worker", started.worker != new.worker),
         ("callback.timeout", call.timeout != now.timeout),
@@ -242,9 +306,10 @@ fn named<const N: usize>(parts: [(&'static str, bool); N]) -> Vec<&'static str> 
 }
 
 /// Reads the files on a blocking thread.
-async fn read(paths: Vec<PathBuf>) -> Vec<File> {
-    let read =
-        tokio::task::spawn_blocking(move || paths.iter().map(|path| File::read(path)).collect());
+async fn read(paths: Vec<PathBuf>, named: BTreeSet<PathBuf>) -> (Vec<File>, NamedFiles) {
+    let read = tokio::task::spawn_blocking(move || {
+        (paths.iter().map(|path| File::read(path)).collect(), NamedFiles::read(named))
+    });
     read.await.expect("reading a file does not panic")
 }
 
@@ -266,7 +331,7 @@ async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> O
 
 /// Watches the folders of the files, and of their link targets. A folder that cannot be watched is
 /// logged; SIGHUP works nevertheless.
-fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
+pub(super) fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
     let folders: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders_of(file)).collect();
     let mut watchers = Vec::new();
     for folder in folders {
@@ -288,7 +353,7 @@ fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatche
                 tracing::warn!(
                     %folder,
                     %error,
-                    "Cannot watch {folder} for changes of the configuration; reload with SIGHUP"
+                    "Cannot watch {folder} for changes; reload with SIGHUP"
                 );
             }
         }

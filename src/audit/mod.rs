@@ -117,6 +117,7 @@ fn log(entry: &AuditEntry) {
         action,
         topic = entry.topic.as_ref().map(|topic| topic.0.as_str()),
         sn = entry.sn.as_ref().map(|sn| sn.0.as_str()),
+        schedule = entry.schedule,
         task.id = entry.task_id.map(|id| id.0),
         tasks = entry.tasks,
         dry_run = entry.dry_run,

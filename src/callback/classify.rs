@@ -2,21 +2,21 @@
 //!
 //! | response | [`Answer`] | fault |
 //! |---|---|---|
-//! | 2xx, unless the rule finds a `dm_error` in it | `Delivered` | |
+//! | a success by the [`SuccessRule`] | `Delivered` | |
 //! | the same with 202 and `delay-ack: later` | `Accepted` | |
 //! | other, with a final status or `delay-no-retry: true` | `Final` | |
-//! | 2xx with a `dm_error` other than 0 | `Failed` | the task's |
+//! | a status of the rule, with a body that it does not take | `Failed` | the task's |
+//! | a status of the rule, with a body that broke off | `Failed` | the destination's |
 //! | 5xx, 429 | `Failed` | the destination's |
-//! | 2xx, cut off before a `dm_error` could be ruled out | `Failed` | the destination's |
 //! | none | `Failed` | the destination's, or this instance's |
-//! | other: 3xx (never followed), 4xx | `Failed` | the task's |
+//! | other: 3xx (never followed), 4xx, 2xx that the rule does not list | `Failed` | the task's |
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HeaderMap, StatusCode};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
 
+use super::known_secrets::KnownSecrets;
+use super::success::{AnswerRule, Envelope, SuccessRule};
 use super::trouble::Trouble;
 use crate::model::clock::UnixMillis;
 use delayd_wire::Span;
@@ -27,17 +27,6 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// The shortest lease for an acknowledgement.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// Which responses are a success.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SuccessRule {
-    /// 2xx, unless the answer is a JSON object whose top-level `dm_error` is a number other than 0.
-    #[default]
-    DmError,
-    /// 2xx.
-    Status,
-}
-
 /// The result of a call. Outcomes are short texts such as `200 OK`, without payload or URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -45,6 +34,9 @@ pub enum Answer {
     Delivered {
         /// For example `200 OK`.
         outcome: String,
+        /// A field of the answer that usually says that a call failed, though the rule does not
+        /// look at it.
+        ambiguous: Option<&'static str>,
     },
     /// The business has the task, and acknowledges it later.
     Accepted {
@@ -64,6 +56,8 @@ pub enum Answer {
         /// Whose fault it is.
         fault: Fault,
     },
+    /// The call was not made, or refused, because there is no OAuth access token.
+    NoToken,
     /// The business does not want a retry.
     Final {
         /// For example `410 Gone`.
@@ -72,12 +66,28 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// A success that is not ambiguous.
+    pub fn delivered(outcome: impl Into<String>) -> Self {
+        Self::Delivered { outcome: outcome.into(), ambiguous: None }
+    }
+
     /// The same answer, with a `Retry-After` of at most `most`.
     pub fn with_retry_after_of_at_most(mut self, most: Duration) -> Self {
         if let Self::Failed { retry_after, hold, .. } = &mut self {
             for wait in [retry_after, hold] {
                 *wait = wait.map(|wait| wait.min(most)).filter(|wait| !wait.is_zero());
             }
+        }
+        self
+    }
+
+    /// The same answer, without secrets in its outcome.
+    pub(super) fn redacted(mut self, known: &KnownSecrets) -> Self {
+        if let Self::Delivered { outcome, .. }
+        | Self::Failed { outcome, .. }
+        | Self::Final { outcome } = &mut self
+        {
+            *outcome = known.redact(outcome).into_owned();
         }
         self
     }
@@ -90,10 +100,11 @@ impl Answer {
     /// The outcome, as a short text.
     pub fn outcome(&self) -> &str {
         match self {
-            Self::Delivered { outcome }
+            Self::Delivered { outcome, .. }
             | Self::Failed { outcome, .. }
             | Self::Final { outcome } => outcome,
             Self::Accepted { .. } => "202 Accepted, to be acknowledged",
+            Self::NoToken => "not called: no OAuth access token",
         }
     }
 }
@@ -117,27 +128,42 @@ pub(super) struct Reply<'a> {
     pub(super) body: &'a [u8],
     /// Why the body ended early, unless our own limit cut it.
     pub(super) broken: Option<Trouble>,
+    /// Whether our own limit cut it.
+    pub(super) is_cut: bool,
 }
 
 /// The rules that a response is judged by.
 pub(super) struct Rules<'a> {
-    pub(super) success: SuccessRule,
+    pub(super) success: &'a SuccessRule,
     pub(super) final_statuses: &'a [u16],
     pub(super) now: UnixMillis,
+}
+
+/// Whether a response is a success.
+enum Verdict {
+    Success {
+        /// As in [`Answer::Delivered`].
+        ambiguous: Option<&'static str>,
+    },
+    Failure {
+        outcome: String,
+        fault: Fault,
+    },
 }
 
 /// Judges a response.
 pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
-    let Some((outcome, fault)) = failure(reply, rules.success) else {
-        let is_later =
-            header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
-        return match reply.status {
-            StatusCode::ACCEPTED if is_later => {
-                Answer::Accepted { lease: header("delay-lease").and_then(read_lease) }
-            }
-            status => Answer::Delivered { outcome: status_text(status) },
-        };
+    let is_later = reply.status == StatusCode::ACCEPTED
+        && header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
+    let (outcome, fault) = match verdict(reply, rules.success, is_later) {
+        Verdict::Success { .. } if is_later => {
+            return Answer::Accepted { lease: header("delay-lease").and_then(read_lease) };
+        }
+        Verdict::Success { ambiguous } => {
+            return Answer::Delivered { outcome: status_text(reply.status), ambiguous };
+        }
+        Verdict::Failure { outcome, fault } => (outcome, fault),
     };
     let says_no_retry =
         header("delay-no-retry").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -153,21 +179,43 @@ pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     }
 }
 
-/// Why the response is not a success, and whose fault that is; `None` if it is one.
-fn failure(reply: &Reply<'_>, success: SuccessRule) -> Option<(String, Fault)> {
+/// Judges a response by the rule. `is_later`: its receiver acknowledges the task later, so a value
+/// that the rule looks for may be missing.
+fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> Verdict {
     let status = status_text(reply.status);
-    if !reply.status.is_success() {
+    if !rule.takes(reply.status) {
+        if reply.status.is_success() {
+            let outcome = format!("{status}, which is not among the statuses of success");
+            return Verdict::Failure { outcome, fault: Fault::Task };
+        }
         let is_in_trouble = is_busy(reply.status) || reply.status.is_server_error();
-        return Some((status, if is_in_trouble { Fault::Destination } else { Fault::Task }));
+        let fault = if is_in_trouble { Fault::Destination } else { Fault::Task };
+        return Verdict::Failure { outcome: status, fault };
     }
-    match (success, reply.broken) {
-        (SuccessRule::Status, _) => None,
-        (SuccessRule::DmError, Some(trouble)) => {
-            Some((format!("{status}, but the answer broke off: {trouble}"), Fault::Destination))
+    if let Some(trouble) = reply.broken {
+        let outcome = format!("{status}, but the answer broke off: {trouble}");
+        return Verdict::Failure { outcome, fault: Fault::Destination };
+    }
+    let value = match rule {
+        SuccessRule::DmError => None,
+        SuccessRule::Answer(AnswerRule { value: Some(value), .. }) => Some(value),
+        SuccessRule::Answer(_) | SuccessRule::Status => {
+            return Verdict::Success { ambiguous: None };
         }
-        (SuccessRule::DmError, None) => {
-            dm_error(reply.body).map(|code| (format!("{status}, dm_error {code}"), Fault::Task))
-        }
+    };
+    let Some(value) = value else {
+        let envelope = Envelope::read(reply.body);
+        return match envelope.error() {
+            Some(code) => {
+                let outcome = format!("{status}, dm_error {code}");
+                Verdict::Failure { outcome, fault: Fault::Task }
+            }
+            None => Verdict::Success { ambiguous: envelope.ambiguity() },
+        };
+    };
+    match value.failure(reply.body, reply.is_cut, is_later) {
+        Some(why) => Verdict::Failure { outcome: format!("{status}{why}"), fault: Fault::Task },
+        None => Verdict::Success { ambiguous: None },
     }
 }
 
@@ -188,41 +236,6 @@ fn status_text(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
         None => status.as_u16().to_string(),
-    }
-}
-
-/// The top-level `dm_error`, if it is a number other than 0. In a body that is cut off or invalid,
-/// a `dm_error` before that point counts, so that a failure does not pass for a success.
-fn dm_error(body: &[u8]) -> Option<serde_json::Number> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let mut found = None;
-    // The error is the point where the JSON ends.
-    let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Envelope(&mut found));
-    match found {
-        Some(serde_json::Value::Number(code)) if code.as_f64() != Some(0.0) => Some(code),
-        _ => None,
-    }
-}
-
-/// Reads an object and keeps its `dm_error`; the last one if there are several.
-struct Envelope<'a>(&'a mut Option<serde_json::Value>);
-
-impl<'de> Visitor<'de> for Envelope<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
-            if name == "dm_error" {
-                *self.0 = Some(map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -252,194 +265,5 @@ fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: UnixMillis = UnixMillis(784_111_777_000); // Sun, 06 Nov 1994 08:49:37 GMT
-
-    fn judge(
-        status: u16,
-        headers: &[(&'static str, &'static str)],
-        body: &str,
-        success: SuccessRule,
-    ) -> Answer {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
-            .collect();
-        let reply = Reply {
-            status: StatusCode::from_u16(status).unwrap(),
-            headers: &headers,
-            body: body.as_bytes(),
-            broken: None,
-        };
-        replied(&reply, &Rules { success, final_statuses: &[410], now: NOW })
-    }
-
-    fn failed(outcome: &str, fault: Fault) -> Answer {
-        Answer::Failed { outcome: outcome.into(), retry_after: None, hold: None, fault }
-    }
-
-    fn delivered(outcome: &str) -> Answer {
-        Answer::Delivered { outcome: outcome.into() }
-    }
-
-    #[test]
-    fn the_status_decides_unless_a_dm_error_does() {
-        let check = |status: u16, body: &str, expected: Answer| {
-            assert_eq!(judge(status, &[], body, SuccessRule::DmError), expected, "{status} {body}");
-        };
-        check(200, "", delivered("200 OK"));
-        check(204, "", delivered("204 No Content"));
-        check(202, "done", delivered("202 Accepted"));
-        check(299, "", delivered("299"));
-        check(200, r#"{"dm_error":0}"#, delivered("200 OK"));
-        check(200, r#"{"dm_error":-0.0}"#, delivered("200 OK"));
-        check(200, r#"{"dm_error":"7"}"#, delivered("200 OK"));
-        check(200, r#"{"dm_error":null}"#, delivered("200 OK"));
-        check(200, r#"{"data":{"dm_error":7}}"#, delivered("200 OK"));
-        check(200, "[7]", delivered("200 OK"));
-        check(200, r#"{"dm_error":7"#, failed("200 OK, dm_error 7", Fault::Task));
-        check(200, r#"{"dm_error":7,"data":"cut of"#, failed("200 OK, dm_error 7", Fault::Task));
-        check(200, r#"{"data":"cut of"#, delivered("200 OK"));
-        check(200, r#"{"dm_error":7,"dm_error":7}"#, failed("200 OK, dm_error 7", Fault::Task));
-        check(200, "\u{feff}{\"dm_error\":7}", failed("200 OK, dm_error 7", Fault::Task));
-        check(
-            200,
-            r#" {"error_msg":"no","dm_error":7} "#,
-            failed("200 OK, dm_error 7", Fault::Task),
-        );
-        check(200, r#"{"dm_error":-1}"#, failed("200 OK, dm_error -1", Fault::Task));
-        check(200, r#"{"dm_error":0.5}"#, failed("200 OK, dm_error 0.5", Fault::Task));
-        check(301, "", failed("301 Moved Permanently", Fault::Task));
-        check(404, "", failed("404 Not Found", Fault::Task));
-        check(408, "", failed("408 Request Timeout", Fault::Task));
-        check(429, "", failed("429 Too Many Requests", Fault::Destination));
-        check(500, r#"{"dm_error":0}"#, failed("500 Internal Server Error", Fault::Destination));
-        check(599, "", failed("599", Fault::Destination));
-        check(410, "", Answer::Final { outcome: "410 Gone".into() });
-    }
-
-    #[test]
-    fn the_status_rule_does_not_look_at_the_answer() {
-        assert_eq!(judge(200, &[], r#"{"dm_error":7}"#, SuccessRule::Status), delivered("200 OK"));
-    }
-
-    #[test]
-    fn a_202_may_say_that_the_acknowledgement_follows() {
-        let later =
-            |lease: Option<u64>| Answer::Accepted { lease: lease.map(Duration::from_millis) };
-        let check = |status: u16,
-                     headers: &[(&'static str, &'static str)],
-                     body: &str,
-                     expected: Answer| {
-            assert_eq!(
-                judge(status, headers, body, SuccessRule::DmError),
-                expected,
-                "{status} {headers:?} {body}"
-            );
-        };
-        let ack = ("delay-ack", "later");
-        check(202, &[ack], "", later(None));
-        check(202, &[("delay-ack", " Later ")], r#"{"dm_error":0}"#, later(None));
-        check(202, &[ack, ("delay-lease", "90")], "", later(Some(90_000)));
-        check(202, &[ack, ("delay-lease", "5m")], "", later(Some(300_000)));
-        check(202, &[ack, ("delay-lease", "0")], "", later(Some(1_000)));
-        check(202, &[ack, ("delay-lease", "99999h")], "", later(Some(99_999 * 3_600_000)));
-        check(202, &[ack, ("delay-lease", "soon")], "", later(None));
-        check(202, &[("delay-ack", "now")], "", delivered("202 Accepted"));
-        check(202, &[("delay-lease", "5m")], "", delivered("202 Accepted"));
-        check(200, &[ack], "", delivered("200 OK"));
-        check(202, &[ack], r#"{"dm_error":7}"#, failed("202 Accepted, dm_error 7", Fault::Task));
-        check(503, &[ack], "", failed("503 Service Unavailable", Fault::Destination));
-    }
-
-    #[test]
-    fn delay_no_retry_is_final_whatever_the_failure() {
-        let check = |status: u16, value: &'static str, is_final: bool| {
-            let answer = judge(
-                status,
-                &[("delay-no-retry", value)],
-                r#"{"dm_error":7}"#,
-                SuccessRule::DmError,
-            );
-            assert_eq!(matches!(answer, Answer::Final { .. }), is_final, "{status} {value}");
-        };
-        check(500, "true", true);
-        check(400, "true", true);
-        check(200, "true", true);
-        check(500, "false", false);
-        check(500, "", false);
-        // Some services always send it, because they never want a retry.
-        assert_eq!(
-            judge(200, &[("delay-no-retry", "true")], "", SuccessRule::DmError),
-            delivered("200 OK")
-        );
-    }
-
-    #[test]
-    fn retry_after_puts_off_the_task_and_on_429_and_503_the_destination() {
-        let check =
-            |status: u16, value: &'static str, task: Option<u64>, destination: Option<u64>| {
-                let answer = judge(status, &[("retry-after", value)], "", SuccessRule::DmError);
-                let Answer::Failed { retry_after, hold, .. } = answer else { panic!("{answer:?}") };
-                let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs());
-                assert_eq!(
-                    (seconds(retry_after), seconds(hold)),
-                    (task, destination),
-                    "{status} {value}"
-                );
-            };
-        check(503, "120", Some(120), Some(120));
-        check(429, "1", Some(1), Some(1));
-        check(500, "120", Some(120), None);
-        check(404, "120", Some(120), None);
-        check(503, "Sun, 06 Nov 1994 08:51:37 GMT", Some(120), Some(120));
-        check(503, "Sun, 06 Nov 1994 08:49:00 GMT", None, None);
-        check(503, "86401", Some(86_400), Some(86_400));
-        check(503, "99999999999999999999999", Some(86_400), Some(86_400));
-        check(503, "0", None, None);
-        check(503, "-1", None, None);
-        check(503, "1.5", None, None);
-        check(503, "soon", None, None);
-        check(503, "", None, None);
-    }
-
-    #[test]
-    fn a_broken_answer_counts_by_its_status_unless_the_rule_needed_the_rest() {
-        let check = |status: u16, success: SuccessRule, expected: Answer| {
-            let status = StatusCode::from_u16(status).unwrap();
-            let reply = Reply {
-                status,
-                headers: &HeaderMap::new(),
-                body: b"{\"dm_",
-                broken: Some(Trouble::Reset),
-            };
-            assert_eq!(
-                replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }),
-                expected
-            );
-        };
-        let broken =
-            failed("200 OK, but the answer broke off: connection reset", Fault::Destination);
-        check(200, SuccessRule::DmError, broken);
-        check(200, SuccessRule::Status, delivered("200 OK"));
-        check(404, SuccessRule::DmError, failed("404 Not Found", Fault::Task));
-        check(410, SuccessRule::DmError, Answer::Final { outcome: "410 Gone".into() });
-    }
-
-    #[test]
-    fn no_answer_is_the_destinations_fault_unless_it_is_ours() {
-        let check = |trouble: Trouble, expected: Answer| assert_eq!(unanswered(trouble), expected);
-        check(
-            Trouble::TimedOut(Duration::from_secs(15)),
-            failed("timed out after 15s", Fault::Destination),
-        );
-        check(
-            Trouble::ConnectTimedOut(Duration::from_secs(2)),
-            failed("no connection within 2s", Fault::Destination),
-        );
-        check(Trouble::Refused, failed("connection refused", Fault::Destination));
-        check(Trouble::TooManyFiles, failed("too many open files in delayd", Fault::Here));
-    }
-}
+#[path = "classify_tests.rs"]
+mod tests;

@@ -40,23 +40,23 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::classify::{self, Reply, Rules};
-use super::connector::{self, Connector, Pooled};
+use super::connector::{self, Connector};
 use super::content::{self, Content};
 use super::guard::{Guard, Reach};
+use super::oauth::Token;
+use super::own_tls::ServiceTls;
+use super::pair::Pair;
 use super::services::Aim;
 use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
 use crate::model::clock::{Clock, UnixMillis};
-use crate::model::task::{Headers, Receipt, TaskId, Topic};
+use crate::model::task::{Headers, Occurrence, Receipt, TaskId, Topic};
 use crate::model::trace::{TRACEPARENT, TraceContext};
 use crate::trace::Called;
 
 /// How much of a response is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-
-/// How long a pooled connection is kept. Many servers close theirs after five seconds.
-const POOL_IDLE: Duration = Duration::from_secs(4);
 
 /// How long a call may wait for a stream of an HTTP/2 connection.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -67,8 +67,9 @@ const HEADERS: usize = 12;
 /// The number of further headers of a signed call.
 const SIGNED_HEADERS: usize = 2;
 
-const DELAYD: HeaderValue = HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const DELAYD: HeaderValue =
+    HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ANY: HeaderValue = HeaderValue::from_static("*/*");
 
 /// The settings of the client.
@@ -109,6 +110,8 @@ pub struct Call<'a> {
     pub attempt: u32,
     /// When the task fell due.
     pub due: UnixMillis,
+    /// The occurrence of a recurring schedule that the task is.
+    pub occurrence: Option<&'a Occurrence>,
     /// The receipt of the lease, for a later acknowledgement.
     pub receipt: &'a Receipt,
     /// The task's own headers.
@@ -152,21 +155,6 @@ pub struct Client {
     params: Params,
 }
 
-/// The clients of one reach. They share no connections with other reaches.
-#[derive(Clone, Debug)]
-struct Pair {
-    pooled: legacy::Client<Connector, Content>,
-    /// Keeps no connections: each call gets a new one.
-    unpooled: legacy::Client<Connector, Content>,
-}
-
-impl Pair {
-    fn new(params: &Params, tls: &ClientConfig, guard: &Guard) -> Self {
-        let client = |pooled| connector::client(params.connect_timeout, guard.clone(), tls, pooled);
-        Self { pooled: client(Pooled::For(POOL_IDLE)), unpooled: client(Pooled::Never) }
-    }
-}
-
 impl Client {
     /// Builds the client. A rustls provider must be installed.
     ///
@@ -177,7 +165,7 @@ impl Client {
     }
 
     fn trusting(params: Params, tls: &ClientConfig) -> Self {
-        let pair = |reach| Pair::new(&params, tls, &Guard::new(reach));
+        let pair = |reach| Pair::new(params.connect_timeout, tls, None, &Guard::new(reach));
         Self {
             anywhere: pair(Reach::Anywhere),
             private: pair(Reach::Private),
@@ -196,10 +184,21 @@ impl Client {
         }
     }
 
+    /// The client for requests of tokens.
+    pub(super) fn unpooled(&self) -> &legacy::Client<Connector, Content> {
+        &self.anywhere.unpooled
+    }
+
+    /// The longest time for making a connection, with TLS.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.params.connect_timeout
+    }
+
     /// Makes the call, and waits for the head of its response.
-    async fn answered(
+    pub(super) async fn answered(
         &self,
         call: &Call<'_>,
+        token: Option<&Token>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Answer> {
         let aim = call
@@ -207,7 +206,7 @@ impl Client {
             .aim(call.url)
             .map_err(|error| refused(format!("not called: url {error}")))?;
         call.sees(|called| called.aimed(&aim.url));
-        let sent = timeout_at(deadline, self.send(call, &aim)).await;
+        let sent = timeout_at(deadline, self.send(call, &aim, token)).await;
         sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))).map_err(|trouble| {
             if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
                 endpoint.has_refused();
@@ -218,9 +217,20 @@ impl Client {
     }
 
     /// Sends the call. Repeats it once if its connection was stale or full.
-    async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
-        let pair = self.pair(call.service.reach());
-        let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim)).await;
+    async fn send(
+        &self,
+        call: &Call<'_>,
+        aim: &Aim<'_>,
+        token: Option<&Token>,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let own = call.service.tls().map(ServiceTls::connections);
+        let pair = match &own {
+            Some(own) => own.pair(|tls, name| {
+                Pair::new(self.connect_timeout(), tls, name, &Guard::new(Reach::Anywhere))
+            }),
+            None => self.pair(call.service.reach()),
+        };
+        let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim, token)).await;
         let trouble = match sent {
             Some(Ok(response)) => return Ok(response),
             Some(Err(error)) => Some(self.trouble(&error)),
@@ -234,7 +244,7 @@ impl Client {
         }
         let content = Content::new(call.body.clone());
         pair.unpooled
-            .request(self.request(call, aim, content))
+            .request(self.request(call, aim, token, content))
             .await
             .map_err(|error| self.trouble(&error))
     }
@@ -245,17 +255,17 @@ impl Client {
         pair: &Pair,
         call: &Call<'_>,
         aim: &Aim<'_>,
+        token: Option<&Token>,
     ) -> Option<Result<Response<Incoming>, legacy::Error>> {
         // Only TLS negotiates HTTP/2. A body without a second part would never count as begun.
         let may_be_queued =
             aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
         if !may_be_queued {
-            return Some(
-                pair.pooled.request(self.request(call, aim, Content::new(call.body.clone()))).await,
-            );
+            let content = Content::new(call.body.clone());
+            return Some(pair.pooled.request(self.request(call, aim, token, content)).await);
         }
         let (content, beginning) = Content::watched(call.body.clone());
-        let mut sending = pin!(pair.pooled.request(self.request(call, aim, content)));
+        let mut sending = pin!(pair.pooled.request(self.request(call, aim, token, content)));
         let since = Instant::now();
         let mut until = since + PATIENCE;
         loop {
@@ -276,37 +286,42 @@ impl Client {
         }
     }
 
-    fn request(&self, call: &Call<'_>, aim: &Aim<'_>, content: Content) -> Request<Content> {
+    fn request(
+        &self,
+        call: &Call<'_>,
+        aim: &Aim<'_>,
+        token: Option<&Token>,
+        content: Content,
+    ) -> Request<Content> {
         let mut request = Request::new(content);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = aim.url.clone();
         *request.headers_mut() = headers(call, aim, self.params.clock.now());
+        if let Some(token) = token {
+            // It replaces that of the task.
+            request.headers_mut().insert(AUTHORIZATION, token.header.clone());
+        }
         request
     }
 
     /// Reads the beginning of the body, and what broke it off.
-    async fn read(
-        &self,
-        answer: &mut Incoming,
-        call: &Call<'_>,
-        deadline: Instant,
-    ) -> (Vec<u8>, Option<Trouble>) {
-        let mut body = Vec::new();
-        while body.len() < MAX_ANSWER && !answer.is_end_stream() {
+    async fn read(&self, answer: &mut Incoming, call: &Call<'_>, deadline: Instant) -> Read {
+        let mut read = Read::default();
+        while !read.is_cut && !answer.is_end_stream() {
             match timeout_at(deadline, answer.frame()).await {
-                Ok(Some(Ok(frame))) => {
-                    let chunk = frame.into_data().unwrap_or_default();
-                    body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - body.len())]);
-                }
+                Ok(Some(Ok(frame))) => read.take(&frame.into_data().unwrap_or_default()),
                 Ok(None) => break,
                 Ok(Some(Err(error))) => {
-                    let broken = Some(self.trouble(&error));
-                    return (body, broken);
+                    read.broken = Some(self.trouble(&error));
+                    break;
                 }
-                Err(_) => return (body, Some(Trouble::TimedOut(call.timeout))),
+                Err(_) => {
+                    read.broken = Some(Trouble::TimedOut(call.timeout));
+                    break;
+                }
             }
         }
-        (body, None)
+        read
     }
 
     fn trouble(&self, error: &(dyn Error + 'static)) -> Trouble {
@@ -314,29 +329,62 @@ impl Client {
     }
 }
 
+/// What was read of a body.
+#[derive(Default)]
+struct Read {
+    body: Vec<u8>,
+    broken: Option<Trouble>,
+    /// Whether the body is longer.
+    is_cut: bool,
+}
+
+impl Read {
+    fn take(&mut self, chunk: &[u8]) {
+        let room = MAX_ANSWER - self.body.len();
+        self.is_cut = chunk.len() > room;
+        self.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+}
+
 /// The future of each call in flight holds what lives across an await. So it is kept small.
 impl Caller for Client {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let deadline = Instant::now() + call.timeout;
-        let (head, mut answer) = match self.answered(call, deadline).await {
+        let answered = match call.service.oauth() {
+            None => self.answered(call, None, deadline).await,
+            // On the heap, so that other calls do not hold its room.
+            Some(oauth) => Box::pin(self.authorized(oauth, call, deadline)).await,
+        };
+        let (head, mut answer) = match answered {
             Ok(response) => response.into_parts(),
             Err(answer) => return answer,
         };
         call.sees(|called| called.answered(head.status.as_u16()));
-        let (body, broken) = self.read(&mut answer, call, deadline).await;
-        let reply = Reply { status: head.status, headers: &head.headers, body: &body, broken };
+        let Read { body, broken, is_cut } = self.read(&mut answer, call, deadline).await;
+        let reply =
+            Reply { status: head.status, headers: &head.headers, body: &body, broken, is_cut };
+        let success = call.service.success();
         let rules = Rules {
-            success: call.service.success(),
+            success,
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
             now: self.params.clock.now(),
         };
         let answer = classify::replied(&reply, &rules);
         match broken {
             Some(trouble) => call.sees(|called| called.failed(trouble.name())),
-            None if head.status.is_success() && answer.is_failure() => {
-                call.sees(|called| called.failed("dm_error"));
+            None if success.takes(head.status) && answer.is_failure() => {
+                call.sees(|called| called.failed(success.trouble()));
             }
             None => {}
+        }
+        let is_cut = is_cut || broken.is_some();
+        let tokens = call.service.oauth().map(|oauth| oauth.known_secrets()).unwrap_or_default();
+        let (mut body, mut answer) = (body, answer);
+        for known in [call.service.known_secrets(), &tokens] {
+            if !known.is_empty() {
+                body = known.redact_body(body, is_cut);
+                answer = answer.redacted(known);
+            }
         }
         call.excerpt.keep(body);
         answer
@@ -357,16 +405,20 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     let is_signed = !call.service.secrets().is_empty();
     let further =
         usize::from(aim.authorization().is_some()) + if is_signed { SIGNED_HEADERS } else { 0 };
-    let mut headers = HeaderMap::with_capacity(HEADERS + call.headers.len() + further);
+    let own = call.headers.len() + call.service.headers().len();
+    let mut headers = HeaderMap::with_capacity(HEADERS + own + further);
     headers.extend([(CONTENT_TYPE, JSON), (ACCEPT, ANY), (USER_AGENT, DELAYD)]);
     if let Some(authorization) = aim.authorization() {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
     call.headers.put_into(&mut headers);
+    for header in call.service.headers() {
+        headers.insert(header.name(), header.value().clone());
+    }
     if !headers.contains_key(TRACEPARENT) {
         headers.insert(TRACEPARENT, text(&call.trace.to_string()));
     }
-    // A task's own headers cannot have these names.
+    // The headers of a task and of a service cannot have these names.
     headers.extend([
         (name::TASK_ID, HeaderValue::from(call.id.0)),
         (name::TOPIC, text(call.topic.as_str())),
@@ -375,6 +427,13 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
         (name::RECEIPT, text(call.receipt.as_str())),
         (name::ID, text(call.webhook_id)),
     ]);
+    if let Some(occurrence) = call.occurrence {
+        headers.insert(name::SCHEDULE, text(occurrence.name.as_str()));
+        headers.insert(name::SCHEDULE_MOMENT_MS, HeaderValue::from(occurrence.moment.0));
+        if occurrence.missed > 0 {
+            headers.insert(name::SCHEDULE_MISSED, HeaderValue::from(occurrence.missed));
+        }
+    }
     if is_signed {
         let seconds = now.0 / 1000;
         let signed = signatures(call.service.secrets(), call.webhook_id, seconds, &call.body);
@@ -393,6 +452,10 @@ mod name {
     pub(super) const ATTEMPT: HeaderName = HeaderName::from_static("delay-attempt");
     pub(super) const DUE_MS: HeaderName = HeaderName::from_static("delay-due-ms");
     pub(super) const RECEIPT: HeaderName = HeaderName::from_static("delay-receipt");
+    pub(super) const SCHEDULE: HeaderName = HeaderName::from_static("delay-schedule");
+    pub(super) const SCHEDULE_MOMENT_MS: HeaderName =
+        HeaderName::from_static("delay-schedule-moment-ms");
+    pub(super) const SCHEDULE_MISSED: HeaderName = HeaderName::from_static("delay-schedule-missed");
     pub(super) const ID: HeaderName = HeaderName::from_static("webhook-id");
     pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
     pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");

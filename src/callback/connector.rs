@@ -12,12 +12,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{
+    FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream,
+};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
 use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tower::Service;
@@ -75,11 +78,12 @@ pub(super) enum Pooled {
     Never,
 }
 
-/// A client with connections of its own.
+/// A client with connections of its own. The server's certificate must have the given name, or that
+/// of the URL's host.
 pub(super) fn client(
     connect_timeout: Duration,
     guard: Guard,
-    tls: &ClientConfig,
+    (tls, name): (&ClientConfig, Option<&ServerName<'static>>),
     pooled: Pooled,
 ) -> Client<Connector, Content> {
     let mut tcp = HttpConnector::new_with_resolver(guard);
@@ -93,11 +97,12 @@ pub(super) fn client(
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let mut tls = tls.clone();
     tls.resumption = Resumption::in_memory_sessions(SESSIONS);
-    let https = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let https = match name {
+        Some(name) => https.with_server_name_resolver(FixedServerNameResolver::new(name.clone())),
+        None => https,
+    };
+    let https = https.enable_all_versions().wrap_connector(tcp);
     let mut builder = Client::builder(TokioExecutor::new());
     match pooled {
         Pooled::For(idle) => builder

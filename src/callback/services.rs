@@ -4,12 +4,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use http::header::AUTHORIZATION;
 use http::{HeaderValue, Uri};
 use tokio::time::Instant;
 
 use super::SuccessRule;
+use super::credentials::{Credentials, Identified};
 use super::endpoint::{Endpoint, sendable};
 use super::guard::Reach;
+use super::known_secrets::KnownSecrets;
+use super::oauth::OAuth;
+use super::own_tls::ServiceTls;
+use super::service_headers::ServiceHeader;
 use super::signature::Secret;
 use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
@@ -30,6 +36,8 @@ pub struct ServiceParams {
     pub success: SuccessRule,
     /// Each of them signs the calls. Without secrets, calls are not signed.
     pub secrets: Vec<Secret>,
+    /// How delayd identifies itself to its receivers.
+    pub credentials: Credentials,
 }
 
 /// A service that cannot be called as configured. The text names the key and what is expected.
@@ -53,7 +61,8 @@ impl Services {
     /// # Errors
     /// Names the first service that is invalid or occurs twice.
     pub fn new(list: Vec<ServiceParams>) -> Result<Self, InvalidService> {
-        Ok(Self { by_name: RwLock::new(Self::index(list)?), unlisted: RwLock::default() })
+        let by_name = Self::index(list, &HashMap::new())?;
+        Ok(Self { by_name: RwLock::new(by_name), unlisted: RwLock::default() })
     }
 
     /// The service of that name: a listed one, or a host or name that may be called without a
@@ -86,6 +95,21 @@ impl Services {
         }
     }
 
+    /// The first of these headers that the operator sets for the destination.
+    pub fn header_of_operator<'a>(
+        &self,
+        destination: &Destination,
+        mut names: impl Iterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let service = by_name.get(destination.as_str())?;
+        let is_own = |name: &str| {
+            service.headers().iter().any(|header| header.name() == name)
+                || service.oauth().is_some() && AUTHORIZATION == name
+        };
+        names.find(|name| is_own(name))
+    }
+
     /// Replaces what may be called without a section. Running calls go on.
     pub fn allow(&self, unlisted: Unlisted) {
         *self.unlisted.write().unwrap_or_else(PoisonError::into_inner) = unlisted;
@@ -99,20 +123,26 @@ impl Services {
         all
     }
 
-    /// Replaces the list. Running calls keep their service.
+    /// Replaces the list. Running calls keep their service. Connections and tokens stay where their
+    /// settings are the same.
     ///
     /// # Errors
     /// As [`Services::new`]; the old list stays then.
     pub fn replace(&self, list: Vec<ServiceParams>) -> Result<(), InvalidService> {
-        let by_name = Self::index(list)?;
+        let old = self.by_name.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let by_name = Self::index(list, &old)?;
         *self.by_name.write().unwrap_or_else(PoisonError::into_inner) = by_name;
         Ok(())
     }
 
-    fn index(list: Vec<ServiceParams>) -> Result<HashMap<String, Arc<Service>>, InvalidService> {
+    fn index(
+        list: Vec<ServiceParams>,
+        old: &HashMap<String, Arc<Service>>,
+    ) -> Result<HashMap<String, Arc<Service>>, InvalidService> {
         let mut by_name = HashMap::with_capacity(list.len());
         for params in list {
-            let service = Service::new(params)?;
+            let old = old.get(&params.name).map(|service| &**service);
+            let service = Service::new(params, old)?;
             let name = service.name.as_str().to_owned();
             if by_name.insert(name.clone(), Arc::new(service)).is_some() {
                 return Err(InvalidService { name, what: " is there twice".into() });
@@ -130,13 +160,15 @@ pub struct Service {
     allowance: Allowance,
     success: SuccessRule,
     secrets: Vec<Secret>,
+    own: Identified,
     reach: Reach,
     next: AtomicUsize,
     metrics: OnceLock<Arc<ServiceMetrics>>,
 }
 
 impl Service {
-    fn new(params: ServiceParams) -> Result<Self, InvalidService> {
+    /// Takes connections and tokens over from `old`, where their settings are the same.
+    fn new(params: ServiceParams, old: Option<&Self>) -> Result<Self, InvalidService> {
         let invalid = |what: String| InvalidService { name: params.name.clone(), what };
         let name: Destination =
             params.name.parse().map_err(|error| invalid(format!(": a service's name {error}")))?;
@@ -155,11 +187,14 @@ impl Service {
         }
         let endpoints =
             params.endpoints.iter().map(|text| Endpoint::new(text)).collect::<Result<_, _>>();
-        let endpoints = endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
+        let endpoints: Vec<Endpoint> =
+            endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
+        let own = Identified::new(params.credentials, &endpoints, old.map(|old| &old.own));
+        let own = own.map_err(invalid)?;
         let ServiceParams { allowance, success, secrets, .. } = params;
         let (reach, next) = (Reach::Anywhere, AtomicUsize::new(0));
         let metrics = OnceLock::new();
-        Ok(Self { name, endpoints, allowance, success, secrets, reach, next, metrics })
+        Ok(Self { name, endpoints, allowance, success, secrets, own, reach, next, metrics })
     }
 
     /// A service without a section. Without endpoints it is a host, and each call has the whole
@@ -172,6 +207,7 @@ impl Service {
             allowance,
             success,
             secrets: Vec::new(),
+            own: Identified::default(),
             reach,
             next: AtomicUsize::new(0),
             metrics: OnceLock::new(),
@@ -194,13 +230,33 @@ impl Service {
     }
 
     /// Which responses are a success.
-    pub fn success(&self) -> SuccessRule {
-        self.success
+    pub fn success(&self) -> &SuccessRule {
+        &self.success
     }
 
     /// The secrets that sign its calls.
     pub(super) fn secrets(&self) -> &[Secret] {
         &self.secrets
+    }
+
+    /// The headers that its calls have in any case.
+    pub(super) fn headers(&self) -> &[ServiceHeader] {
+        &self.own.headers
+    }
+
+    /// What its answers must not show.
+    pub(super) fn known_secrets(&self) -> &KnownSecrets {
+        &self.own.known_secrets
+    }
+
+    /// Its own connections; `None` if it uses those of all services.
+    pub fn tls(&self) -> Option<&ServiceTls> {
+        self.own.tls.as_deref()
+    }
+
+    /// Its tokens, if its calls carry some.
+    pub fn oauth(&self) -> Option<&Arc<OAuth>> {
+        self.own.oauth.as_ref()
     }
 
     /// Which addresses its calls may reach.
@@ -277,7 +333,14 @@ mod tests {
     fn params(name: &str, endpoints: &[&str]) -> ServiceParams {
         let endpoints = endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect();
         let (allowance, success) = (Allowance::default(), SuccessRule::DmError);
-        ServiceParams { name: name.into(), endpoints, allowance, success, secrets: Vec::new() }
+        ServiceParams {
+            name: name.into(),
+            endpoints,
+            allowance,
+            success,
+            secrets: Vec::new(),
+            credentials: Credentials::default(),
+        }
     }
 
     #[test]

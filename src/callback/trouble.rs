@@ -8,6 +8,7 @@ use hyper_util::client::legacy;
 
 use super::connector::TooLate;
 use super::guard::Unresolved;
+use crate::tls;
 use delayd_wire::Span;
 
 /// "Too many open files", of the process and of the system.
@@ -102,6 +103,10 @@ impl Trouble {
             return Some(Self::Tls(of_tls(error)));
         }
         if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            // Its `source` does not show the error of the connection.
+            if let Some(error) = error.get_io() {
+                return causes(error).filter_map(Self::of_cause).last();
+            }
             return (error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
                 .then_some(Self::StreamRefused);
         }
@@ -127,31 +132,13 @@ impl Trouble {
     }
 }
 
-/// A text for a TLS error. The library's texts hold names of hosts and times.
+/// A text for a TLS error.
 fn of_tls(error: &rustls::Error) -> &'static str {
-    use rustls::{CertificateError as Certificate, Error};
-
     match error {
-        Error::InvalidMessage(_) => {
+        rustls::Error::InvalidMessage(_) => {
             "the answer is not TLS; a port without TLS is called by http://"
         }
-        Error::InvalidCertificate(certificate) => match certificate {
-            Certificate::UnknownIssuer => "the certificate's issuer is not trusted",
-            Certificate::Expired | Certificate::ExpiredContext { .. } => {
-                "the certificate has expired"
-            }
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                "the certificate is not valid yet"
-            }
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                "the certificate is for another host"
-            }
-            Certificate::Revoked => "the certificate was revoked",
-            _ => "the certificate is not trusted",
-        },
-        Error::PeerIncompatible(_) => "no version or cipher in common",
-        Error::AlertReceived(_) => "the server refused the handshake",
-        _ => "protocol error",
+        error => tls::reason(error),
     }
 }
 

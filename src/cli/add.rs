@@ -1,19 +1,19 @@
 //! `delayd add`: adds a task to a running service.
 
-use std::collections::BTreeMap;
 use std::io::Read;
+use std::time::Duration;
 
 use anyhow::Context;
 use delayd_wire::{AddRequest, Stored, TaskState};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{self, one_of};
+use super::args::TaskOptions;
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
-use super::{Code, table};
-use crate::model::task::{Mode, Topic};
+use super::{Code, add_retry, output, table};
+use crate::model::task::Topic;
 use delayd_wire::Span;
 
 /// Add a task to a running service.
@@ -25,8 +25,10 @@ use delayd_wire::Span;
 #[command(after_help = "\
 Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":7}'
+  delayd add orders --at '2026-11-23 20:00' --zone Asia/Shanghai '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add orders --at 1795236367 --max-attempts 3 '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add alive --key device-7 --in 30s '{\"device\":7}'
+  delayd add orders --in 1h --retry '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add orders --in 1h --backoff 5s,5m --on-dead shop/dead '{\"sn\":\"shop\",\"url\":\"/x\"}'
   echo 'any text' | delayd add notes --in 1m --mode pull -")]
 pub(super) struct Args {
@@ -34,43 +36,52 @@ pub(super) struct Args {
     topic: Topic,
     #[command(flatten)]
     due: Due,
-    /// Whether the task is called back or pulled; auto: by its content
-    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
-    mode: Option<Mode>,
     /// Replace the waiting task of the topic that has this key, if there is one
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Make the add safe to repeat: with the same key, only one task is stored
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Attempts before the task is dead, 1 to 1000
-    #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
-    /// How long one call may take, 100ms to 10m
-    #[arg(long, value_name = "DURATION")]
-    timeout: Option<Span>,
-    /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
-    #[arg(long, value_name = "BACKOFF", value_parser = args::backoff)]
-    backoff: Option<Value>,
-    /// Drop the task if it is not delivered within this time after its due time
-    #[arg(long, value_name = "DURATION")]
-    expires_after: Option<Span>,
-    /// A header of your own for the callback; may be given several times
-    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = args::header)]
-    headers: Vec<(String, String)>,
-    /// The call to make if the task becomes dead
-    #[arg(long, value_name = "SN/PATH", value_parser = args::call)]
-    on_dead: Option<Value>,
+    /// Repeat an add that is not confirmed, for this long (1m if none is given, at most 12h);
+    /// without --idempotency-key, with a random one
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1m",
+        value_parser = patience
+    )]
+    retry: Option<Span>,
+    #[command(flatten)]
+    options: TaskOptions,
     /// The content; - reads it from standard input
     content: String,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+pub(super) async fn run(mut args: Args) -> anyhow::Result<Code> {
     let content = content(&args.content)?;
-    args.server.ask("/delay/task/add", &body(&args, content), shown).await?;
+    let Some(Span(patience)) = args.retry else {
+        args.server.ask("/delay/task/add", &body(&args, content), shown).await?;
+        return Ok(Code::Done);
+    };
+    let key = args.idempotency_key.get_or_insert_with(add_retry::new_key).clone();
+    let client = args.server.client()?;
+    let (stored, text) = add_retry::add(&client, &body(&args, content), &key, patience).await?;
+    output::line(&if client.is_json() { text } else { shown(stored) })?;
     Ok(Code::Done)
+}
+
+/// Parses how long an add is repeated. The service remembers an idempotency key for longer.
+fn patience(text: &str) -> Result<Span, String> {
+    const MOST: Duration = Duration::from_secs(12 * 3_600);
+    match text.parse::<Span>() {
+        Ok(Span(span)) if span > MOST => Err("must be at most 12h".into()),
+        Ok(span) => Ok(span),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The content from the argument, or from standard input.
@@ -86,22 +97,22 @@ pub(super) fn content(given: &str) -> anyhow::Result<String> {
 }
 
 fn body(args: &Args, content: String) -> impl Serialize {
-    let headers: BTreeMap<&str, &str> =
-        args.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     AddRequest {
         topic: Some(&args.topic),
         timing_moment: args.due.timing_moment(),
         delay: args.due.delay(),
+        at: args.due.at(),
+        zone: args.due.zone(),
         content: Some(content),
-        mode: args.mode,
-        max_attempts: args.max_attempts.map(Value::from),
-        timeout: args.timeout,
-        backoff: args.backoff.as_ref(),
-        headers: Some(headers).filter(|headers| !headers.is_empty()),
+        mode: args.options.mode,
+        max_attempts: args.options.max_attempts.map(Value::from),
+        timeout: args.options.timeout,
+        backoff: args.options.backoff.as_ref(),
+        headers: args.options.headers(),
         idempotency_key: args.idempotency_key.clone(),
         key: args.key.clone(),
-        expires_after: args.expires_after,
-        on_dead: args.on_dead.as_ref(),
+        expires_after: args.options.expires_after,
+        on_dead: args.options.on_dead.as_ref(),
     }
 }
 
@@ -130,11 +141,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     #[test]
     fn arguments_become_the_fields_of_the_request() {
@@ -145,6 +152,12 @@ mod tests {
         check(
             &["t", "--in", "10s", "{}"],
             json!({"topic": "t", "delay": "10000ms", "content": "{}"}),
+        );
+        check(
+            &["t", "--at", "2026-11-23 20:00", "--zone", "Asia/Shanghai", "x"],
+            json!({
+                "topic": "t", "at": "2026-11-23 20:00", "zone": "Asia/Shanghai", "content": "x",
+            }),
         );
         check(
             &["t", "--at", "17952.5", "x"],
@@ -168,6 +181,20 @@ mod tests {
                 "headers": {"x-a": "1", "x-b": "2"}, "on_dead": {"sn": "s", "url": "/dead"},
             }),
         );
+    }
+
+    #[test]
+    fn a_retry_has_a_time() {
+        let check = |word: &str, expected: Option<u64>| {
+            let args = Alone::try_parse_from(["add", "t", "--in", "1s", word, "x"]);
+            let found = args.ok().map(|alone| alone.args.retry.unwrap().0.as_secs());
+            assert_eq!(found, expected, "{word}");
+        };
+        check("--retry", Some(60));
+        check("--retry=2m", Some(120));
+        check("--retry=12h", Some(43_200));
+        check("--retry=13h", None);
+        check("--retry=soon", None);
     }
 
     #[test]

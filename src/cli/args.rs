@@ -1,9 +1,54 @@
-//! The options of a task: `--backoff`, `--header`, `--on-dead`, `--mode`.
+//! Arguments that several commands have, and how they are parsed.
+
+use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
+use crate::model::task::Mode;
 use delayd_wire::span::{InvalidSpan, Span, wait_of};
+
+/// The options of a task, or of each occurrence of a recurring schedule.
+#[derive(Debug, clap::Args)]
+pub(super) struct TaskOptions {
+    /// Whether the task is called back or pulled; auto: by its content
+    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
+    pub(super) mode: Option<Mode>,
+    /// Attempts before the task is dead, 1 to 1000
+    #[arg(long, value_name = "N")]
+    pub(super) max_attempts: Option<u32>,
+    /// How long one call may take, 100ms to 10m
+    #[arg(long, value_name = "DURATION")]
+    pub(super) timeout: Option<Span>,
+    /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
+    #[arg(long, value_name = "BACKOFF", value_parser = backoff)]
+    pub(super) backoff: Option<Value>,
+    /// Drop the task if it is not delivered within this time after its due time
+    #[arg(long, value_name = "DURATION")]
+    pub(super) expires_after: Option<Span>,
+    /// A header of your own for the callback; may be given several times
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = header)]
+    pub(super) headers: Vec<(String, String)>,
+    /// The call to make if the task becomes dead
+    #[arg(long, value_name = "SN/PATH", value_parser = call)]
+    pub(super) on_dead: Option<Value>,
+}
+
+impl TaskOptions {
+    /// The headers, if there are any.
+    pub(super) fn headers(&self) -> Option<BTreeMap<&str, &str>> {
+        let pairs = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Some(pairs.collect()).filter(|headers: &BTreeMap<_, _>| !headers.is_empty())
+    }
+}
+
+/// The arguments of one command, for its tests.
+#[cfg(test)]
+#[derive(Debug, clap::Parser)]
+pub(super) struct Alone<Args: clap::Args> {
+    #[command(flatten)]
+    pub(super) args: Args,
+}
 
 /// A parser for one of several names.
 pub(super) fn one_of<T>(

@@ -11,9 +11,9 @@ use crate::settings::Settings;
 
 /// List who did which administrative action, the newest first.
 ///
-/// The log holds pauses, holds, replays, purges, changes of topics, migrations, reloads and the
-/// like, also those that were refused. It needs a token with the scope view or admin for all
-/// topics.
+/// The log holds pauses, holds, replays, purges, changes of topics and schedules, migrations,
+/// reloads and the like, also those that were refused. It needs a token with the scope view or
+/// admin for all topics.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,6 +53,7 @@ fn shown(entries: &[AuditEntry]) -> String {
         let target = [
             entry.topic.as_ref().map(Cell::cell),
             entry.sn.as_ref().map(Cell::cell),
+            entry.schedule.as_ref().map(Cell::cell),
             entry.task_id.as_ref().map(Cell::cell),
             entry.tasks.map(|tasks| output::many(tasks, "task")),
             entry.dry_run.then(|| "dry run".to_owned()),
@@ -96,14 +97,18 @@ mod tests {
             {"at_ms": 1_795_234_574_000_i64, "source": "api", "token": "operator",
              "action": "dead/purge", "topic": "t", "tasks": 3, "result": "unanswered",
              "request_id": "r-3"},
+            {"at_ms": 1_795_234_573_000_i64, "source": "api", "token": "operator",
+             "action": "schedule/pause", "topic": "t", "schedule": "nightly", "result": "done",
+             "status": 200, "request_id": "r-4"},
         ]);
         let entries: Vec<AuditEntry> = serde_json::from_value(entries).unwrap();
         insta::assert_snapshot!(shown(&entries), @r#"
-        TIME                      BY        ACTION       TARGET      RESULT         REQUEST_ID
-        2026-11-21T04:16:17.000Z  operator  topic/pause  t           done (200)     r-1
-        2026-11-21T04:16:16.000Z  (api)     dead/replay              refused (401)  r-0
-        2026-11-21T04:16:15.000Z  operator  dead/purge   t, dry run  done (200)     r-2
-        2026-11-21T04:16:14.000Z  operator  dead/purge   t, 3 tasks  unanswered     r-3
+        TIME                      BY        ACTION          TARGET      RESULT         REQUEST_ID
+        2026-11-21T04:16:17.000Z  operator  topic/pause     t           done (200)     r-1
+        2026-11-21T04:16:16.000Z  (api)     dead/replay                 refused (401)  r-0
+        2026-11-21T04:16:15.000Z  operator  dead/purge      t, dry run  done (200)     r-2
+        2026-11-21T04:16:14.000Z  operator  dead/purge      t, 3 tasks  unanswered     r-3
+        2026-11-21T04:16:13.000Z  operator  schedule/pause  t, nightly  done (200)     r-4
         "#);
     }
 }

@@ -278,11 +278,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     #[test]
     fn numbers_are_for_people() {

@@ -38,7 +38,7 @@ cells! {
     TaskId: id => id.to_string();
     TopicName: name => name.0.cell();
     ServiceName: name => name.0.cell();
-    UnixMillis: moment => time::rfc3339(crate::model::clock::UnixMillis(moment.0));
+    UnixMillis: moment => time::local(crate::model::clock::UnixMillis(moment.0));
     TaskState: state => state.as_str().into();
     Way: way => way.as_str().into();
     Holder: holder => holder.as_str().into();

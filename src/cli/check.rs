@@ -4,6 +4,8 @@ use anyhow::Context;
 
 use super::{Code, output, table};
 use crate::app::check::{Checked, check, warnings};
+use crate::callback::SuccessRule;
+use crate::model::zone;
 use crate::settings::Settings;
 
 /// Check the configuration, the address and the store, and report what is wrong.
@@ -66,13 +68,28 @@ fn summary(settings: &Settings) -> String {
         ("works", work),
         ("calls", calls),
         ("traces", trace.summary()),
+        ("zone data", format!("{}, compiled in", zone::data_version())),
     ];
     if services.is_empty() {
         pairs.push(("services", "none: tasks can be pulled, but not called back".into()));
     }
     for (name, service) in services {
         let endpoints: Vec<_> = service.endpoints.iter().map(ToString::to_string).collect();
-        pairs.push(("service", format!("{name} at {}", endpoints.join(", "))));
+        let rule = match &service.success.0 {
+            SuccessRule::DmError => String::new(),
+            rule => format!(", success {rule}"),
+        };
+        let headers: Vec<_> = service.headers.names().collect();
+        let headers = match headers.is_empty() {
+            true => String::new(),
+            false => format!(", with {}", headers.join(" and ")),
+        };
+        let oauth = match &service.oauth {
+            Some(oauth) => format!(", tokens from {}", oauth.token_url.0),
+            None => String::new(),
+        };
+        pairs
+            .push(("service", format!("{name} at {}{rule}{headers}{oauth}", endpoints.join(", "))));
     }
     table::pairs(&pairs)
 }
@@ -86,19 +103,24 @@ mod tests {
         let sets = [
             "http.bind='0.0.0.0:80'",
             "services.a.endpoints=['http://b', 'http://c']",
+            "services.a.headers={authorization='Bearer secret', x-key='secret'}",
+            "services.b={endpoints=['http://d'], success={pointer='/code', equals=[0]}}",
             "store.kind=redis",
         ];
         let sets = [&sets[..], &["store.redis.urls=['redis://:secret@d']"]].concat();
         let sets: Vec<_> = sets.into_iter().map(str::to_owned).collect();
         let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();
-        insta::assert_snapshot!(summary(&settings), @r#"
+        let shown = summary(&settings).replace(zone::data_version(), "2026a");
+        insta::assert_snapshot!(shown, @r#"
         configuration  valid
         http           0.0.0.0:80
         store          redis, standalone redis://***@d, keys delay:*
         works          yes, lease 30s
         calls          16384 at most, 256 per service, timeout 15s, 22 attempts
         traces         not exported
-        service        a at http://b, http://c
+        zone data      2026a, compiled in
+        service        a at http://b, http://c, with authorization and x-key
+        service        b at http://d, success { pointer = "/code", equals = [0] }
         "#);
     }
 }

@@ -2,19 +2,20 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use delayd_wire::{Batch, BatchItem, ErrorCode, Nothing};
-use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use reqwest::{Certificate, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::output;
 use super::secret::SecretArg;
+use super::{output, time};
 
 /// How long to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
@@ -27,6 +28,9 @@ pub(super) struct ServerArgs {
     /// Print the answers of the service as JSON, one per line
     #[arg(long)]
     json: bool,
+    /// Show times in UTC instead of the time zone of this machine
+    #[arg(long)]
+    utc: bool,
 }
 
 /// Which service is called, and with which token.
@@ -44,9 +48,37 @@ pub(super) struct Server {
     /// machine can see command lines
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
     token: Option<SecretArg>,
+    #[command(flatten)]
+    authority: Authority,
     /// The variable and the option that give the token.
     #[arg(skip = TOKEN)]
     given_by: GivenBy,
+}
+
+/// Who may have signed the certificate of a service.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Authority {
+    /// For https: the PEM file of the authorities that may have signed the certificate of the
+    /// service, instead of those of the system
+    #[arg(long, value_name = "FILE", env = "DELAYD_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Authority {
+    pub(super) fn trust(&self) -> Trust {
+        self.ca.clone().map_or(Trust::System, Trust::File)
+    }
+}
+
+/// Which certificates of servers are accepted.
+#[derive(Clone, Debug)]
+pub(super) enum Trust {
+    /// Those of the system's authorities.
+    System,
+    /// Those of the authorities in a PEM file.
+    File(PathBuf),
+    /// Any. Only for requests that hold no secret.
+    Anyone,
 }
 
 /// The variable and the option that give an access token.
@@ -80,6 +112,7 @@ impl ServerArgs {
     /// A connection for a command with several calls. With --json, their answers are printed as
     /// they come.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
+        time::show_in_utc(self.utc);
         Ok(Client { json: self.json, ..self.server.client()? })
     }
 }
@@ -87,7 +120,12 @@ impl ServerArgs {
 impl Server {
     /// Another service, with the names of its token options.
     pub(super) fn at(server: ServerUrl, token: Option<SecretArg>, given_by: GivenBy) -> Self {
-        Self { server, token, given_by }
+        Self { server, token, authority: Authority::default(), given_by }
+    }
+
+    /// This service, whose certificate the authority of another may have signed.
+    pub(super) fn trusting(self, other: &Self) -> Self {
+        Self { authority: other.authority.clone(), ..self }
     }
 
     /// Its address.
@@ -101,7 +139,8 @@ impl Server {
         let token = SecretArg::unless_empty(self.token.clone())
             .map(|token| bearer(&token, given_by))
             .transpose()?;
-        Ok(Client { http: http(TIMEOUT)?, server, token, given_by, json: false })
+        let http = http(TIMEOUT, &self.authority.trust())?;
+        Ok(Client { http, server, token, given_by, json: false })
     }
 }
 
@@ -270,11 +309,25 @@ impl Answer {
 }
 
 /// An HTTP client with this timeout, which ignores proxy settings.
-pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
+pub(super) fn http(timeout: Duration, trust: &Trust) -> anyhow::Result<reqwest::Client> {
     let client = reqwest::Client::builder()
         .timeout(timeout)
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none());
+    let client = match trust {
+        Trust::System => client,
+        Trust::File(path) => {
+            let shown = path.display();
+            let pem = std::fs::read(path).with_context(|| format!("--ca: cannot read {shown}"))?;
+            let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+            anyhow::ensure!(
+                !certificates.is_empty(),
+                "--ca: {shown}: expected PEM with a certificate (-----BEGIN CERTIFICATE-----)"
+            );
+            client.tls_certs_only(certificates)
+        }
+        Trust::Anyone => client.tls_danger_accept_invalid_certs(true),
+    };
     client.build().map_err(|e| anyhow::anyhow!("cannot build an HTTP client: {}", cause(&e)))
 }
 

@@ -285,11 +285,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     fn which(line: &[&str]) -> Option<Which> {
         let parsed = Alone::try_parse_from([&["dead", "purge"], line].concat()).ok()?;

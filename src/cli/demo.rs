@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
-use super::client::{self, ServerUrl};
+use super::client::{self, ServerUrl, Trust};
 use super::receiver::{Callback, Params, Receiver};
 use super::signals::Signals;
 use super::{Code, output, start_logs, time};
 use crate::app::App;
 use crate::model::clock::{Clock, UnixMillis};
-use crate::settings::{Settings, StoreKind};
+use crate::settings::{ServerTls, Settings, StoreKind};
 
 const SERVICE: &str = "demo.receiver";
 /// How long to wait for tasks after the last due time.
@@ -100,6 +100,7 @@ fn adapt(
     bind: SocketAddr,
 ) -> anyhow::Result<()> {
     settings.http.bind = bind;
+    settings.http.tls = ServerTls::default();
     settings.http.auth.tokens.clear();
     settings.http.auth.anonymous = false;
     settings.store.kind = StoreKind::Embedded;
@@ -117,7 +118,7 @@ async fn show(
     mut arrivals: mpsc::Receiver<Callback>,
 ) -> anyhow::Result<Seen> {
     let clock = Clock::system();
-    let http = client::http(ADD_TIMEOUT)?;
+    let http = client::http(ADD_TIMEOUT, &Trust::System)?;
     let mut seen = Seen::default();
     for number in 0..tasks {
         let answer =

@@ -58,7 +58,9 @@ struct OneArgs {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
         Verb::List(ListArgs { server }) => {
-            server.ask("/delay/destination/list", &DestinationListRequest {}, shown).await?
+            server
+                .ask("/delay/destination/list", &DestinationListRequest { sampled: None }, shown)
+                .await?
         }
         Verb::Get(OneArgs { sn, server }) => {
             server.ask("/delay/destination/get", &of(&sn), detail).await?;
@@ -93,7 +95,7 @@ fn detail(shown: DestinationDetail) -> String {
         false => format!("{} or more", count.cell()),
     };
     let RecentCalls { calls, failures, p50_ms, p99_ms } = shown.recent;
-    let pairs = table::pairs(&[
+    let mut pairs = vec![
         ("sn", shown.sn.cell()),
         ("configured", shown.configured.cell()),
         ("held", shown.held.cell()),
@@ -104,13 +106,20 @@ fn detail(shown: DestinationDetail) -> String {
         ("probes in", millis(shown.probes_in_ms)),
         ("calls", format!("{}/{} of {}", shown.in_flight, shown.concurrency, shown.slots)),
         ("rate", shown.rate.cell()),
+        ("success", shown.success.cell()),
         ("retry after", millis(shown.retry_after_ms)),
         ("last error at", shown.last_error_ms.cell()),
         ("last error", shown.last_error.cell()),
         ("recent calls", format!("{calls}, {failures} failed")),
         ("p50", millis(p50_ms)),
         ("p99", millis(p99_ms)),
-    ]);
+        ("others' p99", millis(shown.unharmed.lateness_p99_ms)),
+    ];
+    if let Some(why) = &shown.no_access_token {
+        let place = pairs.iter().position(|(name, _)| *name == "last error at");
+        pairs.insert(place.unwrap_or_default(), ("no access token", why.cell()));
+    }
+    let pairs = table::pairs(&pairs);
     if shown.transitions.is_empty() {
         return pairs;
     }
@@ -119,7 +128,7 @@ fn detail(shown: DestinationDetail) -> String {
     format!("{pairs}\n\n{}", table::columns(&["since", "breaker"], &rows))
 }
 
-fn shown(Destinations { destinations: all }: Destinations) -> String {
+fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     if all.is_empty() {
         return "no destinations".into();
     }
@@ -165,9 +174,11 @@ mod tests {
             "sn": "shop", "configured": true, "held": false, "waiting": 12, "overdue": 3,
             "as_of_ms": 0, "complete": true, "cut": true, "breaker": "open",
             "probes_in_ms": 4200, "in_flight": 0,
-            "concurrency": 16, "slots": 256, "rate": null, "retry_after_ms": null,
+            "concurrency": 16, "slots": 256, "rate": null,
+            "success": "dm_error", "retry_after_ms": null,
             "last_error": "down", "last_error_ms": 0,
             "recent": {"calls": 9, "failures": 5, "p50_ms": 20, "p99_ms": 15000},
+            "unharmed": {"calls": 7, "lateness_p99_ms": 3},
             "transitions": [{"at_ms": 0, "to": "open"}],
         });
         insta::assert_snapshot!(detail(serde_json::from_value(answer).unwrap()), @r#"
@@ -181,12 +192,14 @@ mod tests {
         probes in      4200ms
         calls          0/16 of 256
         rate           -
+        success        dm_error
         retry after    -
         last error at  1970-01-01T00:00:00.000Z
         last error     down
         recent calls   9, 5 failed
         p50            20ms
         p99            15000ms
+        others' p99    3ms
 
         SINCE                     BREAKER
         1970-01-01T00:00:00.000Z  open

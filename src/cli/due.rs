@@ -1,19 +1,20 @@
-//! The arguments that name a moment, for `add`, `update` and lists.
+//! The arguments that name a moment, for `add`, `update`, `nack` and lists.
 
 use serde_json::Value;
 
+use crate::model::clock::UnixMillis;
 use delayd_wire::Span;
 
 /// The due time: exactly one of the two.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("due").required(true).multiple(false).args(["after", "at"]))]
 pub(super) struct Due {
     /// Due after this time: seconds, or 1500ms, 10s, 5m, 2h, 7d
-    #[arg(long = "in", value_name = "DURATION")]
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "zone")]
     after: Option<Span>,
-    /// Due at this moment
-    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    at: Option<Value>,
+    #[command(flatten)]
+    at: At,
 }
 
 impl Due {
@@ -22,9 +23,61 @@ impl Due {
         self.after
     }
 
-    /// The value of the field `timing_moment`.
+    /// The value of the field `timing_moment`: a time that is a number.
     pub(super) fn timing_moment(&self) -> Option<Value> {
-        self.at.clone()
+        self.at.seconds()
+    }
+
+    /// The value of the field `at`: a time that is a text.
+    pub(super) fn at(&self) -> Option<String> {
+        self.at.words()
+    }
+
+    /// The value of the field `zone`.
+    pub(super) fn zone(&self) -> Option<String> {
+        self.at.zone.clone()
+    }
+}
+
+/// The due time of a call that takes no delay.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("due").required(true).args(["at"]))]
+pub(super) struct DueAt {
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+/// A moment as a person writes it.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct At {
+    /// Due at this time: 2026-11-23T20:00:00+08:00, '2026-11-23 20:00' with --zone, or Unix seconds
+    #[arg(long, value_name = "TIME")]
+    pub(super) at: Option<String>,
+    /// The time zone of --at, such as Asia/Shanghai
+    #[arg(long, value_name = "ZONE", requires = "at")]
+    pub(super) zone: Option<String>,
+}
+
+impl At {
+    /// The time as Unix seconds, if it is a number.
+    pub(super) fn seconds(&self) -> Option<Value> {
+        seconds(self.at.as_deref()?).ok()
+    }
+
+    /// The time as text, if it is no number.
+    pub(super) fn words(&self) -> Option<String> {
+        self.at.clone().filter(|text| seconds(text).is_err())
+    }
+
+    /// The time as text, for a call without the field `timing_moment`.
+    pub(super) fn text(&self) -> Option<String> {
+        let text = self.at.as_deref()?;
+        let millis = seconds(text).ok().and_then(|seconds| seconds.as_f64()).map(|s| s * 1_000.0);
+        #[allow(clippy::cast_possible_truncation, reason = "a larger number is out of range")]
+        let number = millis.map(|millis| UnixMillis(millis.ceil() as i64).rfc3339());
+        Some(number.unwrap_or_else(|| text.to_owned()))
     }
 }
 

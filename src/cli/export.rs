@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use delayd_wire::{
-    Page, Records, TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics,
+    ErrorCode, Page, Records, TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics,
 };
 use indicatif::ProgressBar;
 
-use super::client::{Client, Server};
-use super::exported::{Exported, list_of, records_of};
+use super::client::{Client, Refused, Server};
+use super::exported::{Exported, SchedulePage, list_of, records_of, schedules_of};
 use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
 use super::{Code, output, progress};
@@ -27,10 +27,10 @@ const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskS
 
 /// Write the topics and tasks of a running service, one JSON object per line, for `delayd import`.
 ///
-/// This includes topics with their settings, and scheduled, retrying, leased and dead tasks. Tasks
-/// that are delivered meanwhile may be included; for a consistent export pause the topics first. To
-/// copy to a running service, `delayd move` is better. The file contains contents and headers:
-/// protect it like the store.
+/// This includes topics with their settings, recurring schedules, and scheduled, retrying, leased
+/// and dead tasks. Tasks that are delivered meanwhile may be included; for a consistent export
+/// pause the topics first. To copy to a running service, `delayd move` is better. The file contains
+/// contents and headers: protect it like the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -115,6 +115,7 @@ async fn write(
     for (topic, settings) in topics.iter().zip(settings) {
         writeln!(to, "{}", serde_json::to_string(&settings)?)?;
         let mut seen = Seen::default();
+        write_schedules(client, topic, &mut seen, to).await?;
         for state in states {
             count += write_state(client, topic, *state, &mut seen, to, &bar).await?;
         }
@@ -122,6 +123,33 @@ async fn write(
     to.flush()?;
     bar.finish_and_clear();
     Ok(count)
+}
+
+/// Writes the recurring schedules of a topic. The occurrence of a schedule that was never handed
+/// out is not written, because the schedule plans it again where it is imported.
+async fn write_schedules(
+    client: &Client,
+    topic: &str,
+    seen: &mut Seen,
+    to: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut cursor = None;
+    loop {
+        let body = schedules_of(topic, cursor);
+        let page: SchedulePage = match client.call("/delay/schedule/records", &body).await {
+            // A service of an earlier version has no schedules.
+            Err(error) if Refused::is(&error, ErrorCode::NotFound) => return Ok(()),
+            page => page?,
+        };
+        for schedule in page.records {
+            writeln!(to, "{}", serde_json::to_string(&schedule)?)?;
+            seen.ids.extend(schedule.waiting);
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// The tasks of a topic that are already written.

@@ -1,5 +1,5 @@
-//! One line of an export: the settings of a topic, or a task. Also how it is read from a service
-//! and imported.
+//! One line of an export: the settings of a topic, a recurring schedule, or a task. Also how it is
+//! read from a service and imported.
 //!
 //! # Invariants
 //!
@@ -7,7 +7,10 @@
 //!   task stores nothing twice. It includes the origin and the creation time, because two stores
 //!   may use the same id.
 
-use delayd_wire::{ListOrder, ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
+use delayd_wire::{
+    ListOrder, ListRequest, Mode, Record, RecordsRequest, ScheduleRecord, ScheduleRecords,
+    ScheduleRecordsRequest, TaskId, TaskState,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -45,11 +48,28 @@ pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
     }
 }
 
+/// Reads the next page of the recurring schedules of a topic, without pausing them.
+pub(super) fn schedules_of(topic: &str, cursor: Option<String>) -> impl Serialize {
+    ScheduleRecordsRequest {
+        topic: Some(topic),
+        hold: None::<Vec<String>>,
+        limit: None::<u16>,
+        cursor,
+    }
+}
+
+/// A page of recurring schedules.
+pub(super) type SchedulePage = ScheduleRecords<ExportedSchedule>;
+
+/// A recurring schedule.
+pub(super) type ExportedSchedule = ScheduleRecord<Map<String, Value>>;
+
 /// One line of an export.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
     Task(Box<Exported>),
+    Schedule(Box<ExportedSchedule>),
     Topic(TopicSettings),
 }
 
@@ -87,6 +107,11 @@ impl Exported {
     /// Whether the task is still to be delivered.
     pub(super) fn waits(&self) -> bool {
         self.record.state == TaskState::Scheduled
+    }
+
+    /// Whether it is an occurrence of a recurring schedule. No add makes one.
+    pub(super) fn is_occurrence(&self) -> bool {
+        self.record.options.contains_key("schedule")
     }
 
     /// The body of an add of this task.
@@ -195,6 +220,9 @@ mod tests {
         assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));
+        let schedule = r#"{"topic":"t","schedule":"a","revision":"00","set_ms":1,"since_ms":2,
+            "origin":"0","definition":{"cron":"@daily"}}"#;
+        assert!(matches!(serde_json::from_str(schedule), Ok(Line::Schedule(_))));
         assert!(serde_json::from_str::<Line>("{}").is_err());
     }
 }

@@ -35,6 +35,13 @@ pub(super) struct TaskNameArgs {
         conflicts_with_all = ["key", "idempotency_key"]
     )]
     pub(super) task_id: Option<TaskId>,
+    #[command(flatten)]
+    pub(super) keys: TaskKeyArgs,
+}
+
+/// The keys that name a task, instead of its id.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct TaskKeyArgs {
     /// The task's key, instead of its id
     #[arg(long, value_name = "KEY")]
     pub(super) key: Option<String>,
@@ -43,8 +50,16 @@ pub(super) struct TaskNameArgs {
     pub(super) idempotency_key: Option<String>,
 }
 
+impl TaskKeyArgs {
+    /// Whether there is one.
+    pub(super) fn is_given(&self) -> bool {
+        self.key.is_some() || self.idempotency_key.is_some()
+    }
+}
+
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let Args { name: TaskNameArgs { task_id, key, idempotency_key }, server } = args;
+    let Args { name: TaskNameArgs { task_id, keys }, server } = args;
+    let TaskKeyArgs { key, idempotency_key } = keys;
     let client = server.client()?;
     let (mut tasks, mut cursor) = (Vec::new(), None);
     loop {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
-use super::find::TaskNameArgs;
+use super::find::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, table};
 use crate::model::task::Topic;
 
@@ -29,7 +29,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let TaskNameArgs { task_id, key, idempotency_key } = args.name;
+    let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
     let body = GetRequest { topic: Some(&args.topic), task_id, key, idempotency_key };
     args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
     Ok(Code::Done)

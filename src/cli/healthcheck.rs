@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use super::client::{self, ServerUrl};
+use super::client::{self, Authority, ServerUrl, Trust};
 use super::{Code, Configuration, output};
 
 /// How long to wait for an answer.
@@ -14,20 +14,28 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 #[command(after_help = "\
 Examples:
   delayd healthcheck
-  delayd healthcheck --server http://10.0.0.5:7799")]
+  delayd healthcheck --server http://10.0.0.5:7799
+  delayd healthcheck --server https://delay.example.com --ca authority.pem")]
 pub(super) struct Args {
     /// The service; by default, that of the configured http.bind
     #[arg(long, value_name = "URL", env = "DELAYD_SERVER")]
     server: Option<ServerUrl>,
+    #[command(flatten)]
+    authority: Authority,
 }
 
 pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Result<Code> {
-    let base = match args.server {
-        Some(server) => server.to_string(),
-        None => format!("http://{}", reachable(configuration.load()?.http.bind)),
+    let (base, trust) = match args.server {
+        Some(server) => (server.to_string(), args.authority.trust()),
+        // The certificate of the port seldom has the address of this machine. Nothing is sent that
+        // another process must not see.
+        None => {
+            let http = configuration.load()?.http;
+            (format!("{}://{}", http.scheme(), reachable(http.bind)), Trust::Anyone)
+        }
     };
     let url = format!("{base}/healthz");
-    let answer = client::http(TIMEOUT)?.get(&url).send().await;
+    let answer = client::http(TIMEOUT, &trust)?.get(&url).send().await;
     let (code, text) = match answer {
         Ok(answer) if answer.status().is_success() => (Code::Done, format!("{base} is alive")),
         Ok(answer) => (Code::Failed, format!("{url} answered {}", answer.status())),

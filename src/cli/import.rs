@@ -17,8 +17,9 @@ use delayd_wire::{BatchItem, BatchRequest, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, Refused, Server};
-use super::exported::{Exported, Line};
+use super::exported::{Exported, ExportedSchedule, Line};
 use super::migrate::import_batch::{Adopted, adopt};
+use super::migrate::schedules::adopt_schedules;
 use super::retry_client::RetryClient;
 use super::topic_settings::TopicSettings;
 use super::{Code, output, progress, table};
@@ -36,11 +37,11 @@ const TOLD: u64 = 20;
 
 /// Add the tasks of an export to a running service.
 ///
-/// Due times, keys, options and contents are kept. Ids are new and attempts start at zero, unless
-/// --keep-ids is given. Overdue tasks are due at once. The import can be repeated: within
-/// `limits.idempotency_window` (24 hours) no task is stored twice. Existing topics are not changed.
-/// Dead tasks and the history keep their ids. Everything except adding requires a token with the
-/// scope admin.
+/// Recurring schedules continue where they stopped. Due times, keys, options and contents are kept.
+/// Ids are new and attempts start at zero, unless --keep-ids is given. Overdue tasks are due at
+/// once. The import can be repeated: within `limits.idempotency_window` (24 hours) no task is
+/// stored twice. Existing topics are not changed. Dead tasks and the history keep their ids.
+/// Everything except adding requires a token with the scope admin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -181,14 +182,16 @@ impl Import {
                 self.gather(*exported);
             }
             Ok(Line::Topic(settings)) => self.set(&settings).await?,
+            Ok(Line::Schedule(schedule)) => self.adopt_schedule(*schedule).await?,
             Err(_) => self.fail(self.lines, "is not a line of an export"),
         }
         Ok(())
     }
 
-    /// A waiting task is added, unless ids are kept. An ended one can only be adopted.
+    /// A waiting task is added, unless ids are kept. An ended one, and an occurrence of a schedule,
+    /// can only be adopted.
     fn gather(&mut self, exported: Exported) {
-        if exported.waits() && !self.keeps_ids {
+        if exported.waits() && !self.keeps_ids && !exported.is_occurrence() {
             self.batch.push((self.lines, exported.into_task()));
         } else {
             self.records.push(exported);
@@ -201,6 +204,20 @@ impl Import {
             Err(error) if error.is::<Refused>() => self.fail(self.lines, &error.to_string()),
             set => drop(set?),
         }
+        Ok(())
+    }
+
+    async fn adopt_schedule(&mut self, schedule: ExportedSchedule) -> anyhow::Result<()> {
+        let adopted = adopt_schedules(&self.patient, &schedule.topic.0, &[&schedule]).await?;
+        match adopted.into_iter().next() {
+            Some(Ok(is_known)) => {
+                self.counts.known += u64::from(is_known);
+                self.counts.stored += u64::from(!is_known);
+            }
+            Some(Err(why)) => self.fail(self.lines, &why.sentence),
+            None => bail!("the service answered no result for a schedule"),
+        }
+        self.counts.sent += 1;
         Ok(())
     }
 
@@ -299,11 +316,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     #[test]
     fn only_what_is_not_confirmed_is_sent_again_and_in_the_end_fails() {

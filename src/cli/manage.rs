@@ -5,6 +5,7 @@ use delayd_wire::{CancelRequest, Gone, Moved, UpdateRequest};
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
+use super::find::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, add, table};
 use crate::model::task::{TaskId, Topic};
 
@@ -13,14 +14,20 @@ use crate::model::task::{TaskId, Topic};
 /// After success the task never fires. For a leased task this is an error: it is cancelled unless
 /// its current attempt succeeds.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "delayd cancel [OPTIONS] <TOPIC> \
+                      <TASK_ID>|--key <KEY>|--idempotency-key <KEY>",
+    after_help = "\
 Examples:
-  delayd cancel orders 1795234567000042")]
+  delayd cancel orders 1795234567000042
+  delayd cancel alive --key device-7
+  delayd cancel orders --idempotency-key order-42"
+)]
 pub(super) struct CancelArgs {
     /// The topic
     topic: Topic,
-    /// The task's id
-    task_id: TaskId,
+    #[command(flatten)]
+    name: TaskNameArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -29,39 +36,109 @@ pub(super) struct CancelArgs {
 ///
 /// Its attempts start again at zero. Whether it is called back or pulled does not change.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "delayd update [OPTIONS] <--in <DURATION>|--at <TIME>> <TOPIC> \
+                      <TASK_ID>|--key <KEY>|--idempotency-key <KEY> [CONTENT]",
+    after_help = "\
 Examples:
   delayd update orders 1795234567000042 --in 2h
-  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"shop\",\"url\":\"/x\"}'")]
+  delayd update alive --key device-7 --in 30s '{\"device\":7}'
+  delayd update orders 1795234567000042 --at 2026-11-23T20:00:00+08:00
+  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"shop\",\"url\":\"/x\"}'"
+)]
 pub(super) struct UpdateArgs {
     /// The topic
     topic: Topic,
-    /// The task's id
-    task_id: TaskId,
+    /// The task's id; with a key, the new content
+    #[arg(value_name = "TASK_ID", required_unless_present_any = ["key", "idempotency_key"])]
+    first: Option<String>,
+    /// The new content; - reads it from standard input
+    #[arg(value_name = "CONTENT", conflicts_with_all = ["key", "idempotency_key"])]
+    second: Option<String>,
+    #[command(flatten)]
+    keys: TaskKeyArgs,
     #[command(flatten)]
     due: Due,
-    /// The new content; - reads it from standard input
-    content: Option<String>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
+impl UpdateArgs {
+    /// The task's id and the new content. With a key, the content takes the place of the id.
+    ///
+    /// # Errors
+    /// An id that is none, or an id beside a key.
+    pub(super) fn id_and_content(&self) -> Result<(Option<TaskId>, Option<&str>), String> {
+        let Some(first) = &self.first else { return Ok((None, None)) };
+        match (self.keys.is_given(), first.parse::<TaskId>()) {
+            (false, Ok(id)) => Ok((Some(id), self.second.as_deref())),
+            (false, Err(error)) => Err(format!("invalid value '{first}' for '<TASK_ID>': {error}")),
+            (true, Ok(_)) => Err(format!(
+                "the task id {first} cannot be combined with --key or --idempotency-key"
+            )),
+            (true, Err(_)) => Ok((None, Some(first))),
+        }
+    }
+}
+
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
-    let body = CancelRequest { topic: Some(args.topic), task_id: Some(args.task_id) };
+    let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
+    let body = CancelRequest { topic: Some(args.topic), task_id, key, idempotency_key };
     args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
-    let content = args.content.as_deref().map(add::content).transpose()?;
-    let UpdateArgs { topic, task_id, due, server, .. } = args;
-    let (topic, task_id, timing_moment, delay) =
-        (Some(topic), Some(task_id), due.timing_moment(), due.delay());
-    let body = UpdateRequest { topic, task_id, timing_moment, delay, content };
+    let (task_id, content) = args.id_and_content().map_err(anyhow::Error::msg)?;
+    let content = content.map(add::content).transpose()?;
+    let UpdateArgs { topic, keys: TaskKeyArgs { key, idempotency_key }, due, server, .. } = args;
+    let body = UpdateRequest {
+        topic: Some(topic),
+        task_id,
+        key,
+        idempotency_key,
+        timing_moment: due.timing_moment(),
+        delay: due.delay(),
+        at: due.at(),
+        zone: due.zone(),
+        content,
+    };
     server.ask("/delay/task/update", &body, shown).await?;
     Ok(Code::Done)
 }
 
 fn shown(moved: Moved) -> String {
     table::pairs(&[("task_id", moved.task_id.cell()), ("due", moved.due_ms.cell())])
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    type Alone = crate::cli::args::Alone<UpdateArgs>;
+
+    #[test]
+    fn with_a_key_the_content_takes_the_place_of_the_id() {
+        let check = |line: &str, expected: Option<(Option<u64>, Option<&str>)>| {
+            let words = ["update", "t", "--in", "1h"].into_iter().chain(line.split(' '));
+            let args = Alone::try_parse_from(words.filter(|word| !word.is_empty()));
+            let args = args.as_ref().map(|alone| alone.args.id_and_content());
+            let found = args.ok().and_then(Result::ok);
+            assert_eq!(found.map(|(id, text)| (id.map(|id| id.0), text)), expected, "{line}");
+        };
+        check("7", Some((Some(7), None)));
+        check("7 {}", Some((Some(7), Some("{}"))));
+        check("--key k", Some((None, None)));
+        check("--key k {}", Some((None, Some("{}"))));
+        check("{} --key k --idempotency-key i", Some((None, Some("{}"))));
+        check("--idempotency-key i -", Some((None, Some("-"))));
+        check("", None);
+        check("{}", None);
+        check("0", None);
+        check("7 --key k", None);
+        check("7 {} --key k", None);
+        check("{} {} --idempotency-key k", None);
+    }
 }

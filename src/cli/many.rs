@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::args::one_of;
 use super::client::{Client, ServerArgs};
-use super::due::seconds;
+use super::due::{DueAt, seconds};
 use super::{Code, list, output};
 use crate::model::task::{Destination, Topic};
 
@@ -45,13 +45,12 @@ pub(super) struct CancelArgs {
 #[command(after_help = "\
 Examples:
   delayd update-many orders --at 1795236367 --due-to 1795230000 --dry-run
-  delayd update-many orders --at 1795236367 --due-to 1795230000 --yes")]
+  delayd update-many orders --at '2026-11-23 20:00' --zone Asia/Shanghai --all --yes")]
 pub(super) struct UpdateArgs {
     #[command(flatten)]
     which: Which,
-    /// The new due time; a moment in the past means now
-    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    at: Value,
+    #[command(flatten)]
+    due: DueAt,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -70,6 +69,14 @@ struct Which {
         conflicts_with_all = ["sn", "outcome", "due_from", "due_to"]
     )]
     all: bool,
+    /// This task; may be repeated, and takes the place of all other filters
+    #[arg(
+        long,
+        value_name = "ID",
+        group = "filter",
+        conflicts_with_all = ["all", "sn", "outcome", "due_from", "due_to"]
+    )]
+    task_id: Vec<u64>,
     /// Only tasks for this service or host; @pull: only pulled tasks
     #[arg(long, value_name = "SERVICE", group = "filter")]
     sn: Option<Destination>,
@@ -90,11 +97,18 @@ struct Which {
     yes: bool,
 }
 
+impl Which {
+    fn ids(&self) -> Option<&[u64]> {
+        (!self.task_id.is_empty()).then_some(&self.task_id[..])
+    }
+}
+
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
     let CancelArgs { which, state, server } = args;
     let body = |cursor: Option<String>| CancelManyRequest {
         topic: Some(&which.topic),
         state: Some(state),
+        task_ids: which.ids(),
         all: which.all.then_some(true),
         sn: which.sn.as_ref(),
         outcome: which.outcome.clone(),
@@ -108,10 +122,13 @@ pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
 }
 
 pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
-    let UpdateArgs { which, at, server } = args;
+    let UpdateArgs { which, due, server } = args;
     let body = |cursor: Option<String>| UpdateManyRequest {
         topic: Some(&which.topic),
-        timing_moment: Some(at.clone()),
+        timing_moment: due.at.seconds(),
+        at: due.at.words(),
+        zone: due.at.zone.clone(),
+        task_ids: which.ids(),
         all: which.all.then_some(true),
         sn: which.sn.as_ref(),
         outcome: which.outcome.clone(),
@@ -160,11 +177,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: CancelArgs,
-    }
+    type Alone = crate::cli::args::Alone<CancelArgs>;
 
     #[test]
     fn a_filter_and_a_confirmation_are_required() {

@@ -20,6 +20,7 @@ use crate::settings::{self, File, LogFormat, Settings};
 use crate::telemetry;
 
 mod add;
+mod add_retry;
 mod args;
 mod audit;
 mod bench;
@@ -53,6 +54,7 @@ mod pull;
 mod receive;
 mod receiver;
 mod retry_client;
+mod schedule;
 mod search;
 mod secret;
 mod serve;
@@ -126,6 +128,7 @@ enum Command {
     CancelMany(many::CancelArgs),
     UpdateMany(many::UpdateArgs),
     Topic(topic::Args),
+    Schedule(schedule::Args),
     Dead(dead::Args),
     Destination(destination::Args),
     Instances(instances::Args),
@@ -175,6 +178,11 @@ fn parse(
 ) -> Result<Cli, clap::Error> {
     let parsed = command().try_get_matches_from(words).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
+        if let Command::Update(args) = &cli.command
+            && let Err(wrong) = args.id_and_content()
+        {
+            return Err(command().error(ErrorKind::ValueValidation, wrong));
+        }
         match cli.misplaced_configuration(matches.subcommand_name().unwrap_or_default()) {
             Some(wrong) => Err(command().error(ErrorKind::ArgumentConflict, wrong)),
             None => Ok(cli),
@@ -246,6 +254,11 @@ impl Configuration {
     /// Like `load`, for files that have been read already.
     fn load_from(&self, files: &[File]) -> Result<Settings, settings::Error> {
         Settings::of_files(files, &self.sets, environment().into_iter())
+    }
+
+    /// Like `load_from`, without the values that are in files of their own.
+    fn load_without_named_files(&self, files: &[File]) -> Result<Settings, settings::Error> {
+        Settings::without_named_files(files, &self.sets, environment().into_iter())
     }
 }
 
@@ -329,6 +342,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::CancelMany(args) => many::cancel(args).await,
             Command::UpdateMany(args) => many::update(args).await,
             Command::Topic(args) => topic::run(args).await,
+            Command::Schedule(args) => schedule::run(args).await,
             Command::Dead(args) => dead::run(args).await,
             Command::Destination(args) => destination::run(args).await,
             Command::Instances(args) => instances::run(args).await,

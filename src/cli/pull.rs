@@ -8,16 +8,18 @@ use super::{Code, table};
 use crate::model::task::{TaskId, Topic};
 use delayd_wire::span::{Span, lease_of};
 
-/// Pull due tasks, or read one by its id.
+/// Pull due tasks, or read one by its id or a key.
 ///
 /// Without --lease a pulled task is consumed. With --lease it returns after that time unless it is
-/// acknowledged with the printed receipt. With --task-id the task is only read, in any state.
+/// acknowledged with the printed receipt. With --task-id or a key the task is only read, in any
+/// state.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd pull notes
   delayd pull notes --count 10 --lease 30s --wait 20s
-  delayd pull notes --task-id 1795234567000042 --json")]
+  delayd pull notes --task-id 1795234567000042 --json
+  delayd pull alive --key device-7")]
 pub(super) struct Args {
     /// The topic
     topic: Topic,
@@ -31,16 +33,27 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
     /// Read this task without pulling it
-    #[arg(long, value_name = "TASK_ID", conflicts_with_all = ["count", "lease", "wait"])]
+    #[arg(
+        long,
+        value_name = "TASK_ID",
+        conflicts_with_all = ["count", "lease", "wait", "key", "idempotency_key"]
+    )]
     task_id: Option<TaskId>,
+    /// Read the newest task with this key without pulling it
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["count", "lease", "wait"])]
+    key: Option<String>,
+    /// Read the task with this idempotency key without pulling it; with --key, if the task has one
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["count", "lease", "wait"])]
+    idempotency_key: Option<String>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     const PATH: &str = "/delay/task/pull";
-    let Args { topic, count, lease, wait, task_id, server } = args;
-    let body = PullRequest { topic: Some(topic), task_id, lease, count, wait };
+    let Args { topic, count, lease, wait, task_id, key, idempotency_key, server } = args;
+    let topic = Some(topic);
+    let body = PullRequest { topic, task_id, key, idempotency_key, lease, count, wait };
     match count {
         Some(_) => server.ask(PATH, &body, |many: PulledMany| shown(&many.tasks)).await?,
         None => server.ask(PATH, &body, one).await?,

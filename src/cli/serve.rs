@@ -30,11 +30,11 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let source = reload::Source {
         files,
-        load: Box::new(move |files| configuration.load_from(files)),
+        load: Box::new(move |files| configuration.load_without_named_files(files)),
         hangup,
         level,
     };
-    let store = settings.store.summary();
+    let (store, scheme) = (settings.store.summary(), settings.http.scheme());
     let warnings = check::warnings(&settings);
     let mut app = tokio::select! {
         app = App::start(settings) => app?,
@@ -45,7 +45,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     };
     let bind = app.local_addr();
     let version = env!("CARGO_PKG_VERSION");
-    info!(version, %bind, store, "delayd {version} listens on http://{bind}, store: {store}");
+    info!(version, %bind, store, "delayd {version} listens on {scheme}://{bind}, store: {store}");
     for warning in warnings {
         warn!("{warning}");
     }

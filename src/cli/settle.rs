@@ -1,9 +1,11 @@
 //! `delayd ack`, `delayd nack` and `delayd extend`: settle a leased task.
 
-use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing};
+use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing, Returned};
 
 use super::Code;
+use super::cell::Cell;
 use super::client::ServerArgs;
+use super::due::At;
 use crate::model::task::{Receipt, TaskId, Topic};
 use delayd_wire::span::{Span, lease_of};
 
@@ -38,13 +40,16 @@ pub(super) struct AckArgs {
 #[command(after_help = "\
 Examples:
   delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815
-  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --in 5m")]
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --in 5m
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --at 2026-11-23T20:00:00+08:00")]
 pub(super) struct NackArgs {
     #[command(flatten)]
     held: Held,
     /// Due again after this time (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of its backoff
-    #[arg(long = "in", value_name = "DURATION")]
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "at")]
     after: Option<Span>,
+    #[command(flatten)]
+    at: At,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -75,8 +80,13 @@ pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
     let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
-    let body = NackRequest { topic, task_id, receipt, delay: args.after };
-    args.server.ask("/delay/task/nack", &body, |_: Nothing| "returned".into()).await?;
+    let (at, zone) = (args.at.text(), args.at.zone);
+    let body = NackRequest { topic, task_id, receipt, delay: args.after, at, zone };
+    let shown = |returned: Returned| match returned.due_ms {
+        Some(due) => format!("returned, due {}", due.cell()),
+        None => "returned".into(),
+    };
+    args.server.ask("/delay/task/nack", &body, shown).await?;
     Ok(Code::Done)
 }
 

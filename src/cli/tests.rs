@@ -112,6 +112,13 @@ fn usage_errors_end_with_2() {
     check("delayd add bad{topic} --in 1s {}");
     check("delayd get orders");
     check("delayd get orders 0");
+    check("delayd cancel orders");
+    check("delayd cancel orders 7 --key k");
+    check("delayd update orders --in 1h");
+    check("delayd update orders {} --in 1h");
+    check("delayd update orders 7 --key k --in 1h");
+    check("delayd pull orders --task-id 7 --key k");
+    check("delayd pull orders --key k --count 2");
     check("delayd pull orders --count 257");
     check("delayd pull orders --server ftp://a");
     check("delayd receive --status 99");

@@ -1,6 +1,23 @@
 //! The text forms of moments and lateness.
 
+use std::sync::OnceLock;
+
 use crate::model::clock::UnixMillis;
+use crate::model::zone::Zone;
+
+/// The zone of tables; UTC until it is set.
+static ZONE: OnceLock<Zone> = OnceLock::new();
+
+/// Shows the moments of tables in UTC, or else in the zone of this machine. The first call counts.
+pub(super) fn show_in_utc(is_utc: bool) {
+    ZONE.get_or_init(|| if is_utc { Zone::UTC } else { Zone::of_machine() });
+}
+
+/// A moment of a table: RFC 3339 with milliseconds and the offset of the zone,
+/// `2026-11-21T20:30:00.000+08:00`.
+pub(super) fn local(moment: UnixMillis) -> String {
+    ZONE.get().unwrap_or(&Zone::UTC).rfc3339(moment)
+}
 
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T12:30:00.000Z`.
 pub(super) fn rfc3339(moment: UnixMillis) -> String {

@@ -69,11 +69,7 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
 
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     #[test]
     fn what_is_printed_can_be_pasted_into_the_configuration() {

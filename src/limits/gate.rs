@@ -9,6 +9,7 @@
 //! | breaker | it is open, or half-open with all probes taken | its wait ends, or a probe ends |
 //! | `Retry-After` | an answer of the destination sets it | its wait ends, or an operator ends it |
 //! | hold | an operator sets it | an operator releases it |
+//! | token | the service's OAuth has none | it has one |
 
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) struct Gate {
     /// The end of the wait that the destination's `Retry-After` asks for.
     retry_after: Option<Instant>,
     is_held: bool,
+    /// Why there is no OAuth token.
+    no_token: Option<String>,
     last_failure: Option<(String, Instant)>,
 }
 
@@ -54,6 +57,7 @@ impl Gate {
             slow_start: SlowStart::new(),
             retry_after: None,
             is_held: false,
+            no_token: None,
             last_failure: None,
         }
     }
@@ -69,7 +73,7 @@ impl Gate {
 
     /// How many calls may begin now.
     pub(super) fn admits(&mut self, now: Instant) -> usize {
-        if self.is_held || self.held_for(now).is_some() {
+        if self.is_held || self.no_token.is_some() || self.held_for(now).is_some() {
             return 0;
         }
         self.rate.available(now).min(self.breaker.room(now))
@@ -80,7 +84,7 @@ impl Gate {
         if self.is_held {
             return Some(Culprit::Operator);
         }
-        if self.held_for(now).is_some() || self.breaker.room(now) == 0 {
+        if self.no_token.is_some() || self.held_for(now).is_some() || self.breaker.room(now) == 0 {
             return Some(Culprit::Receiver);
         }
         (self.rate.available(now) == 0).then_some(Culprit::Operator)
@@ -95,10 +99,10 @@ impl Gate {
         }
     }
 
-    /// How long until time alone opens the gate. `None`: it is open, or only an operator can open
-    /// it.
+    /// How long until time alone opens the gate. `None`: it is open, or only an operator or a token
+    /// can open it.
     pub(super) fn retry_in(&mut self, now: Instant) -> Option<Duration> {
-        if self.is_held {
+        if self.is_held || self.no_token.is_some() {
             return None;
         }
         self.held_for(now).max(self.breaker.retry_in(now)).max(self.rate.retry_in(now))
@@ -226,6 +230,16 @@ impl Gate {
         self.is_held = is_held;
     }
 
+    /// Sets why there is no OAuth token; `None` if there is one.
+    pub(super) fn set_no_token(&mut self, why: Option<String>) {
+        self.no_token = why;
+    }
+
+    /// Why there is no OAuth token.
+    pub(super) fn no_token(&self) -> Option<&str> {
+        self.no_token.as_deref()
+    }
+
     pub(super) fn breaker(&mut self, now: Instant) -> State {
         self.breaker.state(now)
     }
@@ -248,7 +262,10 @@ impl Gate {
 
     /// Whether a new gate would admit the same number of calls, apart from the breaker.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        !self.is_held && self.held_for(now).is_none() && self.rate.is_full(now)
+        !self.is_held
+            && self.no_token.is_none()
+            && self.held_for(now).is_none()
+            && self.rate.is_full(now)
     }
 }
 

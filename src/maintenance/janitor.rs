@@ -106,10 +106,11 @@ async fn keep_house(
         let keep = known.policy.history.keep.map_or(params.keep, |keep| keep.0);
         let most = of_topic.min(share).div_ceil(u64::from(known.entry.shards));
         let mut capped = 0;
+        mark_schedules(&*parts.store, &known, &lanes).await;
         for (lane, history) in lanes {
             // A lane whose server is away keeps its history until the next round.
             let Some(history) = history else { continue };
-            let History { ended, oldest, has_leftovers } = history;
+            let History { ended, oldest, has_leftovers, has_schedules: _ } = history;
             let forgotten = async {
                 if has_leftovers || oldest.is_some_and(|end| end < now - keep) {
                     forget(&*parts.store, &lane, now - keep).await?;
@@ -139,6 +140,30 @@ async fn keep_house(
         }
     }
     Ok(())
+}
+
+/// Marks a topic again whose lanes have recurring schedules: a failover may lose the mark, and no
+/// planner looks at a topic without it.
+async fn mark_schedules(
+    store: &impl Maintenance,
+    known: &Registered,
+    lanes: &[(Lane, Option<History>)],
+) {
+    let topic = &known.entry.topic;
+    let has_schedules = lanes.iter().any(|(_, history)| history.is_some_and(|h| h.has_schedules));
+    if known.has_schedules || !has_schedules {
+        return;
+    }
+    match store.mark_schedules(topic).await {
+        // This instance may not have read the mark of a new schedule yet.
+        Ok(false) => {}
+        Ok(true) => tracing::warn!(
+            %topic,
+            "Topic {topic} has recurring schedules that the registry did not note; it notes them \
+             again"
+        ),
+        Err(error) => tracing::debug!(%topic, %error, "Could not mark a topic with schedules"),
+    }
 }
 
 /// The most that each may keep, so that all together keep at most `most`.
@@ -183,10 +208,16 @@ async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> 
 }
 
 /// Registers topics again that are missing in the registry: a failover may lose an entry while the
-/// tasks survive. A topic without tasks was deleted, and is forgotten.
+/// tasks survive. A topic without tasks and recurring schedules was deleted, and is forgotten.
 async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEntry>) -> Result<()> {
     for entry in missing {
-        if is_empty(&*parts.store, &entry).await? {
+        let lanes = entry.lanes().collect();
+        let Histories { lanes, .. } = parts.store.histories(lanes).await?;
+        let has_schedules = lanes.into_iter().flatten().any(|history| history.has_schedules);
+        if has_schedules {
+            parts.store.mark_schedules(&entry.topic).await?;
+        }
+        if !has_schedules && is_empty(&*parts.store, &entry).await? {
             parts.topics.forget(&entry.topic);
         } else {
             parts.store.register(entry).await?;

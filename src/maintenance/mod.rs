@@ -3,6 +3,7 @@
 //! - `janitor` removes old history and repairs the registry.
 //! - `contents` removes the contents of ended tasks.
 //! - `misfires` forgets past pauses.
+//! - `planner` plans the occurrences of recurring schedules.
 //!
 //! Correctness does not depend on it: claims sweep leases, and the next add writes a lost registry
 //! entry again.
@@ -12,13 +13,15 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::metrics::Metrics;
 use crate::model::task::State;
-use crate::store::{AnyStore, Maintenance, Topics};
+use crate::store::{AnyStore, Maintenance, Schedules, Topics};
 use crate::topic::Registry;
 
 mod contents;
 mod janitor;
 mod misfires;
+mod planner;
 
 /// The time between two rounds of the janitor.
 const ROUND: Duration = Duration::from_secs(60);
@@ -60,6 +63,28 @@ impl Janitor {
     ) -> Self {
         let parts = Parts { store, topics, params };
         Self(tokio::spawn(async move { janitor::run(&parts).await }).abort_handle())
+    }
+}
+
+/// The running planner of this instance. Dropping it stops it: every step can be repeated.
+#[derive(Debug)]
+pub struct Planner(AbortHandle);
+
+impl Planner {
+    /// Starts the planner.
+    pub fn start<S: Topics + Schedules>(
+        store: Arc<S>,
+        topics: Arc<Registry<S>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let parts = planner::Parts { store, topics, metrics };
+        Self(tokio::spawn(async move { planner::run(&parts).await }).abort_handle())
+    }
+}
+
+impl Drop for Planner {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::label_value;
+use super::recent::{Quantiles, RecentDurations, quantiles};
 use super::services::{OTHER, ServiceNames};
 use super::{durations, observe};
 
@@ -57,6 +58,7 @@ struct Families {
     attempts: Family<Attempt, Counter>,
     duration: Family<Service, Histogram, fn() -> Histogram>,
     transitions: Family<Transition, Counter>,
+    ambiguous: Family<Service, Counter>,
     overflow: Counter,
 }
 
@@ -74,7 +76,9 @@ impl Families {
             duration: self.duration.get_or_create_owned(&Service { service: service.clone() }),
             count: AtomicU64::new(0),
             micros: AtomicU64::new(0),
+            lateness: RecentDurations::default(),
             transitions: BreakerState::ALL.map(transitions),
+            ambiguous: self.ambiguous.get_or_create_owned(&Service { service: service.clone() }),
             overflow,
         })
     }
@@ -88,7 +92,10 @@ pub struct ServiceMetrics {
     /// The number of callbacks, and their durations in microseconds, for a mean.
     count: AtomicU64,
     micros: AtomicU64,
+    /// How late first callbacks began, apart from what operators delayed them.
+    lateness: RecentDurations,
     transitions: [Counter; BreakerState::ALL.len()],
+    ambiguous: Counter,
     overflow: Option<Counter>,
 }
 
@@ -102,6 +109,16 @@ impl ServiceMetrics {
         }
         self.micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An answer counted as success, though a field in it says otherwise.
+    pub fn was_ambiguous(&self) {
+        self.ambiguous.inc();
+    }
+
+    /// A first callback begins so late. What operators delayed it does not count.
+    pub fn began(&self, late: Duration) {
+        self.lateness.note(late);
     }
 
     /// The circuit breaker changed to this state.
@@ -132,6 +149,7 @@ impl CallbackMetrics {
             attempts: Family::default(),
             duration: Family::new_with_constructor(durations),
             transitions: Family::default(),
+            ambiguous: Family::default(),
             overflow: Counter::default(),
         };
         registry.register(
@@ -149,6 +167,12 @@ impl CallbackMetrics {
             "destination_transitions",
             "Changes of the service's circuit breaker, by its new state",
             families.transitions.clone(),
+        );
+        registry.register(
+            "ambiguous_success",
+            "Answers that counted as success, though their code, errno, errcode or success usually \
+             says that a call failed; services.….success says what counts",
+            families.ambiguous.clone(),
         );
         registry.register(
             "label_overflow",
@@ -170,6 +194,14 @@ impl CallbackMetrics {
             AttemptOutcome::Delivered | AttemptOutcome::Accepted => (calls + counter.get(), failed),
             _ => (calls + counter.get(), failed + counter.get()),
         })
+    }
+
+    /// How late the first callbacks of the last minute began, of the meant services that have a
+    /// label of their own.
+    pub fn lateness_of(&self, is_meant: impl Fn(&str) -> bool) -> Quantiles {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let meant = services.iter().filter(|(name, _)| is_meant(name));
+        quantiles(meant.map(|(_, service)| &service.lateness))
     }
 
     /// The mean duration of a callback to the services with this label, in seconds.

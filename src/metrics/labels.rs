@@ -28,6 +28,13 @@ macro_rules! label_value {
 
         impl $name {
             pub(super) const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The text of the label.
+            $vis fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
         }
 
         impl prometheus_client::encoding::EncodeLabelValue for $name {
@@ -35,10 +42,7 @@ macro_rules! label_value {
                 &self,
                 encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>,
             ) -> std::fmt::Result {
-                let text = match self {
-                    $(Self::$variant => $text,)+
-                };
-                std::fmt::Write::write_str(encoder, text)
+                std::fmt::Write::write_str(encoder, self.as_str())
             }
         }
     };

@@ -18,10 +18,13 @@ mod log_lines;
 #[cfg(target_os = "linux")]
 mod process;
 mod readings;
+mod recent;
 mod sampled;
+mod schedules;
 mod services;
 mod store;
 mod tasks;
+mod tokens;
 mod topics;
 mod trace;
 mod usage;
@@ -40,15 +43,18 @@ use crate::model::culprit::Culprit;
 pub use api::{AddResult, ApiMetrics, Rejection};
 pub use audit::{AuditDrop, AuditMetrics};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
-pub use config::ConfigMetrics;
+pub use config::{ConfigMetrics, Reloads};
 pub use destinations::{DestinationFigures, DestinationMetrics, LimitFigures};
 pub use lateness::LatenessMetrics;
-pub use log_lines::CountLines;
+pub use log_lines::{CountLines, LogFigures, LogLine, log_figures};
 pub use readings::Readings;
+pub use recent::{Quantiles, RecentDurations};
 pub use sampled::{SampledMetrics, ServiceSample};
+pub use schedules::ScheduleMetrics;
 use services::ServiceNames;
-pub use store::{DiskMetrics, ErrorKind, Op, OpenBreakers, StoreMetrics};
+pub use store::{DiskMetrics, ErrorKind, Op, OpFigures, OpenBreakers, StoreMetrics};
 pub use tasks::{End, TaskMetrics};
+pub use tokens::{AllTokenMetrics, TokenMetrics};
 pub use topics::{TopicSample, topics_text};
 pub use trace::{SpanDrop, TraceMetrics};
 pub use usage::{Usage, usage};
@@ -81,12 +87,16 @@ pub struct Metrics {
     pub sampled: SampledMetrics,
     /// What workers do beside the tasks.
     pub worker: WorkerMetrics,
+    /// The planning of recurring schedules.
+    pub schedules: ScheduleMetrics,
     /// Reloads of the configuration.
     pub config: ConfigMetrics,
     /// The audit log.
     pub audit: AuditMetrics,
     /// Exported traces.
     pub trace: TraceMetrics,
+    /// The OAuth tokens of services.
+    pub tokens: AllTokenMetrics,
 }
 
 impl Metrics {
@@ -111,10 +121,12 @@ impl Metrics {
         let lateness = LatenessMetrics::register(registry);
         let names = ServiceNames::default();
         let callbacks = Arc::new(CallbackMetrics::register(registry, names.clone()));
+        let tokens = AllTokenMetrics::register(registry, names.clone());
         let destinations = DestinationMetrics::register(registry, names.clone());
         store.register(registry);
         let sampled = SampledMetrics::register(registry, names);
         let worker = WorkerMetrics::register(registry);
+        let schedules = ScheduleMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         let audit = AuditMetrics::register(registry);
         let trace = TraceMetrics::register(registry);
@@ -131,9 +143,11 @@ impl Metrics {
             store,
             sampled,
             worker,
+            schedules,
             config,
             audit,
             trace,
+            tokens,
         })
     }
 

@@ -16,7 +16,7 @@ impl<T> Readings<T> {
     }
 
     /// The figures. `None` before [`Self::read_by`].
-    pub(super) fn now(&self) -> Option<T> {
+    pub fn now(&self) -> Option<T> {
         self.0.get().map(|read| read())
     }
 }

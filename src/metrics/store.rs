@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::label_value;
 use super::readings::Readings;
+use super::recent::{Quantiles, RecentDurations, quantiles};
 use super::tasks::TaskMetrics;
 use super::{durations, observe};
 
@@ -89,7 +90,19 @@ pub type OpenBreakers = Vec<(Arc<str>, bool)>;
 #[derive(Debug)]
 struct Calls {
     duration: Histogram,
+    recent: RecentDurations,
     errors: Vec<Counter>,
+}
+
+/// One kind of call, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpFigures {
+    /// The kind.
+    pub op: Op,
+    /// The calls of the last minute, at most 128.
+    pub recent: Quantiles,
+    /// How many calls failed since the start, by kind, without zeros.
+    pub errors: Vec<(ErrorKind, u64)>,
 }
 
 /// The metrics of the store. Some exist for one of the two stores only.
@@ -117,6 +130,7 @@ impl StoreMetrics {
             let error = |&kind: &ErrorKind| errors.get_or_create_owned(&Failed { op, kind });
             Calls {
                 duration: durations.get_or_create_owned(&Called { op }),
+                recent: RecentDurations::default(),
                 errors: ErrorKind::ALL.iter().map(error).collect(),
             }
         };
@@ -181,7 +195,29 @@ impl StoreMetrics {
 
     /// Observes the duration of a call.
     pub fn took(&self, op: Op, time: Duration) {
-        observe(&self.calls[op as usize].duration, time);
+        let calls = &self.calls[op as usize];
+        observe(&calls.duration, time);
+        calls.recent.note(time);
+    }
+
+    /// All calls of the last minute, at most 128 of each kind.
+    pub fn recent(&self) -> Quantiles {
+        quantiles(self.calls.iter().map(|calls| &calls.recent))
+    }
+
+    /// The kinds of calls that were made in the last minute, or have ever failed.
+    pub fn figures(&self) -> Vec<OpFigures> {
+        let figures = |(&op, calls): (&Op, &Calls)| {
+            let errors = ErrorKind::ALL.iter().zip(&calls.errors);
+            let errors = errors.map(|(&kind, count)| (kind, count.get()));
+            OpFigures {
+                op,
+                recent: quantiles([&calls.recent]),
+                errors: errors.filter(|(_, count)| *count > 0).collect(),
+            }
+        };
+        let all = Op::ALL.iter().zip(&self.calls).map(figures);
+        all.filter(|op| op.recent.count > 0 || !op.errors.is_empty()).collect()
     }
 
     /// Counts a failed call, or a failed part of a batch.
@@ -201,11 +237,17 @@ pub struct DiskMetrics {
     free: Gauge<u64, AtomicU64>,
     reserve: Gauge<u64, AtomicU64>,
     fsync: Histogram,
+    recent_fsyncs: Arc<RecentDurations>,
 }
 
 impl Default for DiskMetrics {
     fn default() -> Self {
-        Self { free: Gauge::default(), reserve: Gauge::default(), fsync: durations() }
+        Self {
+            free: Gauge::default(),
+            reserve: Gauge::default(),
+            fsync: durations(),
+            recent_fsyncs: Arc::default(),
+        }
     }
 }
 
@@ -247,6 +289,17 @@ impl DiskMetrics {
     /// Observes the duration of an fsync of the log.
     pub fn synced(&self, took: Duration) {
         observe(&self.fsync, took);
+        self.recent_fsyncs.note(took);
+    }
+
+    /// The free bytes and the reserve, as set last.
+    pub fn space(&self) -> (u64, u64) {
+        (self.free.get(), self.reserve.get())
+    }
+
+    /// The fsyncs of the last minute, at most 128.
+    pub fn recent_fsyncs(&self) -> Quantiles {
+        quantiles([&*self.recent_fsyncs])
     }
 }
 

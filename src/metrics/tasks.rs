@@ -37,6 +37,8 @@ pub enum End {
     ExpiresAfter,
     /// Expired: it fell due in a pause, and the topic has `misfire: skip`.
     MisfiredExpired,
+    /// Expired: an earlier occurrence of its schedule had not ended.
+    Skipped,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,6 +62,7 @@ const ENDS: &[Ended] = &[
     Ended { state: "cancelled", cause: "pending_cancel" },
     Ended { state: "expired", cause: "expires_after" },
     Ended { state: "expired", cause: "misfire" },
+    Ended { state: "expired", cause: "overlap" },
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

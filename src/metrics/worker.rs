@@ -53,4 +53,9 @@ impl WorkerMetrics {
     pub fn clock_is_ahead(&self, milliseconds: i64) {
         self.clock_offset.set(milliseconds as f64 / 1_000.0);
     }
+
+    /// The time of the store's clock minus that of this instance's clock, in milliseconds.
+    pub fn clock_offset_ms(&self) -> i64 {
+        (self.clock_offset.get() * 1_000.0).round() as i64
+    }
 }

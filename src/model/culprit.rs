@@ -6,8 +6,9 @@ pub enum Culprit {
     /// delayd itself: slots were free, or no instance ran.
     #[default]
     Delayd,
-    /// The receiver: its breaker is open, its slots are taken, its slow start limits it, or it
-    /// asked for a wait with `Retry-After`. For a pulled task: no consumer asks.
+    /// The receiver: its breaker is open, its slots are taken, its slow start limits it, it asked
+    /// for a wait with `Retry-After`, or its token endpoint gives no token. For a pulled task: no
+    /// consumer asks.
     Receiver,
     /// An operator: a pause, a hold, a rate limit, or a destination that is not configured.
     Operator,

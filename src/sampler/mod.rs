@@ -9,6 +9,7 @@
 //! - `culprit` finds who delays overdue tasks.
 //! - `gauges` writes the metrics of the store.
 //! - `history` keeps the figures of the last day.
+//! - `trends` keeps the waiting tasks of each topic over half an hour.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,11 +34,13 @@ mod figures;
 mod gauges;
 mod history;
 mod snapshot;
+mod trends;
 
 use culprit::CulpritFinder;
 use figures::{Figures, spans};
 pub use history::{FIGURES, History, Point};
 pub use snapshot::{DestinationFigures, HORIZONS, Overdue, Snapshot};
+pub use trends::{STEP as TREND_STEP, Trends};
 
 /// The most topics with figures of their own.
 const TOPICS: usize = 1_000;
@@ -84,6 +87,7 @@ pub struct Sampler {
 pub struct Sampled {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     history: Arc<Mutex<History>>,
+    trends: Arc<Mutex<Trends>>,
     figures: Arc<Mutex<Figures>>,
 }
 
@@ -93,6 +97,7 @@ impl Default for Sampled {
         Self {
             snapshots: watch::channel(Arc::default()).1,
             history: Arc::default(),
+            trends: Arc::default(),
             figures: Arc::default(),
         }
     }
@@ -117,6 +122,11 @@ impl Sampled {
     /// The figures of the last day. The sampler waits until the guard is dropped.
     pub fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
+    }
+
+    /// The waiting tasks of each topic over time. The sampler waits until the guard is dropped.
+    pub fn trends(&self) -> MutexGuard<'_, Trends> {
+        lock(&self.trends)
     }
 }
 
@@ -160,6 +170,10 @@ async fn run<S: Sampling + Delivery>(
         let snapshot = state.snapshot(&parts, params);
         gauges::set(&parts.metrics, &snapshot);
         sampled.history().note(state.now(), values(&parts, &snapshot, state.now()));
+        if snapshot.is_complete && sampled.trends().is_due(state.now()) {
+            let counts = sampled.counts_by_topic();
+            sampled.trends().note(state.now(), counts);
+        }
         publish.send_replace(Arc::new(snapshot));
     }
 }

@@ -37,6 +37,7 @@ fn bench() -> Bench {
         allowance: Allowance { concurrency: 10, rate: "5/s".parse().ok() },
         success: SuccessRule::Status,
         secrets: Vec::new(),
+        credentials: Default::default(),
     };
     let limits = LimitParams {
         concurrency: 100,

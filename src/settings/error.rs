@@ -80,6 +80,16 @@ pub enum Error {
         /// The rule; begins with a verb.
         reason: String,
     },
+    /// A value that is missing, or of which only a part may be shown.
+    #[error("{key}: expected {expected}, got {got}")]
+    Unexpected {
+        /// The full path of the key.
+        key: String,
+        /// What would be right.
+        expected: String,
+        /// What was there, without secrets.
+        got: String,
+    },
     /// Other machines can reach the port, and the configuration does not say that anyone may call.
     #[error(
         "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got \

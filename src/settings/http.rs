@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::check::{self, Wrong};
 use super::error::Error;
+use super::tls::ServerTls;
 use super::value::{Parsed, rate};
 use crate::model::glob::Glob;
 use crate::model::origin::Origin;
@@ -24,6 +25,8 @@ pub struct Http {
     pub bind: SocketAddr,
     /// Origins of web pages that may call, whatever `Host` a proxy sets.
     pub public_origins: Vec<Parsed<Origin>>,
+    /// TLS on the port.
+    pub tls: ServerTls,
     /// Who may call.
     pub auth: Auth,
 }
@@ -57,6 +60,11 @@ pub struct Token {
 }
 
 impl Http {
+    /// The scheme of the port's addresses.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.files().is_some() { "https" } else { "http" }
+    }
+
     /// A warning if anyone may call and other machines can reach the port.
     pub fn warning(&self) -> Option<String> {
         let is_open = self.auth.tokens.is_empty() && !is_loopback(self.bind);
@@ -99,6 +107,7 @@ impl Http {
     }
 
     pub(super) fn check(&self) -> Result<(), Wrong> {
+        self.tls.check()?;
         let tokens = &self.auth.tokens;
         // If tokens simply took precedence, a file that loses them would open the port.
         check::ensure("http.auth.anonymous", !self.auth.anonymous || tokens.is_empty(), || {

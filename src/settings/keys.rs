@@ -17,12 +17,38 @@ const FURTHER: &str = r#"
 endpoints = []
 concurrency = 0
 rate = ""
-success = ""
 secrets = []
+[services."*".headers."*"]
+env = ""
+file = ""
+[services."*".success]
+pointer = ""
+equals = []
+statuses = []
+missing = ""
+[services."*".tls]
+ca = ""
+client_cert = ""
+client_key = ""
+server_name = ""
+[services."*".oauth]
+token_url = ""
+client_id = ""
+scope = ""
+[services."*".oauth.client_secret]
+env = ""
+file = ""
 [callback.retry.backoff]
 every = ""
 steps = []
 "#;
+
+/// Sections that a text may stand for.
+const OR_TEXT: [&[&str]; 3] = [
+    &["services", "*", "success"],
+    &["services", "*", "headers", "*"],
+    &["services", "*", "oauth", "client_secret"],
+];
 
 /// The similarity, 0 to 1, from which an unknown key is taken for a typo.
 const ALIKE: f64 = 0.5;
@@ -51,6 +77,7 @@ pub(super) enum Kind {
     Flag,
     List,
     Section,
+    TextOrSection,
 }
 
 impl Kind {
@@ -76,6 +103,7 @@ impl Kind {
             Self::Flag => matches!(given, Boolean(_)),
             Self::List => matches!(given, Array(_)),
             Self::Section => matches!(given, ValueKind::Table(_)),
+            Self::TextOrSection => matches!(given, String(_) | ValueKind::Table(_)),
         }
     }
 
@@ -87,13 +115,26 @@ impl Kind {
             Self::Flag => "must be true or false",
             Self::List => "must be a list",
             Self::Section => "must be a section, not a value",
+            Self::TextOrSection => "must be a string or a section",
         }
     }
 }
 
 /// The type of the key at `path`, if it is known.
 pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
-    default_of(path).map(Kind::of)
+    default_of(path).map(|default| kind(path, default))
+}
+
+/// The type of the key at `path`, which has such a default.
+fn kind(path: &[&str], default: &toml::Value) -> Kind {
+    let is_like = |pattern: &&[&str]| {
+        pattern.len() == path.len()
+            && pattern.iter().zip(path).all(|(part, key)| part == key || *part == "*")
+    };
+    match OR_TEXT.iter().any(is_like) {
+        true => Kind::TextOrSection,
+        false => Kind::of(default),
+    }
 }
 
 /// The known keys of a section.
@@ -144,7 +185,7 @@ fn walk<'a>(
                 hint: hint(path, value),
             });
         };
-        let kind = Kind::of(default);
+        let kind = kind(path, default);
         if !kind.takes(&value.kind) {
             let reason = kind.reason().to_owned();
             let given = given(path, value);
@@ -200,12 +241,13 @@ fn hint(path: &[&str], value: &Value) -> String {
     }
     let nearest = nearest(path, matches!(value.kind, ValueKind::Table(_)));
     let (key, section) = path.split_last().expect("a key has a name");
+    // In the section, or in one below it.
     let is_in_section =
-        nearest.len() == path.len() && nearest.iter().zip(section).all(|(one, other)| one == other);
-    let is_unlike = is_in_section
-        && nearest
-            .last()
-            .is_some_and(|nearest| strsim::normalized_damerau_levenshtein(nearest, key) < ALIKE);
+        nearest.len() >= path.len() && nearest.iter().zip(section).all(|(one, other)| one == other);
+    let is_unlike = is_in_section && {
+        let nearest = dotted(&nearest[section.len()..]);
+        strsim::normalized_damerau_levenshtein(&nearest, key) < ALIKE
+    };
     let is_above =
         path.len() > nearest.len() && nearest.iter().zip(path).all(|(one, other)| one == other);
     if !is_unlike && !is_above {

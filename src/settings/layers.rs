@@ -192,7 +192,7 @@ fn of_variable(kind: Option<Kind>, text: &str, origin: &String) -> Value {
         Some(Kind::Whole) => text.trim().parse::<i64>().map_or_else(|_| plain(), ValueKind::from),
         Some(Kind::Number) => text.trim().parse::<f64>().map_or_else(|_| plain(), ValueKind::from),
         Some(Kind::Flag) => text.trim().parse::<bool>().map_or_else(|_| plain(), ValueKind::from),
-        Some(Kind::Text | Kind::Section) | None => plain(),
+        Some(Kind::Text | Kind::Section | Kind::TextOrSection) | None => plain(),
     };
     Value::new(Some(origin), kind)
 }

@@ -15,7 +15,7 @@
 //!
 //! Only `app` and `cli` use this module. Other parts have their own `Params`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use config::{ConfigError, Map, Value, ValueKind};
@@ -33,14 +33,19 @@ mod keys;
 mod layers;
 mod limits;
 mod log;
+mod named_files;
+mod oauth;
 mod objective;
 #[cfg(test)]
 mod secret_tests;
+mod service_headers;
 mod services;
 mod shutdown;
 mod store;
+mod success;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod trace;
 mod value;
 mod variables;
@@ -54,10 +59,15 @@ pub use history::{History, NotedAttempts};
 pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
+pub use named_files::NamedFiles;
+pub use oauth::{ClientId, OAuth, Scope, TokenUrl};
 pub use objective::Objective;
-pub use services::{Endpoint, Service, ServicesFallback, Success};
+pub use service_headers::ServiceHeaders;
+pub use services::{Endpoint, Service, ServicesFallback};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
+pub use success::Success;
+pub use tls::{CertificateName, ClientTls, ServerTls};
 pub use trace::{InvalidTraceHeader, Trace, TraceHeader};
 pub use value::{Parsed, Size};
 pub use variables::check_variables;
@@ -98,6 +108,9 @@ pub struct Settings {
     pub shutdown: Shutdown,
     /// Level and format of the logs.
     pub log: Log,
+    /// The files that hold values of these settings, as they were read.
+    #[serde(skip)]
+    pub named_files: NamedFiles,
 }
 
 impl Settings {
@@ -124,17 +137,63 @@ impl Settings {
         sets: &[String],
         env: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
+        let mut settings = Self::without_named_files(files, sets, env)?;
+        let named = NamedFiles::read(settings.names_of_files());
+        settings.take_named_files(named, &NamedFiles::default())?;
+        Ok(settings)
+    }
+
+    /// Like [`of_files`](Self::of_files), without the values that are in files of their own. They
+    /// are missing until [`take_named_files`](Self::take_named_files).
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn without_named_files(
+        files: &[File],
+        sets: &[String],
+        env: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Error> {
+        let env: BTreeMap<String, String> = env.collect();
         let mut given = Vec::new();
         for file in files {
             given.push(file.layer()?);
         }
-        given.push(Layer::of_env(env)?);
+        given.push(Layer::of_env(env.clone().into_iter())?);
         for set in sets {
             given.push(Layer::of_set(set)?);
         }
         given.iter().try_for_each(|layer| keys::check(&layer.table))?;
         let defaults = Layer::of_text("built-in defaults", DEFAULTS)?;
-        Self::read([vec![defaults], given].concat())
+        let mut settings = Self::read([vec![defaults], given].concat())?;
+        for (name, service) in &mut settings.services {
+            service.take_variables(name, |name| env.get(name).map(String::as_str))?;
+        }
+        Ok(settings)
+    }
+
+    /// The files that hold values of these settings.
+    pub fn names_of_files(&self) -> BTreeSet<PathBuf> {
+        self.services.values().flat_map(|service| service.headers.files()).collect()
+    }
+
+    /// Takes values from the files that hold them, all of which are in `read`. One that cannot be
+    /// used keeps its value of `old`, if it has one there.
+    ///
+    /// Returns a sentence for each file that keeps its old value.
+    ///
+    /// # Errors
+    /// A file that cannot be used and has no old value.
+    pub fn take_named_files(
+        &mut self,
+        read: NamedFiles,
+        old: &NamedFiles,
+    ) -> Result<Vec<String>, Error> {
+        let (texts, kept) = read.keeping(old);
+        for (name, service) in &mut self.services {
+            service.headers.take_files(name, &texts)?;
+        }
+        self.named_files = texts;
+        Ok(kept)
     }
 
     fn read(layers: Vec<Layer>) -> Result<Self, Error> {

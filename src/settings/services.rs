@@ -8,8 +8,14 @@ use serde::{Deserialize, Deserializer};
 
 use super::callback::MOST_CALLS;
 use super::check::Wrong;
-use super::value::{Parsed, choice, rate, unless_empty};
-use crate::callback::{Fallback, Secret};
+use super::error::Error;
+use super::keys::dotted;
+use super::oauth::OAuth;
+use super::service_headers::ServiceHeaders;
+use super::success::Success;
+use super::tls::ClientTls;
+use super::value::{Parsed, rate, unless_empty};
+use crate::callback::{Credentials, Fallback, Secret};
 use crate::model::task::Destination;
 use delayd_wire::Rate;
 
@@ -29,11 +35,20 @@ pub struct Service {
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
     /// Which answers count as success.
-    #[serde(default = "Success::by_default")]
+    #[serde(default)]
     pub success: Success,
+    /// Headers of each call.
+    #[serde(default)]
+    pub headers: ServiceHeaders,
     /// Secrets. Calls are signed with each of them.
     #[serde(default)]
     pub secrets: Vec<Parsed<Secret>>,
+    /// TLS of its own, for `https` endpoints.
+    #[serde(default)]
+    pub tls: ClientTls,
+    /// How it gets access tokens.
+    #[serde(default)]
+    pub oauth: Option<OAuth>,
 }
 
 /// The section `[services_fallback]`.
@@ -43,22 +58,6 @@ pub struct ServicesFallback {
     /// The address template for services that are not listed; an empty text means none.
     #[serde(deserialize_with = "unless_empty")]
     pub dns: Option<Fallback>,
-}
-
-choice! {
-    /// Which answers of a service count as success.
-    Success {
-        /// A 2xx, unless the answer is a JSON object with a `dm_error` other than 0.
-        DmError = "dm_error",
-        /// Any 2xx.
-        Status = "status",
-    }
-}
-
-impl Success {
-    fn by_default() -> Self {
-        Self::DmError
-    }
 }
 
 /// A base address: absolute http or https, optionally with a path; without query, fragment, user or
@@ -106,6 +105,30 @@ impl<'de> Deserialize<'de> for Endpoint {
 }
 
 impl Service {
+    /// How delayd identifies itself to its receivers.
+    pub fn credentials(&self) -> Credentials {
+        Credentials {
+            headers: self.headers.headers(),
+            tls: self.tls.some_key().map(|_| self.tls.files()),
+            oauth: self.oauth.as_ref().map(OAuth::params),
+        }
+    }
+
+    /// Takes secrets from environment variables. Validates those that are not in files.
+    pub(super) fn take_variables<'a>(
+        &mut self,
+        name: &str,
+        value_of: impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<(), Error> {
+        self.headers.take_variables(name, &value_of)?;
+        let Some(oauth) = &mut self.oauth else { return Ok(()) };
+        oauth.client_secret.take_variable(value_of).map_err(|wrong| Error::Unexpected {
+            key: dotted(&["services", name, "oauth", "client_secret"]),
+            expected: wrong.expected,
+            got: wrong.got,
+        })
+    }
+
     /// Validates the section of the service `name`.
     pub(super) fn check(&self, name: &str) -> Result<(), Wrong> {
         let wrong = |key: &[&str], reason: String| Wrong {
@@ -127,6 +150,12 @@ impl Service {
         }
         if self.secrets.len() > MOST_SECRETS {
             return Err(wrong(&["secrets"], format!("must hold at most {MOST_SECRETS}")));
+        }
+        self.tls.check(&["services", name, "tls"])?;
+        let is_clear = |endpoint: &Endpoint| !endpoint.as_str().starts_with("https://");
+        if self.tls.some_key().is_some() && self.endpoints.iter().any(is_clear) {
+            let reason = format!("must begin with https://, because services.{name:?}.tls is set");
+            return Err(wrong(&["endpoints"], reason));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
+use super::tls::ClientTls;
 use super::value::{Size, choice, redacted};
 use delayd_wire::Span;
 
@@ -60,6 +61,8 @@ pub struct Redis {
     pub timeout: Span,
     /// How many replicas must confirm an add, 0 to 16.
     pub wait_replicas: usize,
+    /// TLS to the servers; only for addresses with `rediss://`.
+    pub tls: ClientTls,
     /// When the breaker of a server opens, and how it probes.
     pub breaker: Breaker,
 }
@@ -77,8 +80,8 @@ choice! {
 }
 
 /// The rules for an address, the second for one with a login.
-const FORM: &str = "must be \"redis://[user:password@]host[:port][/db]\"";
-const FORM_OF_LOGIN: &str = "must be \"redis://[user:password@]host[:port][/db]\"; \
+const FORM: &str = "must be \"redis(s)://[user:password@]host[:port][/db]\"";
+const FORM_OF_LOGIN: &str = "must be \"redis(s)://[user:password@]host[:port][/db]\"; \
                              percent-encode special characters of user and \
                              password: @ as %40, / as %2F, # as %23, ? as %3F";
 /// The maximum number of addresses.
@@ -101,6 +104,11 @@ impl RedisUrl {
         &self.address
     }
 
+    /// Whether connections use TLS.
+    pub fn is_tls(&self) -> bool {
+        self.address.starts_with("rediss:")
+    }
+
     /// The user and password for the sentinels, from the query: for the client, never for a log.
     pub fn sentinel_login(&self) -> (Option<String>, Option<String>) {
         self.sentinel.clone()
@@ -111,10 +119,7 @@ impl RedisUrl {
         // or query.
         let form = if text.contains('@') { FORM_OF_LOGIN } else { FORM };
         let mut url = Url::parse(text).map_err(|_| form)?;
-        if url.scheme() == "rediss" {
-            return Err("cannot be used: TLS to Redis is not supported yet, only redis://");
-        }
-        if url.scheme() != "redis"
+        if !matches!(url.scheme(), "redis" | "rediss")
             || !url.has_host()
             || !is_database(url.path())
             || url.fragment().is_some()
@@ -214,6 +219,12 @@ impl Redis {
         )?;
         within_spans("store.redis.timeout", self.timeout, "10ms", "60s")?;
         within("store.redis.wait_replicas", self.wait_replicas, 0..=16)?;
+        if let Some(key) = self.tls.some_key() {
+            ensure(&format!("store.redis.tls.{key}"), self.urls[0].is_tls(), || {
+                "goes only with addresses that begin with rediss://".into()
+            })?;
+        }
+        self.tls.check(&["store", "redis", "tls"])?;
         self.breaker.check("store.redis.breaker")
     }
 
@@ -237,6 +248,10 @@ impl Redis {
             one.login == self.urls[0].login && one.sentinel == self.urls[0].sentinel
         };
         urls(self.urls.iter().all(alike), "must all have the same user, password and database")?;
+        urls(
+            self.urls.iter().all(|url| url.is_tls() == self.urls[0].is_tls()),
+            "must all begin with redis://, or all with rediss://",
+        )?;
         let is_zero = |url: &RedisUrl| matches!(url.login.2.as_str(), "" | "0");
         urls(
             self.topology != Topology::Cluster || is_zero(&self.urls[0]),

@@ -151,7 +151,7 @@ fn a_set_takes_toml_and_bare_words() {
         service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(),
         ["http://a:1/x", "https://b"]
     );
-    assert_eq!((service.concurrency, service.success), (0, Success::Status));
+    assert_eq!((service.concurrency, service.success.0.to_string()), (0, "status".into()));
     assert_eq!(service.rate, "100/s".parse().ok());
     let check =
         |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
@@ -240,8 +240,8 @@ fn a_key_like_no_other_is_told_what_its_section_takes() {
     let hint = |key: &str, elsewhere: &str| {
         format!(
             "test.toml: there is no setting services.shop.{key}; services.shop takes \
-             concurrency, endpoints, rate, secrets, \
-             success{elsewhere}"
+             concurrency, endpoints, headers, oauth, rate, secrets, \
+             success, tls{elsewhere}"
         )
     };
     let service = "[services.shop]\nendpoints = ['http://a']\n";
@@ -279,7 +279,12 @@ fn bad_values_say_what_would_be_right() {
         "store.redis.urls = []",
         "store.redis.urls = ['redis://a', 'redis://b']",
         "store.redis.urls = ['http://a']",
-        "store.redis.urls = ['rediss://a']",
+        "store.redis = { topology = 'cluster', urls = ['redis://a', 'rediss://b'] }",
+        "store.redis.tls.ca = 'ca.pem'",
+        "store.redis = { urls = ['rediss://a'], tls.client_cert = 'a.pem' }",
+        "store.redis = { urls = ['rediss://a'], tls.client_key = '-----BEGIN PRIVATE KEY-----' }",
+        "store.redis = { urls = ['rediss://a'], tls.server_name = 'a:1' }",
+        "http.tls.key = 'key.pem'",
         "store.redis.key_prefix = 'a{b}'",
         "store.redis.timeout = '2m'",
         "store.redis = { topology = 'sentinel' }",
@@ -351,9 +356,17 @@ fn bad_values_say_what_would_be_right() {
     test.toml: store.redis.urls = ["redis://a", "redis://b"] must be a list of exactly one
         address for the topology "standalone"
     test.toml: store.redis.urls[0] = "http://a" must be
-        "redis://[user:password@]host[:port][/db]"
-    test.toml: store.redis.urls[0] = "rediss://a" cannot be used: TLS to Redis is not
-        supported yet, only redis://
+        "redis(s)://[user:password@]host[:port][/db]"
+    test.toml: store.redis.urls = ["redis://a", "rediss://b"] must all begin with redis://,
+        or all with rediss://
+    test.toml: store.redis.tls.ca = "ca.pem" goes only with addresses that begin with
+        rediss://
+    test.toml: store.redis.tls.client_cert = "a.pem" goes only with client_key
+    test.toml: store.redis.tls.client_key = *** must be the path of a PEM file, not its
+        content
+    test.toml: store.redis.tls.server_name = "a:1" must be a host name or an IP address,
+        without a port
+    test.toml: http.tls.key = *** goes only with cert
     test.toml: store.redis.key_prefix = "a{b}" must be 1 to 64 characters without braces and
         spaces
     test.toml: store.redis.timeout = "2m" must be from 10ms to 60s
@@ -415,7 +428,8 @@ fn bad_values_say_what_would_be_right() {
     test.toml: services.a.concurrency = 20000000 must be from 0 to 1000000
     test.toml: services.a.rate = "5 calls" must be a number from 1 to 1000000 with a unit of
         time, such as "100/s", "6000/m" or "500/h"
-    test.toml: services.a.success = "always" must be "dm_error" or "status"
+    test.toml: services.a.success = "always" must be "dm_error", "status", or a table such
+        as { pointer = "/code", equals = [0] }
     test.toml: limits.body = "big" must be a number of bytes or a string with a unit, such
         as "256KiB" or "1MiB"
     test.toml: limits.body = 100 must be from 1.0 KiB to 64.0 MiB

@@ -108,19 +108,31 @@ pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D
 }
 
 /// Sections and keys whose values are never shown, whatever their type.
-const SECRET: [&str; 5] = ["auth", "tokens", "token_sha256", "secrets", "headers"];
+const SECRET: [&str; 8] =
+    ["auth", "tokens", "token_sha256", "secrets", "headers", "client_key", "client_secret", "key"];
 /// Exceptions, which may be shown.
 const NO_SECRET: [&str; 5] = ["anonymous", "name", "scopes", "topics", "rate"];
 
 fn is_secret<T: AsRef<str>>(path: &[T]) -> bool {
     let mut named = path.iter().map(AsRef::as_ref).filter(|part| !part.starts_with('['));
     let last = named.clone().next_back().unwrap_or_default();
-    named.any(|part| SECRET.contains(&part)) && !NO_SECRET.contains(&last)
+    // A header may have any name.
+    named.clone().any(|part| part == "headers")
+        || named.any(|part| SECRET.contains(&part)) && !NO_SECRET.contains(&last)
 }
 
 /// The value at `path`, as shown in errors.
 pub(super) fn given<T: AsRef<str>>(path: &[T], value: &Value) -> String {
-    if is_secret(path) { "***".into() } else { shown(value) }
+    let is_token_url = path.last().is_some_and(|key| key.as_ref() == "token_url");
+    match &value.kind {
+        _ if is_secret(path) => "***".into(),
+        // The query may hold a key.
+        ValueKind::String(text) if is_token_url => match text.split_once('?') {
+            Some((address, _)) => shown(&Value::from(format!("{address}?***"))),
+            None => shown(value),
+        },
+        _ => shown(value),
+    }
 }
 
 /// Masks all that may be a user and password in an address: the text between `://` and the last

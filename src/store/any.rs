@@ -8,16 +8,19 @@ use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error,
-    Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
-    Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered,
-    Rescheduled, Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary,
-    Task, TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
+    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
+    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
+    PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled,
+    Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task,
+    TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use crate::model::task::{
+    Destination, Lane, Receipt, ScheduleName, State, StoreId, TaskId, Topic, TopicPolicy,
+};
 
 /// One of the two stores.
 #[derive(Debug)]
@@ -206,18 +209,25 @@ impl Topics for AnyStore {
 }
 
 impl Admin for AnyStore {
-    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
-        either!(self, Change, cancel_in(lane, id, only))
-    }
-
-    async fn reschedule(
+    async fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
+        only: Option<State>,
+        name: Option<&TaskName>,
+    ) -> Result<Cancelled> {
+        either!(self, Change, cancel_if(lane, id, only, name))
+    }
+
+    async fn reschedule_if(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        either!(self, Change, reschedule(lane, id, moment, content))
+        either!(self, Change, reschedule_if(lane, id, name, moment, content))
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -283,6 +293,59 @@ impl Admin for AnyStore {
     }
 }
 
+impl Schedules for AnyStore {
+    async fn set_schedule(&self, topic: &TopicEntry, new: NewSchedule) -> Result<ScheduleSet> {
+        either!(self, Change, set_schedule(topic, new))
+    }
+
+    async fn schedules(
+        &self,
+        lane: &Lane,
+        names: Vec<ScheduleName>,
+    ) -> Result<Vec<Option<Schedule>>> {
+        either!(self, Read, schedules(lane, names))
+    }
+
+    async fn schedule_names(
+        &self,
+        lane: &Lane,
+        after: Option<ScheduleName>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleName>> {
+        either!(self, Read, schedule_names(lane, after, limit))
+    }
+
+    async fn pause_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        pause: Option<Pause>,
+    ) -> Result<Option<Schedule>> {
+        either!(self, Change, pause_schedule(lane, name, pause))
+    }
+
+    async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
+        either!(self, Change, delete_schedule(lane, name))
+    }
+
+    async fn forget_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        revision: u64,
+    ) -> Result<bool> {
+        either!(self, Migrate, forget_schedule(lane, name, revision))
+    }
+
+    async fn plan(&self, plan: Plan) -> Result<Planned> {
+        either!(self, Add, plan(plan))
+    }
+
+    async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
+        either!(self, Poll, due_schedules(lane, skip))
+    }
+}
+
 impl Maintenance for AnyStore {
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
         either!(self, Maintain, histories(lanes))
@@ -304,6 +367,10 @@ impl Maintenance for AnyStore {
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         either!(self, Maintain, forget_misfire(topic, misfire))
+    }
+
+    async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        either!(self, Maintain, mark_schedules(topic))
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

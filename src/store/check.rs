@@ -208,6 +208,18 @@ flaws! {
     UnreadableKey "unreadable-key" => Some("The key is forgotten.");
     /// Notes of attempts belong to a task without content.
     NoteWithoutBody "note-without-body" => Some("They are removed.");
+    /// A recurring schedule is not paused, but no planner looks at it: it never fires.
+    ScheduleWithoutPlan "schedule-without-plan" => Some("A planner looks at it now.");
+    /// A planner looks at a recurring schedule that is paused or does not exist.
+    PlanWithoutSchedule "plan-without-schedule" => Some("No planner looks at it any more.");
+    /// A topic has recurring schedules, but is not marked as having some: none of them fires.
+    SchedulesUnmarked "schedules-unmarked" =>
+        Some("The topic is marked; running instances learn of it within a second.");
+    /// The record of a recurring schedule cannot be read by this version: it does not fire.
+    UnreadableSchedule "unreadable-schedule" => None;
+    /// A recurring schedule is in another lane than its name leads to: it does not fire, and calls
+    /// do not find it.
+    ScheduleMisplaced "schedule-misplaced" => None;
     /// The policy of a topic cannot be read: the topic follows the configuration.
     UnreadablePolicy "unreadable-policy" => None;
     /// A task is in another lane than its id leads to: it is called, but get, cancel and ack do not

@@ -29,6 +29,7 @@ impl Answer for Looked {
         self.holds.each_error(&mut count);
         self.next.each_error(&mut count);
         self.pulls.each_error(&mut count);
+        self.plans.each_error(&mut count);
         self.instances.each_error(&mut count);
     }
 }
@@ -69,6 +70,7 @@ pub(super) fn count_claim(metrics: &StoreMetrics, claimed: &Claimed) {
         (End::ExpiresAfter, swept.expired),
         (End::MisfiredExpired, swept.misfired_expired),
         (End::MisfiredDead, swept.misfired_dead),
+        (End::Skipped, swept.skipped),
     ] {
         tasks.ended_many(end, count.into());
     }

@@ -6,7 +6,10 @@ use super::{Error, Result};
 /// The newest format that this program knows, and the format of a new store. A change that programs
 /// of an older format would damage is used only once the store has the new format
 /// (`delayd format --raise`).
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The first format with recurring schedules.
+pub const FORMAT_OF_SCHEDULES: u32 = 2;
 
 /// A store's format, and the newest that this program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 
 mod awaited;
 mod coming;
+mod due_lanes;
 mod error;
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 
 pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
+pub use self::due_lanes::DueLanes;
 pub use self::error::Error;
 use crate::model::task::{Topic, TopicPolicy};
 use crate::store::{AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
@@ -56,6 +58,7 @@ pub struct Registry<S = AnyStore> {
     /// poll brought.
     changes: AtomicU64,
     awaited: Awaited,
+    due_lanes: DueLanes,
     /// Whether a topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
     /// Topics that this instance knows, but the last poll did not find in the store's registry.
@@ -83,6 +86,7 @@ impl<S> Registry<S> {
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
             awaited: Awaited::default(),
+            due_lanes: DueLanes::default(),
             recounted: AtomicBool::new(false),
             missing: Mutex::default(),
             misses: Notify::new(),
@@ -187,6 +191,12 @@ impl<S> Registry<S> {
         known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
     }
 
+    /// Whether the topic may have recurring schedules.
+    pub fn may_have_schedules(&self, topic: &Topic) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).is_some_and(|registered| registered.has_schedules)
+    }
+
     /// Whether the topic is paused.
     pub fn is_paused(&self, topic: &Topic) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -247,6 +257,11 @@ impl<S> Registry<S> {
     /// Whether a topic has another number of lanes than this instance knew, since the last call.
     pub fn take_recounted(&self) -> bool {
         self.recounted.swap(false, Ordering::Relaxed)
+    }
+
+    /// The lanes whose recurring schedules are to be planned.
+    pub const fn due_lanes(&self) -> &DueLanes {
+        &self.due_lanes
     }
 
     /// The topics whose tasks consumers wait for on this instance.

@@ -14,14 +14,14 @@ use super::settler::Ending;
 use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::limits::TopicPermit;
-use crate::metrics::AttemptOutcome;
+use crate::metrics::{AttemptOutcome, ServiceMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::model::trace::TraceId;
 use crate::outcome;
-use crate::store::{Asker, AttemptNote, Delivery, LeasedTask, Settled, Transition};
+use crate::store::{Asker, AttemptNote, Delivery, LeasedTask, Moment, Settled, Transition};
 use crate::trace::{Attempt, Ended, Traced};
 
 /// The breaker counts a call as failed when it runs for longer than its timeout plus this. Usually
@@ -91,7 +91,11 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let Some(store) = self.task.options.origin.or_else(|| self.shared.store_id()) else {
             return Some(Transition::Release);
         };
-        let webhook_id = store.webhook_id(self.task.id);
+        if service.oauth().is_some_and(|oauth| oauth.no_token().is_some()) {
+            // The token was given up after the claim.
+            return Some(Transition::Release);
+        }
+        let webhook_id = self.task.options.webhook_id(store, &self.lane.topic, self.task.id);
         let claimed = Instant::now();
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return Some(Transition::Release);
@@ -101,7 +105,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let shared = self.shared.clone();
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
-        self.observe_lateness(started, began.duration_since(claimed), &policy);
+        let metrics = service.metrics(&self.shared.parts.metrics.callbacks);
+        self.observe_lateness(started, began.duration_since(claimed), &policy, metrics);
         let trace = self.shared.parts.tracer.attempt(Traced {
             store,
             id: self.task.id,
@@ -116,6 +121,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
         let permit = &mut self.permits.destination;
         match &answer {
+            // No attempt: nothing is counted or noted.
+            Answer::NoToken => return Some(Transition::Release),
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
             // A destination that responds is healthy, even if it rejects this task.
@@ -130,17 +137,31 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             shared.parts.limits.hold(&self.task.destination, *hold);
         }
         let took = began.elapsed();
-        service.metrics(&shared.parts.metrics.callbacks).attempted(counted_as(&answer), took);
-        self.note(&answer, started, took, excerpt);
+        metrics.attempted(counted_as(&answer), took);
+        if let Answer::Delivered { outcome, ambiguous: Some(field) } = &answer {
+            metrics.was_ambiguous();
+            shared.ambiguity.warn(&self.task.destination, outcome, field);
+        }
         self.is_refused = matches!(answer, Answer::Final { .. });
         let transition = self.conclude(&policy, &answer, trace.trace_id);
+        let wait = match &transition {
+            Transition::Retry { due: Moment::After(wait), .. } => Some(*wait),
+            _ => None,
+        };
+        self.note(&answer, started, (took, wait), excerpt);
         self.end_span(trace, &answer);
         Some(transition)
     }
 
     /// Retries are as late as their backoff says, so only first attempts are observed.
     /// The store took `extending` to extend the lease; nothing, if that was long enough.
-    fn observe_lateness(&self, now: UnixMillis, extending: Duration, policy: &TopicPolicy) {
+    fn observe_lateness(
+        &self,
+        now: UnixMillis,
+        extending: Duration,
+        policy: &TopicPolicy,
+        service: &ServiceMetrics,
+    ) {
         if self.held.lease().attempt == 1 {
             let mut lateness = self.lateness;
             // The rest is the time between the claim's answer and the call.
@@ -150,6 +171,10 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             lateness.add(Culprit::Delayd, (rest - extending).as_millis() as i64);
             let metrics = &self.shared.parts.metrics.lateness;
             metrics.observe(Way::Push, &lateness, policy.lateness_objective);
+            service.began(lateness.total().saturating_sub(lateness.part(Culprit::Operator)));
+            if let Some(occurrence) = &self.task.options.schedule {
+                self.shared.parts.metrics.schedules.missed(occurrence.missed);
+            }
         }
     }
 
@@ -175,6 +200,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             topic: &self.lane.topic,
             attempt: lease.attempt,
             due: self.task.due,
+            occurrence: self.task.options.schedule.as_deref(),
             receipt: &lease.receipt,
             headers: &self.task.options.headers,
             timeout,
@@ -218,8 +244,14 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         }
     }
 
-    /// Queues a note of the attempt, if the settings ask for one.
-    fn note(&self, answer: &Answer, started: UnixMillis, took: Duration, excerpt: Excerpt) {
+    /// Queues a note of the attempt, if the settings ask for one. `wait` follows a failure.
+    fn note(
+        &self,
+        answer: &Answer,
+        started: UnixMillis,
+        (took, wait): (Duration, Option<Duration>),
+        excerpt: Excerpt,
+    ) {
         let is_noted = match self.shared.params.noted {
             Noted::All => true,
             Noted::Failures => answer.is_failure(),
@@ -232,6 +264,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 attempt: self.held.lease().attempt,
                 started,
                 took,
+                wait,
                 outcome: answer.outcome().to_owned(),
                 answer: excerpt.into_text(),
             });
@@ -267,7 +300,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                     "Delivered task {id} on attempt {attempt}"
                 );
             }
-            Transition::Retry { after, outcome } => {
+            Transition::Retry { due: Moment::After(after), outcome } => {
                 tracing::info!(
                     task.id = %id, %topic, attempt, outcome, %trace_id,
                     retry_in_ms = after.as_millis() as u64,
@@ -286,7 +319,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                     "The receiver of task {id} will acknowledge it later"
                 );
             }
-            Transition::Release | Transition::Moved => {}
+            Transition::Retry { .. } | Transition::Release | Transition::Moved => {}
         }
         transition
     }
@@ -309,7 +342,7 @@ fn counted_as(answer: &Answer) -> AttemptOutcome {
         Answer::Accepted { .. } => AttemptOutcome::Accepted,
         Answer::Failed { fault: Fault::Destination, .. } => AttemptOutcome::ReceiverFailed,
         Answer::Failed { fault: Fault::Task, .. } => AttemptOutcome::Refused,
-        Answer::Failed { fault: Fault::Here, .. } => AttemptOutcome::NotCalled,
+        Answer::Failed { fault: Fault::Here, .. } | Answer::NoToken => AttemptOutcome::NotCalled,
         Answer::Final { .. } => AttemptOutcome::Final,
     }
 }

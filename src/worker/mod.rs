@@ -13,7 +13,8 @@
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
 //! - `delays` notes what delays the tasks of a lane.
-//! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
+//! - `call` is one task in flight: it checks the lease, calls, and decides the outcome. `ambiguity`
+//!   warns of answers that may not mean the success that they count as.
 //! - `settler` sends the ends of leases in batches, and keeps them until the store has answered.
 //! - `notes` writes the log of attempts.
 //! - `shared` is the state that these share.
@@ -37,6 +38,7 @@ use crate::callback::{Caller, Client};
 use crate::model::task::Receipt;
 use crate::store::{AnyStore, Delivery, Holder};
 
+mod ambiguity;
 mod call;
 mod claim;
 mod delays;

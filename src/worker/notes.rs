@@ -82,6 +82,7 @@ mod tests {
             attempt: 1,
             started: UnixMillis(0),
             took: Duration::ZERO,
+            wait: None,
             outcome: String::new(),
             answer: String::new(),
         };

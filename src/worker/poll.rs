@@ -75,18 +75,21 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
+    let planners: Vec<Lane> =
+        lanes.iter().filter(|lane| parts.topics.may_have_schedules(&lane.topic)).cloned().collect();
     let (began, asked) = (Instant::now(), parts.clock.now());
     let (seen, asked_holds) = (parts.topics.seen(), parts.limits.ask_holds());
     let look = Look {
         seen: seen.revision,
         workers: lanes.clone(),
         consumers: awaited.clone(),
+        planners: planners.clone(),
         heartbeat: Some(
             shared.ownership.announce(parts.instances.heartbeat(parts.limits.in_flight())),
         ),
     };
     let looked = parts.store.look(look).await;
-    let Looked { registry, holds, next, pulls, unknown, unanswered, instances } = looked;
+    let Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances } = looked;
     let living = polled.part(instances);
     polled.members_changed = shared.ownership.update_members(living.as_deref());
     let mut beat = None;
@@ -94,6 +97,12 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         let own = living.iter().find(|one| one.id == parts.instances.id());
         beat = own.map(|own| own.seen);
         parts.instances.take_in(living);
+    }
+    if let Some(Some(NextDue { now, lanes: looks })) = polled.part(plans) {
+        let looked = planners.into_iter().zip(looks);
+        let is_due = |look: Option<UnixMillis>| look.is_some_and(|look| look <= now);
+        let due = looked.filter(|(_, look)| is_due(*look)).map(|(lane, _)| lane);
+        parts.topics.due_lanes().add(due);
     }
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::ambiguity::AmbiguityWarnings;
 use super::in_flight::InFlight;
 use super::notes::Notes;
 use super::ownership::Ownership;
@@ -30,6 +31,7 @@ pub(super) struct Shared<S, C> {
     pub(super) settler: Arc<Settler>,
     pub(super) topic_limits: TopicLimits,
     pub(super) notes: Notes,
+    pub(super) ambiguity: AmbiguityWarnings,
     pub(super) calls: TaskTracker,
     /// Cancelled when the instance begins to stop: claims end.
     pub(super) stopping: CancellationToken,
@@ -56,6 +58,7 @@ impl<S, C> Shared<S, C> {
             settler,
             topic_limits: TopicLimits::default(),
             notes,
+            ambiguity: AmbiguityWarnings::default(),
             calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
             cut_off: AtomicBool::new(false),

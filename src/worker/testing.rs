@@ -1,6 +1,7 @@
 //! Workers over an embedded store that records claims, and calls that end when the test says so.
 
 use crate::metrics::Metrics;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(super) struct Watched {
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
+    /// The lanes whose planned moments the polls asked for.
+    pub(super) planners: Mutex<BTreeSet<Lane>>,
     /// How far away it says to be.
     pub(super) round_trip: Mutex<Duration>,
     /// Notified when a poll was done. Its answer waits for a permit of `holds_gate`.
@@ -52,6 +55,7 @@ impl Watched {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
             claimed: Notify::new(),
+            planners: Mutex::default(),
             round_trip: Mutex::default(),
             holds_read: Notify::new(),
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -80,6 +84,10 @@ async fn pass(gate: &Semaphore) {
 
 impl Delivery for Watched {
     async fn look(&self, look: Look) -> Looked {
+        self.planners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(look.planners.iter().cloned());
         self.polled.notify_one();
         pass(&self.poll_gate).await;
         let looked = self.store.look(look).await;
@@ -147,7 +155,7 @@ pub(super) struct Made {
 impl Made {
     pub(super) fn succeed(self) {
         // A call that was cut off needs no answer.
-        let _ = self.end.send(Answer::Delivered { outcome: "200".into() });
+        let _ = self.end.send(Answer::delivered("200"));
     }
 
     /// The holder of the receipt ends the task later.
@@ -213,6 +221,7 @@ impl Bench {
             allowance: Allowance { concurrency: *concurrency, rate: None },
             success: SuccessRule::default(),
             secrets: Vec::new(),
+            credentials: Default::default(),
         };
         let limits = LimitParams {
             concurrency: 5_000,

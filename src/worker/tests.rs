@@ -1,13 +1,16 @@
 //! The roles together, over a store that records claims.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
 use crate::model::task::{Destination, TopicPolicy};
-use crate::store::{Admin, Asker, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
+use crate::store::{
+    Admin, Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Schedules as _, Settle,
+    Settled, TopicEntry, Topics as _, Transition,
+};
 
 /// The poll had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]
@@ -214,10 +217,48 @@ async fn what_waits_again_is_called_without_a_look() {
     while store.store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let transition =
-        Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };
+    let transition = Transition::Retry {
+        due: Moment::After(Duration::from_millis(200)),
+        outcome: "nacked".into(),
+    };
     let back =
         store.settle(Asker::Worker, vec![Settle { lane: lane(), id, receipt, transition }]).await;
     assert!(matches!(back[..], [Ok(Settled::Done)]), "{back:?}");
     assert_eq!(bench.call().await.attempt, 3);
+}
+
+/// Once a file had had one schedule, each poll read the plans of all lanes of all topics.
+#[tokio::test]
+async fn a_poll_asks_for_plans_only_in_topics_that_have_schedules() {
+    let bench = Bench::start(&[("a", 0)], |params| params.poll_every = Duration::from_millis(10));
+    let store = &bench.store;
+    let (with, without) = (TopicEntry { topic: lane().topic, shards: 1 }, "other".parse().unwrap());
+    let without = TopicEntry { topic: without, shards: 3 };
+    for topic in [&with, &without] {
+        store.store.register(topic.clone()).await.unwrap();
+    }
+    // The first notices may be of polls that do not know the registry as it is now.
+    let asked = async || {
+        for _ in 0..4 {
+            soon(store.polled.notified()).await;
+        }
+        std::mem::take(&mut *store.planners.lock().unwrap())
+    };
+    assert_eq!(asked().await, BTreeSet::new());
+    let name: crate::model::task::ScheduleName = "s".parse().unwrap();
+    let definition = r#"{"rule":7}"#.to_owned();
+    let new = NewSchedule { name: name.clone(), definition, revision: 1, moved: None };
+    store.store.set_schedule(&with, new).await.unwrap();
+    let found = async {
+        loop {
+            let found = asked().await;
+            if !found.is_empty() {
+                return found;
+            }
+        }
+    };
+    assert_eq!(soon(found).await, BTreeSet::from([lane()]));
+    assert!(store.store.delete_schedule(&lane(), &name).await.unwrap());
+    asked().await;
+    assert_eq!(asked().await, BTreeSet::new());
 }

@@ -68,13 +68,17 @@ struct Scene {
 }
 
 /// The services of the scene.
-const SERVICES: [(&str, &str); 6] = [
+const SERVICES: [(&str, &str); 7] = [
     ("takes", ""),
     ("fails", ""),
     ("held", ""),
     ("slow", "concurrency = 1\n"),
     ("limited", "rate = \"1/m\"\n"),
     ("gone", ""),
+    (
+        "secret",
+        "oauth = { token_url = 'http://127.0.0.1:1/', client_id = 'a', client_secret = 'b' }\n",
+    ),
 ];
 
 impl Scene {
@@ -113,6 +117,24 @@ impl Scene {
 
     async fn post(&self, path: &str, body: Value) {
         self.delayd.post_until_confirmed(path, &body).await.ok();
+    }
+
+    /// A schedule of each second waits for a held service.
+    async fn miss_moments(&self) {
+        self.add(1, "held", "/", "0s").await;
+        self.post("/delay/destination/hold", json!({"sn": "held"})).await;
+        let schedule = json!({
+            "topic": "alert.held", "schedule": "tick", "every": "1s",
+            "content": {"sn": "held", "url": "/missed"},
+        });
+        self.post("/delay/schedule/set", schedule).await;
+        // Some moments pass.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        self.post("/delay/destination/release", json!({"sn": "held"})).await;
+        let is_there = async || self.receiver.seen().iter().any(|seen| seen.path == "/missed");
+        assert!(poll::until(is_there).await, "{}", self.delayd.log());
+        let name = json!({"topic": "alert.held", "schedule": "tick"});
+        self.post("/delay/schedule/delete", name).await;
     }
 
     /// Consumers take tasks with a lease, and do not acknowledge them.
@@ -169,6 +191,22 @@ const CAUSES: &[Cause] = &[
                 scene.add(50, "fails", "/", "0s").await;
             })
         }),
+    },
+    Cause {
+        alert: "AccessTokenMissing",
+        labels: "service=\"secret\"",
+        begin: |_| Box::pin(async {}),
+        end: Some(|scene| {
+            Box::pin(async {
+                scene.save(&configuration(&scene.receiver, |name| name != "secret"));
+            })
+        }),
+    },
+    Cause {
+        alert: "ScheduleMomentsMissed",
+        labels: "",
+        begin: |scene| Box::pin(scene.miss_moments()),
+        end: None,
     },
     Cause {
         alert: "HeldOrPausedLong",
@@ -330,12 +368,19 @@ async fn the_disk_fills_up() {
     watched.row.promise(filled, "the free space is unknown");
     std::fs::write(disk.join("other"), vec![0; 64 << 20]).unwrap();
     watched.begins("DiskFillingUp", "").await;
+    let schedule = json!({
+        "topic": "t", "schedule": "tick", "every": "1s",
+        "content": {"sn": crate::SERVICE, "url": "/"},
+    });
+    delayd.post_until_confirmed("/delay/schedule/set", &schedule).await.ok();
     let full = tokio::task::block_in_place(|| Full::of(&disk));
     watched.begins("DiskReserveReached", "").await;
+    watched.begins("SchedulesNotPlanned", "").await;
     watched.begins("AddsRejected", "").await;
     drop(full);
     std::fs::remove_file(disk.join("other")).unwrap();
     watched.ends("DiskReserveReached", "").await;
+    watched.ends("SchedulesNotPlanned", "").await;
     watched.ends("AddsRejected", "").await;
     caller.stop().await;
     watched.row.finish();

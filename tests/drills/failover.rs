@@ -197,7 +197,7 @@ pub fn no_caller_saw_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]
 ///
 /// The connections are cut as well. Otherwise the replicas would find in their sockets what was
 /// sent meanwhile.
-fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
+pub fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
     let paused = watched.others(primary).map(|replica| Paused::now(replica.pid())).collect();
     watched.on(primary).command(&["CLIENT", "KILL", "TYPE", "replica"]);
     paused

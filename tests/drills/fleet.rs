@@ -20,6 +20,10 @@ impl Endpoints {
         open.get(usize::try_from(n).unwrap() % open.len().max(1)).copied()
     }
 
+    fn get(&self, index: usize) -> Option<SocketAddr> {
+        self.0.read().unwrap().get(index).copied().flatten()
+    }
+
     fn set(&self, index: usize, address: Option<SocketAddr>) {
         let mut endpoints = self.0.write().unwrap();
         if endpoints.len() <= index {
@@ -72,9 +76,18 @@ impl Fleet {
         if self.members.len() <= index {
             self.members.resize_with(index + 1, || None);
         }
-        let program = Program::start_by(store, &self.sets, &self.by).await;
+        let program = Program::start_by(store, &self.sets_of(index), &self.by).await;
         self.endpoints.set(index, Some(program.address));
         self.members[index] = Some(program);
+    }
+
+    /// A member that was killed listens where it did before, as under a supervisor. A loopback
+    /// address of its own keeps the port free of the other connections.
+    fn sets_of(&self, index: usize) -> Vec<String> {
+        let bind = |address: SocketAddr| format!("http.bind=\"{address}\"");
+        let first = bind(([127, 0, 1, index as u8 + 1], 0).into());
+        let again = self.endpoints.get(index).map(bind);
+        [first].into_iter().chain(self.sets.clone()).chain(again).collect()
     }
 
     /// kill -9. Callers still know its address, since a crash is not announced.

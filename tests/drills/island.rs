@@ -179,12 +179,12 @@ impl Island {
 
     /// Where servers run inside.
     pub fn inside(&self) -> Place {
-        Place { host: self.addresses.inside.to_string(), by: self.enter() }
+        Place { host: self.addresses.inside.to_string(), by: self.enter(), ..Place::here() }
     }
 
     /// Where servers run that reach those inside through the switch.
     pub fn outside(&self) -> Place {
-        Place { host: self.addresses.outside.to_string(), by: Vec::new() }
+        Place { host: self.addresses.outside.to_string(), ..Place::here() }
     }
 
     /// Where all instances find the receivers, whether or not the switch is on.

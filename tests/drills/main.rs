@@ -55,6 +55,7 @@ mod redis;
 mod redis_disk;
 mod redis_trouble;
 mod rolling;
+mod schedules;
 mod slow_callers;
 mod time;
 

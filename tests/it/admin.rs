@@ -545,7 +545,7 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     })
     .await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
-    let fixed = json!({"backoff": {"kind": "fixed", "every": "1ms"}});
+    let fixed = json!({"backoff": {"kind": "fixed", "every": "3ms"}});
     let id = delayd.add(with(pushed("t", json!(0), 1), fixed)).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
     // Notes are written in the background.
@@ -557,7 +557,10 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     assert_eq!(task["log"].as_array().unwrap().len(), 1, "{task}");
     let note = &task["log"][0];
     assert_eq!((&note["attempt"], &note["answer"]), (&json!(1), &json!("the till is broken")));
-    assert_eq!(note["outcome"], "500 Internal Server Error");
+    assert_eq!(
+        (&note["outcome"], &note["wait_ms"]),
+        (&json!("500 Internal Server Error"), &json!(3))
+    );
 }
 
 /// A pause at one instance holds on all others within a second.

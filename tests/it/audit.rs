@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, command, run};
+use crate::program::{Program, client, command, run};
 use crate::{Kept, on_both_stores, poll};
 
 on_both_stores!(an_operator_sees_who_did_what, entries_outlast_the_program_and_commands_add_some,);
@@ -23,7 +23,7 @@ fn tokens() -> String {
 
 /// Status and answer of a call with this token and request id.
 async fn ask(delayd: &Program, token: &str, id: &str, path: &str, body: Value) -> (u16, Value) {
-    let post = reqwest::Client::new().post(delayd.url(path)).bearer_auth(token);
+    let post = client().post(delayd.url(path)).bearer_auth(token);
     let answer = post.header("x-request-id", id).body(body.to_string()).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
 }

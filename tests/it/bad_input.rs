@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::program::{Program, service};
+use crate::program::{Program, client, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
@@ -63,6 +63,12 @@ async fn bad_adds_say_what_would_be_right_and_store_nothing(kept: Kept) {
         (format!(r#"{{{good},"delay":1,"timeout":"11m"}}"#), 400, 1000, "timeout"),
         (format!(r#"{{{good},"delay":1,"backoff":{{"kind":"fixed"}}}}"#), 400, 1000, "backoff"),
         (format!(r#"{{{good},"delay":1,"idempotency_key":""}}"#), 400, 1000, "idempotency_key"),
+        (
+            format!(r#"{{{good},"delay":1,"idempotency_key":"schedule-run/nightly/1"}}"#),
+            400,
+            1000,
+            "idempotency_key: expected a key that does not begin with \"schedule-run/\"",
+        ),
         (format!(r#"{{{good},"delay":1,"key":7}}"#), 400, 1000, "key"),
         (format!(r#"{{{good},"delay":1,"expires_after":0}}"#), 400, 1000, "expires_after"),
         (
@@ -144,7 +150,7 @@ async fn the_rest_of_the_error_table(kept: Kept) {
         .await;
     refused(&delayd, "/delay/task/pull", r#"{"topic":"one","wait":31}"#, 400, 1000, "wait").await;
 
-    let client = reqwest::Client::new();
+    let client = client();
     let wrong_method = client.get(delayd.url("/delay/task/add")).send().await.unwrap();
     assert_eq!(wrong_method.status(), 405);
     assert!(wrong_method.text().await.unwrap().contains("1005"));

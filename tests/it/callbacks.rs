@@ -292,6 +292,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
             allowance: Default::default(),
             success: callback::SuccessRule::DmError,
             secrets: Vec::new(),
+            credentials: Default::default(),
         };
         let client = callback::Params {
             connect_timeout: Duration::from_secs(2),

@@ -13,19 +13,19 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::program::{Program, run};
+use crate::program::{Program, client, command, run};
 use crate::{Kept, poll};
 
 /// The status of a call whose answer never arrived.
-const LOST: u16 = 0;
+pub const LOST: u16 = 0;
 
 /// The calls of each path: their status, and when they arrived.
 type Calls = Arc<Mutex<HashMap<String, Vec<(u16, Instant)>>>>;
 
 /// A server in front of delayd that fails. Of each path it refuses the first call, and carries out
 /// the second one without answering. Pulls and extensions never lose their answer.
-struct Front {
-    url: String,
+pub struct Front {
+    pub url: String,
     calls: Calls,
 }
 
@@ -34,13 +34,23 @@ struct Inner {
     to: String,
     client: reqwest::Client,
     calls: Calls,
+    /// Whether it carries out all calls and loses all answers.
+    loses_all: bool,
 }
 
 impl Front {
-    async fn before(delayd: &Program) -> Self {
+    pub async fn before(delayd: &Program) -> Self {
+        Self::start(delayd, false).await
+    }
+
+    async fn that_loses_all_answers(delayd: &Program) -> Self {
+        Self::start(delayd, true).await
+    }
+
+    async fn start(delayd: &Program, loses_all: bool) -> Self {
         let calls = Calls::default();
-        let client = reqwest::Client::new();
-        let inner = Inner { to: delayd.url(""), client, calls: calls.clone() };
+        let client = client();
+        let inner = Inner { to: delayd.url(""), client, calls: calls.clone(), loses_all };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(carry).with_state(inner);
@@ -53,7 +63,7 @@ impl Front {
         self.calls.lock().unwrap().get(path).cloned().unwrap_or_default()
     }
 
-    fn statuses(&self, path: &str) -> Vec<u16> {
+    pub fn statuses(&self, path: &str) -> Vec<u16> {
         self.calls(path).into_iter().map(|(status, _)| status).collect()
     }
 }
@@ -66,7 +76,7 @@ async fn carry(State(front): State<Inner>, uri: Uri, body: Bytes) -> Response {
         front.calls.lock().unwrap().get_mut(&path).unwrap().push((status, arrived));
     };
     let is_extension = path.ends_with("/extend");
-    if nth == 0 && !is_extension {
+    if nth == 0 && !is_extension && !front.loses_all {
         note(503);
         let answer = json!({"dm_error": 2003, "error_msg": "not confirmed"});
         return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")], answer.to_string())
@@ -74,7 +84,7 @@ async fn carry(State(front): State<Inner>, uri: Uri, body: Bytes) -> Response {
     }
     let sent = front.client.post(format!("{}{path}", front.to)).body(body).send().await.unwrap();
     let (status, answer) = (sent.status(), sent.bytes().await.unwrap());
-    if nth == 1 && !is_extension && !path.ends_with("/pull") {
+    if front.loses_all || nth == 1 && !is_extension && !path.ends_with("/pull") {
         note(LOST);
         let broken = [Ok(answer.slice(..1)), Err(std::io::Error::other("lost"))];
         return Body::from_stream(futures_util::stream::iter(broken)).into_response();
@@ -83,7 +93,7 @@ async fn carry(State(front): State<Inner>, uri: Uri, body: Bytes) -> Response {
     (status, answer).into_response()
 }
 
-fn sample(program: &str, file: &str, argument: &str, server: &str) -> Command {
+pub fn sample(program: &str, file: &str, argument: &str, server: &str) -> Command {
     let mut command = Command::new(program);
     command
         .arg(format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR")))
@@ -118,6 +128,69 @@ async fn check_producer(program: &str, file: &str) {
     assert_eq!((code, output.as_str()), (1, ""), "{file}");
     assert!(error.contains("idempotency_key: "), "{file}: {error}");
     assert_eq!(front.statuses("/delay/task/add"), [503, LOST, 200, 422], "{file}");
+}
+
+fn add_with_retry(server: &str, words: &[&str]) -> Command {
+    let mut add = command(&[]);
+    add.args(["add", "t", "--in", "1h", "--mode", "pull", "--server", server]).args(words);
+    add.arg("{}");
+    add
+}
+
+async fn count_of(delayd: &Program) -> usize {
+    let listed = json!({"topic": "t", "state": "scheduled"}).to_string();
+    let listed = delayd.post("/delay/task/list", listed).await.ok().body;
+    listed["tasks"].as_array().unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_with_retry_adds_one_task_although_answers_are_lost() {
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[]).await;
+    let front = Front::before(&delayd).await;
+    let (code, output, error) = run(add_with_retry(&front.url, &["--retry=20s", "--json"])).await;
+    assert_eq!(code, 0, "{output}{error}");
+    assert_eq!(front.statuses("/delay/task/add"), [503, LOST, 200], "{error}");
+    let calls = front.calls("/delay/task/add");
+    let waited = calls[1].1 - calls[0].1;
+    assert!(waited >= Duration::from_secs(1), "it heeds no Retry-After: {waited:?}");
+    let answer: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&answer["duplicate"], count_of(&delayd).await), (&json!(true), 1), "{output}");
+    assert_eq!(error.matches("delayd: trying again: ").count(), 2, "{error}");
+
+    // What is refused is not repeated.
+    let (code, _, error) =
+        run(add_with_retry(&front.url, &["--retry", "--max-attempts", "0"])).await;
+    assert!(code == 1 && error.contains("max_attempts: "), "{error}");
+    assert_eq!(front.statuses("/delay/task/add"), [503, LOST, 200, 400]);
+}
+
+/// The key is printed, so that the caller can go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_that_stays_unconfirmed_names_its_key() {
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[]).await;
+    // The first call is refused with a Retry-After of a second, which is too long.
+    let front = Front::before(&delayd).await;
+    let (code, output, error) = run(add_with_retry(&front.url, &["--retry=500ms"])).await;
+    assert_eq!((code, output.as_str()), (1, ""), "{error}");
+    assert_eq!(front.statuses("/delay/task/add"), [503], "it does not wait for as long as asked");
+    // Each call is carried out, and its answer is lost.
+    let front = Front::that_loses_all_answers(&delayd).await;
+    let (code, output, error) = run(add_with_retry(&front.url, &["--retry=2s"])).await;
+    assert_eq!((code, output.as_str()), (1, ""), "{error}");
+    let statuses = front.statuses("/delay/task/add");
+    assert!(statuses.len() > 1 && statuses.iter().all(|status| *status == LOST), "{statuses:?}");
+    let key = error.split("--idempotency-key ").nth(1).expect(&error).split(':').next().unwrap();
+    assert!(key.starts_with("delayd-add-"), "{error}");
+    assert_eq!(count_of(&delayd).await, 1);
+    let again = ["--retry", "--idempotency-key", key];
+    let (code, output, error) = run(add_with_retry(&delayd.url(""), &again)).await;
+    assert!(code == 0 && output.contains("was added before"), "{output}{error}");
+    assert_eq!(count_of(&delayd).await, 1);
+    // Nothing listens there.
+    let (code, _, error) = run(add_with_retry("http://127.0.0.1:1", &["--retry=300ms"])).await;
+    assert!(code == 1 && error.contains("--idempotency-key delayd-add-"), "{error}");
 }
 
 /// A process that is killed when it is dropped.

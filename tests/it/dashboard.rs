@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::nginx::Nginx;
-use crate::program::{Program, folder, run, serve, service};
+use crate::program::{Program, client, folder, run, serve, service};
 use crate::receiver::{Answer, Receiver, now_ms};
 use crate::{Kept, on_both_stores};
 
 on_both_stores!(
     a_new_user_adds_watches_and_replays_tasks,
     an_operator_sees_the_state_and_does_everything_once,
+    an_operator_sets_changes_and_runs_schedules,
 );
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/dashboard");
@@ -29,7 +30,7 @@ const CONTENT: &str = concat!(
 );
 
 /// Runs a script of `tests/it/dashboard` with node.
-async fn browse(script: &str, input: Value) {
+pub(crate) async fn browse(script: &str, input: Value) {
     let path = format!("{}/tests/it/dashboard/{script}", env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new("node");
     // It may be longer than an argument.
@@ -75,6 +76,25 @@ async fn an_operator_sees_the_state_and_does_everything_once(kept: Kept) {
     let seen = receiver.wait_for(1).await;
     assert_eq!(seen[0].body, CONTENT);
     browse("settings.mjs", json!({"url": delayd.url("/")})).await;
+    browse("details.mjs", json!({"url": delayd.url("/")})).await;
+    browse("times.mjs", json!({"url": delayd.url("/")})).await;
+}
+
+async fn an_operator_sets_changes_and_runs_schedules(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    delayd.add(json!({"topic": "bill", "delay": "1h", "content": {}})).await;
+    browse("schedules.mjs", json!({"url": delayd.url("/"), "content": CONTENT})).await;
+    let seen = receiver.seen();
+    let runs = seen.iter().filter(|call| call.path == "/hook").map(|call| &call.body);
+    assert_eq!(runs.collect::<Vec<_>>(), [CONTENT]);
+    assert!(seen.iter().any(|call| call.path == "/tick"));
+}
+
+/// A schedule that is not due during a test.
+fn daily() -> Value {
+    json!({"topic": "orders", "schedule": "daily", "cron": "0 9 1 1 *", "zone": "Asia/Shanghai",
+        "content": {"sn": "message.call", "url": "/daily"}, "max_attempts": 3})
 }
 
 fn token(name: &str, scope: &str) -> String {
@@ -84,7 +104,7 @@ fn token(name: &str, scope: &str) -> String {
 }
 
 async fn post_as(delayd: &Program, token: &str, path: &str, body: &Value) -> Value {
-    let post = reqwest::Client::new().post(delayd.url(path)).bearer_auth(token);
+    let post = client().post(delayd.url(path)).bearer_auth(token);
     let answer: Value = post.body(body.to_string()).send().await.unwrap().json().await.unwrap();
     assert_eq!(answer["dm_error"], 0, "{answer}");
     answer
@@ -109,6 +129,7 @@ async fn a_token_is_asked_for_and_decides_what_is_shown_and_done() {
     let delayd = Kept::embedded().start(&sets).await;
     let records = json!({"records": [dead_task("orders", 7, "nacked", "{}")]});
     post_as(&delayd, "mover", "/delay/task/adopt", &records).await;
+    post_as(&delayd, "mover", "/delay/schedule/set", &daily()).await;
     browse("tokens.mjs", json!({"url": delayd.url("/"), "task": 7})).await;
     let shown = post_as(&delayd, "viewer", "/delay/topic/get", &json!({"topic": "orders"})).await;
     assert_eq!((&shown["counts"]["dead"], &shown["paused"]), (&json!(1), &json!(false)));
@@ -223,6 +244,7 @@ async fn every_page_is_accessible_and_has_its_picture_in_the_documentation() {
     let refused: Vec<Value> = (0..5).map(|at| call("/orders/notify", at)).collect();
     delayd.add_all(&refused).await;
     delayd.post("/delay/topic/set", r#"{"topic":"paused","paused":true,"rate":"9/s"}"#).await.ok();
+    delayd.post("/delay/schedule/set", daily().to_string()).await.ok();
     let waiting = delayd.add(call("/orders/remind", 3_600_000)).await.id();
     let task = delayd.add(call("/orders/refund", 0)).await.id();
     delayd.wait_for_state("orders", task, "dead").await;
@@ -294,7 +316,7 @@ async fn the_files_are_compressed_for_clients_that_accept_it() {
         ("/dashboard/app.css", "text/css; charset=utf-8"),
     ] {
         let ask = |encoding: &'static str| {
-            let request = reqwest::Client::new().get(delayd.url(path));
+            let request = client().get(delayd.url(path));
             request.header("accept-encoding", encoding).send()
         };
         let compressed = ask("gzip, br").await.unwrap();

@@ -13,6 +13,7 @@ on_both_stores!(
     the_examples_of_the_readme_work_when_pasted,
     the_examples_of_the_api_page_work_from_top_to_bottom,
     the_examples_for_users_of_other_services_work,
+    the_example_of_a_recurring_schedule_works,
 );
 
 /// A file in the project's folder.
@@ -134,6 +135,12 @@ async fn the_examples_for_users_of_other_services_work(kept: Kept) {
         pasted += examples_work(&page, &delayd).await;
     }
     assert!(pasted > 10, "{pasted}");
+}
+
+async fn the_example_of_a_recurring_schedule_works(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    assert_eq!(examples_work(&page("docs/SCHEDULES.md"), &delayd).await, 1);
 }
 
 /// Runs the shell blocks of a page that call delayd, from top to bottom. Each answer must have the

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, command, run};
+use crate::program::{Program, client, command, run};
 use crate::{Kept, on_both_stores, poll};
 
 on_both_stores!(the_forecast_counts_all_topics_by_service_and_due_time,);
@@ -17,7 +17,7 @@ fn token(name: &str, scopes: &str, topics: &str) -> String {
 
 /// Status and answer of a call with this token.
 async fn ask(delayd: &Program, token: &str, path: &str, body: Value) -> (u16, Value) {
-    let post = reqwest::Client::new().post(delayd.url(path)).bearer_auth(token);
+    let post = client().post(delayd.url(path)).bearer_auth(token);
     let answer = post.body(body.to_string()).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
 }

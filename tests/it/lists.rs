@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::program::Program;
-use crate::{Kept, on_both_stores, poll};
+use crate::program::{Program, StoreAt};
+use crate::{Kept, on_both_stores, poll, redis_server};
 
 on_both_stores!(
     topics_are_listed_by_pages_with_counts,
@@ -14,6 +14,7 @@ on_both_stores!(
     causes_are_grouped_over_all_topics,
     a_list_goes_back_in_time_and_has_filters,
     tasks_are_found_by_a_text_in_their_contents,
+    an_unreadable_task_does_not_stop_a_search,
     tasks_are_cancelled_and_moved_by_a_filter,
 );
 
@@ -266,6 +267,38 @@ async fn tasks_are_found_by_a_text_in_their_contents(kept: Kept) {
     assert!(ids_of(&search(json!({"text": "nowhere"})).await).is_empty());
 }
 
+/// Makes the content of a task of the topic `t` unreadable, with a direct change in the store.
+fn garble(kept: &Kept, id: u64) {
+    match &kept.store {
+        StoreAt::Embedded(folder) => {
+            let db = rusqlite::Connection::open(folder.join("delayd.db")).unwrap();
+            db.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+            let garbled = "UPDATE task SET content = CAST(x'ff20fe' AS TEXT) WHERE id = ?";
+            assert_eq!(db.execute(garbled, [id as i64]).unwrap(), 1);
+        }
+        StoreAt::Set(_) => panic!("this test runs on a store of its own"),
+        StoreAt::Redis(_, prefix) => {
+            let bodies = format!("{prefix}:DELAY_REALL_TOPIC_TASK-{{t:0}}");
+            let garbled = ["HSET", &bodies, &id.to_string(), "9 of another version"];
+            assert_eq!(redis_server::shared().command(&garbled).trim(), "0");
+        }
+    }
+}
+
+async fn an_unreadable_task_does_not_stop_a_search(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let task = |n: usize| {
+        let delay = format!("{}m", 60 + n);
+        json!({"topic": "t", "delay": delay, "content": {"text": "needle"}})
+    };
+    let ids = delayd.add_all(&(0..3).map(task).collect::<Vec<_>>()).await;
+    garble(&kept, ids[1]);
+    let search = json!({"topic": "t", "state": "scheduled", "text": "needle", "order": "oldest"});
+    let found = call(&delayd, "/delay/task/search", search).await;
+    assert_eq!(ids_of(&found), [ids[0], ids[2]], "{found}");
+    assert_eq!((&found["seen"], &found["cursor"]), (&json!(3), &Value::Null), "{found}");
+}
+
 async fn tasks_are_cancelled_and_moved_by_a_filter(kept: Kept) {
     let delayd = kept.start(&["services.s.endpoints=[\"http://127.0.0.1:1\"]".into()]).await;
     call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3})).await;
@@ -314,6 +347,26 @@ async fn tasks_are_cancelled_and_moved_by_a_filter(kept: Kept) {
     assert_eq!(delayd.task("t", ids[38]).await["due_ms"], at * 1000);
     let again = call(&delayd, "/delay/task/update_many", moving).await;
     assert_eq!((&again["count"], &again["cursor"]), (&json!(0), &Value::Null), "{again}");
+
+    // Ids in place of a filter: tasks of another state and unknown ones are left alone.
+    let some = json!({"topic": "t", "state": "scheduled", "task_ids": [ids[2], ids[2], ids[1], 7]});
+    let mut dry = some.clone();
+    dry["dry_run"] = json!(true);
+    let dry = call(&delayd, "/delay/task/cancel_many", dry).await;
+    assert_eq!((&dry["count"], &dry["cursor"]), (&json!(1), &Value::Null), "{dry}");
+    assert_eq!(delayd.task("t", ids[2]).await["state"], "scheduled");
+    let moving = json!({"topic": "t", "timing_moment": at + 60, "task_ids": [ids[2], ids[1]]});
+    assert_eq!(call(&delayd, "/delay/task/update_many", moving).await["count"], 1);
+    assert_eq!(delayd.task("t", ids[2]).await["due_ms"], (at + 60) * 1000);
+    let local = json!({"topic": "t", "at": "2035-11-23 20:00", "zone": "Asia/Shanghai",
+        "task_ids": [ids[2]]});
+    assert_eq!(call(&delayd, "/delay/task/update_many", local).await["count"], 1);
+    assert_eq!(delayd.task("t", ids[2]).await["due_ms"], 2_079_432_000_000_i64);
+    let done = call(&delayd, "/delay/task/cancel_many", some).await;
+    assert_eq!((&done["count"], scheduled().await), (&json!(1), 19), "{done}");
+    let both = json!({"topic": "t", "state": "scheduled", "task_ids": [ids[4]], "all": true});
+    let refused = delayd.post("/delay/task/cancel_many", &both.to_string()).await;
+    assert_eq!((refused.status, scheduled().await), (400, 19), "{refused:?}");
 
     let_die(&delayd, "u", 3).await;
     let dead = json!({"topic": "u", "state": "dead", "outcome": "nacked"});

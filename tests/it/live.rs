@@ -9,7 +9,11 @@ use crate::program::{Program, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores, poll};
 
-on_both_stores!(an_overview_shows_tasks_and_destinations);
+on_both_stores!(
+    an_overview_shows_tasks_and_destinations,
+    an_instance_tells_how_it_works,
+    destinations_are_listed_by_the_last_samples,
+);
 
 /// The most streams of an instance.
 const STREAMS: usize = 64;
@@ -94,6 +98,57 @@ async fn an_overview_shows_tasks_and_destinations(kept: Kept) {
     let who = delayd.post("/delay/whoami", "{}").await.ok().body;
     assert_eq!((&who["token"], &who["topics"]), (&Value::Null, &json!(["*"])));
     assert_eq!(who["scopes"], json!(["produce", "consume", "view", "admin"]));
+}
+
+async fn an_instance_tells_how_it_works(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    delayd.add(json!({"topic": "orders", "delay": "1h", "content": {}})).await.ok();
+    let shown = delayd.post("/delay/instance/get", "{}").await.ok().body;
+    let who = delayd.post("/delay/whoami", "{}").await.ok().body;
+    assert_eq!((&shown["id"], &shown["store"]), (&who["instance"], &who["store"]), "{shown}");
+    let is_add = |operation: &&Value| operation["op"] == "add";
+    let add = shown["operations"].as_array().unwrap().iter().find(is_add).unwrap();
+    assert_eq!((&add["calls"], &add["errors"]), (&json!(1), &json!([])), "{shown}");
+    assert!(add["p99_ms"].as_f64().unwrap() > 0.0, "{shown}");
+    let servers = shown["servers"].as_array().unwrap();
+    if shown["store"] == "redis" {
+        assert_eq!((servers.len(), &shown["disk"]), (1, &Value::Null), "{shown}");
+        assert_eq!(servers[0]["away"], false, "{shown}");
+    } else {
+        assert!(servers.is_empty(), "{shown}");
+        assert!(shown["disk"]["fsync_p99_ms"].is_number(), "{shown}");
+        let free = async || {
+            let shown = delayd.post("/delay/instance/get", "{}").await.ok().body;
+            (shown["disk"]["free_bytes"].as_u64() > shown["disk"]["reserve_bytes"].as_u64())
+                .then_some(())
+        };
+        poll::answer(free).await.expect("the disk is not full");
+    }
+    assert_eq!(shown["reloads"]["in_force"], true, "{shown}");
+    assert_eq!(shown["log"]["errors"], 0, "{shown}");
+}
+
+async fn destinations_are_listed_by_the_last_samples(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    for delay in ["0s", "1h"] {
+        let content = json!({"sn": "message.call", "url": "/"});
+        delayd.add(json!({"topic": "orders", "delay": delay, "content": content})).await.ok();
+    }
+    receiver.wait_for(1).await;
+    let counted = async || {
+        let list = delayd.post("/delay/destination/list", r#"{"sampled":true}"#).await.ok().body;
+        let one = &list["destinations"][0];
+        let is_counted = one["waiting"] == 1 && one["overdue"] == 0;
+        let has_ended = one["recent"]["calls"] == 1 && list["unharmed"]["calls"] == 1;
+        (is_counted && has_ended).then(|| list.clone())
+    };
+    let list = poll::answer(counted).await.expect("the sampler counts the task that waits");
+    assert!(list["as_of_ms"].as_i64().unwrap() > 0, "{list}");
+    assert!(list["unharmed"]["lateness_p99_ms"].is_u64(), "{list}");
+    let exact = delayd.post("/delay/destination/list", "{}").await.ok().body;
+    let one = &exact["destinations"][0];
+    assert_eq!((&one["waiting"], one.get("overdue")), (&json!(1), None), "{exact}");
 }
 
 #[tokio::test]

@@ -25,7 +25,9 @@ mod forecast;
 mod fsck;
 mod held_wire;
 mod history_contents;
+mod https;
 mod image;
+mod keys;
 mod lateness;
 mod later;
 mod lists;
@@ -37,9 +39,13 @@ mod metrics_causes;
 mod monitoring;
 mod moving;
 mod moving_changes;
+mod moving_schedules;
 mod nginx;
+mod oauth;
+mod older_format;
 mod openapi;
 mod original_clients;
+mod outbox;
 mod overload;
 mod ownership;
 mod proxy;
@@ -49,20 +55,29 @@ mod receiver;
 mod receiver_samples;
 mod redis_cluster;
 mod redis_cluster_ids;
+mod redis_cluster_schedules;
 mod redis_faults;
 mod redis_sentinel;
+mod redis_tls;
 mod reload;
 mod round_trips;
 mod sampler;
+mod schedules;
 mod security;
+mod service_headers;
+mod service_tls;
 mod start_and_stop;
 mod store_id;
+mod success_rules;
+mod times;
 mod traces;
 mod two_instances;
 mod verbs;
 
 mod program;
 
+#[path = "../support/certificates.rs"]
+mod certificates;
 #[path = "../support/fake_time.rs"]
 mod fake_time;
 #[path = "../support/grafana.rs"]

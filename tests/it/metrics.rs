@@ -7,7 +7,7 @@ use std::fmt::Write;
 use delayd::metrics::Metrics;
 use serde_json::{Value, json};
 
-use crate::program::{Program, service};
+use crate::program::{Program, client, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores};
 
@@ -204,7 +204,7 @@ async fn what_happens_to_tasks_is_counted(kept: Kept) {
     assert_eq!(delayd.post("/delay/task/add", "{}").await.status, 400);
     assert_eq!(delayd.post("/delay/task/add_batch", "{}").await.status, 400);
     assert_eq!(delayd.post("/delay/no/such", "{}").await.status, 404);
-    let page = reqwest::Client::new().post(delayd.url("/delay/task/add"));
+    let page = client().post(delayd.url("/delay/task/add"));
     let page = page.header("origin", "http://elsewhere.example").send().await.unwrap();
     assert_eq!(page.status(), 403);
     delayd.wait_for_state("order.cancel", fine, "delivered").await;

@@ -12,7 +12,7 @@ use crate::program::{Program, command, run, service};
 use crate::receiver::{Receiver, Seen};
 
 /// The command that moves the tasks of one service to another.
-fn mover(old: &Program, new: &Program, words: &[&str]) -> Command {
+pub(crate) fn mover(old: &Program, new: &Program, words: &[&str]) -> Command {
     mover_from(&old.url(""), &new.url(""), words)
 }
 
@@ -325,7 +325,8 @@ async fn two_services_of_one_store_move_nothing() {
 /// Each record is answered separately, as each task of a batch is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
-    let delayd = Kept::embedded().start(&[]).await;
+    let receiver = Receiver::start().await;
+    let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
     let record = |id: u64, other: Value| {
         let mut record = json!({
             "topic": "t", "task_id": id, "mode": "pull", "content": "x",
@@ -346,7 +347,7 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         ),
         (json!({"mode": "auto"}), "mode: must be"),
         (
-            json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}),
+            json!({"options": {"on_dead": {"sn": "message.call", "url": "/"}}}),
             "options.on_dead.task_id: is missing",
         ),
         (

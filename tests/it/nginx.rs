@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::poll;
-use crate::program::{Program, folder};
+use crate::program::{Program, client, folder};
 
 /// How many ports are tried: another process may take a free one first.
 const TRIES: usize = 20;
@@ -70,14 +70,17 @@ impl Nginx {
         panic!("nginx found no free port");
     }
 
-    /// Waits until it answers; false if it has ended.
+    /// Waits until it answers; false if it has ended, since another process has the port. That
+    /// process may answer anything, or nothing.
     async fn answers(&mut self) -> bool {
-        let (url, client) = (self.url("/healthz"), reqwest::Client::new());
+        let (url, client) = (self.url("/healthz"), client());
         let answered = poll::answer(async || {
             if self.process.try_wait().unwrap().is_some() {
                 return Some(false);
             }
-            client.get(&url).send().await.ok().map(|answer| answer.status() == 200)
+            let answer = client.get(&url).send().await.ok()?;
+            let is_nginx = answer.headers().get("server")?.as_bytes().starts_with(b"nginx");
+            is_nginx.then(|| answer.status() == 200)
         });
         answered.await.expect("nginx answers or ends")
     }

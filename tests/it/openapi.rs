@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, command, folder, run, service};
+use crate::program::{Program, client, command, folder, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
@@ -144,7 +144,7 @@ async fn what_a_view_token_sees_is_as_documented() {
     let delayd = kept.start(&[viewer]).await;
     let document = Document::of(&delayd).await;
     let check = async |path: &str, body: Value| {
-        let post = reqwest::Client::new().post(delayd.url(path)).bearer_auth(TOKEN);
+        let post = client().post(delayd.url(path)).bearer_auth(TOKEN);
         let answer = post.body(body.to_string()).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{path}");
         let answer: Value = answer.json().await.unwrap();
@@ -274,7 +274,12 @@ async fn document_for_testers(delayd: &Program) -> Value {
     // Without this most of the time would be spent waiting for tasks.
     schemas["PullRequest"]["properties"].as_object_mut().unwrap().remove("wait");
     // A bad task of a batch is answered in its own result: the call as a whole succeeds.
-    for (request, many) in [("BatchRequest", "tasks"), ("AdoptRequest", "records")] {
+    let batches = [
+        ("BatchRequest", "tasks"),
+        ("AdoptRequest", "records"),
+        ("ScheduleAdoptRequest", "records"),
+    ];
+    for (request, many) in batches {
         let items = &mut schemas[request]["properties"][many]["items"];
         *items = json!({"anyOf": [items.take(), {}]});
     }

@@ -315,8 +315,9 @@ impl Drop for Program {
     }
 }
 
-/// The timeout is a bound: the service answers within seconds, whatever happens.
-fn client() -> reqwest::Client {
+/// A client for the service. The timeout is a bound: the service answers within seconds, whatever
+/// happens.
+pub fn client() -> reqwest::Client {
     reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap()
 }
 
@@ -329,7 +330,8 @@ async fn answer(response: reqwest::Response) -> Answer {
 
 /// The address in the line that says where the program listens.
 fn listening_at(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("listens on http://")?;
+    let (_, rest) = line.split_once("listens on http")?;
+    let (_, rest) = rest.split_once("://")?;
     let address: String =
         rest.chars().take_while(|c| c.is_ascii_hexdigit() || ".:[]".contains(*c)).collect();
     address.trim_end_matches(['.', ':']).parse().ok()

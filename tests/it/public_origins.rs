@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::Kept;
 use crate::nginx::Nginx;
-use crate::program::{Program, command, folder, run};
+use crate::program::{Program, client, command, folder, run};
 
 /// What a browser gets for a call by a page of this origin: status and message.
 async fn posted_by(nginx: &Nginx, origin: &str) -> (u16, String) {
-    let post = reqwest::Client::new().post(nginx.url("/delay/topic/list"));
+    let post = client().post(nginx.url("/delay/topic/list"));
     let answer = post.header("origin", origin).body("{}").send().await.unwrap();
     let status = answer.status().as_u16();
     let body: Value = answer.json().await.unwrap();

@@ -35,6 +35,9 @@ impl Seen {
 pub enum Answer {
     Status(u16),
     With(u16, Vec<(&'static str, &'static str)>, &'static str),
+    /// A status, and a text in the body and in the header `x-echo`.
+    #[allow(dead_code, reason = "tests/drills share this receiver")]
+    Echo(u16, String),
     /// 200, after this time.
     #[allow(dead_code, reason = "tests/drills share this receiver")]
     After(Duration),
@@ -184,6 +187,11 @@ async fn respond(answer: Answer) -> Response {
             for (name, value) in headers {
                 response.headers_mut().insert(name, value.parse().unwrap());
             }
+            response
+        }
+        Answer::Echo(code, text) => {
+            let mut response = (status(code), text.clone()).into_response();
+            response.headers_mut().insert("x-echo", text.parse().unwrap());
             response
         }
         Answer::After(pause) => {

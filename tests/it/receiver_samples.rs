@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::Kept;
-use crate::program::service;
+use crate::program::{client, service};
 use crate::receiver::{Receiver, now_ms};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -73,7 +73,7 @@ impl Sample {
     }
 
     async fn post(&self, headers: HeaderMap, body: &str) -> (u16, Value) {
-        let post = reqwest::Client::new().post(format!("{}/orders/cancel", self.endpoint));
+        let post = client().post(format!("{}/orders/cancel", self.endpoint));
         let answer = post.headers(headers).body(body.to_owned()).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.unwrap())
     }

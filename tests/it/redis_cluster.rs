@@ -80,6 +80,32 @@ async fn a_killed_primary_affects_no_other_slots() {
     );
 }
 
+/// A page of topics is shown while one of the primaries does not answer: the topics on it have no
+/// counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_topics_shows_those_of_a_dead_primary_without_counts() {
+    let mut cluster = Cluster::start();
+    let receiver = Receiver::start().await;
+    let delayd = start(&cluster, &receiver).await;
+    let (healthy, hurt) = (cluster.topic_on(1), cluster.topic_on(2));
+    for topic in [&healthy, &hurt] {
+        delayd.add(json!({"topic": topic, "delay": "1h", "content": {}})).await.ok();
+    }
+    cluster.nodes[2].kill();
+    let without = crate::poll::answer(async || {
+        let list = delayd.post("/delay/topic/list", r#"{"limit": 9}"#).await;
+        let list = (list.status == 200).then_some(list.body)?;
+        let counts = |name: &str| {
+            let mut topics = list["topics"].as_array().unwrap().iter();
+            topics.find(|topic| topic["topic"] == name).map(|topic| topic["counts"].clone())
+        };
+        (counts(&hurt)?.is_null()).then(|| (counts(&healthy), list.clone()))
+    });
+    let (healthy, list) = without.await.expect("the page has a topic without counts");
+    assert_eq!(healthy.unwrap()["scheduled"], 1, "{list}");
+    assert_eq!(list["total"], 2, "{list}");
+}
+
 /// An instance that has drawn no ids cannot add without the id counter, and adds fail at once.
 /// Existing tasks are still delivered.
 #[tokio::test(flavor = "multi_thread")]

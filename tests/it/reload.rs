@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::program::{Program, embedded, folder, serve};
+use crate::program::{Program, client, embedded, folder, serve};
 use crate::receiver::{Answer, Receiver};
 
 /// A folder with a store and a configuration file, and the program that reads it.
@@ -43,7 +43,7 @@ impl Served {
 }
 
 async fn metrics(delayd: &Program, token: &str) -> String {
-    let get = reqwest::Client::new().get(delayd.url("/metrics")).bearer_auth(token);
+    let get = client().get(delayd.url("/metrics")).bearer_auth(token);
     get.send().await.unwrap().text().await.unwrap()
 }
 
@@ -201,7 +201,7 @@ fn both_tokens() -> String {
 /// Calls without a token or with the operator's. Returns the status.
 async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
     let body = json!({"topic": topic, "confirm": topic}).to_string();
-    let mut post = reqwest::Client::new().post(delayd.url("/delay/topic/purge")).body(body);
+    let mut post = client().post(delayd.url("/delay/topic/purge")).body(body);
     if let Some(token) = token {
         post = post.bearer_auth(token);
     }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd::model::task::{Receipt, TaskId};
+use delayd::model::task::{Options, Receipt, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Asker, Claim, Claimed, Delivery, Grant, Intake, NewTask, Settle, Settled, TopicEntry, Topics,
-    Transition, Want,
+    Admin, Asker, Cancelled, Claim, Claimed, Delivery, Grant, Intake, Moment, NewTask, Rescheduled,
+    Settle, Settled, TaskName, TopicEntry, Topics, Transition, Want,
 };
 
 use crate::held_wire::HeldWire;
@@ -94,6 +94,29 @@ async fn each_step_of_a_task_takes_one_round_trip() {
     wire.forget();
     far.add(vec![NewTask { topic: new, ..task(0) }]).await.remove(0).unwrap();
     assert_eq!(wire.trips("{new:0}"), 2, "an add that opens its lane");
+}
+
+/// A key is one look-up in one lane, whatever the topic holds, and the change compares it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_named_by_its_key_in_one_more_round_trip() {
+    let (wire, far, _near) = far("named").await;
+    let lane = topic().lanes().next().unwrap();
+    let name = TaskName::Key("k".into());
+    let options = Options { key: Some("k".into()), ..Options::default() };
+    let moment = Moment::After(Duration::from_secs(60));
+    let task = NewTask { options, moment, ..task(0) };
+    let id = far.add(vec![task]).await.remove(0).unwrap().id;
+    wire.forget();
+    assert_eq!(far.find(&name, vec![lane.clone()]).await.unwrap(), [Some(id)]);
+    assert_eq!(wire.trips(LANE), 1, "the look-up");
+    let moved = far.reschedule_if(&lane, id, Some(&name), moment, None).await.unwrap();
+    assert!(matches!(moved, Rescheduled::Done { .. }));
+    let cancelled = far.cancel_if(&lane, id, None, Some(&name)).await.unwrap();
+    assert_eq!((cancelled, wire.trips(LANE)), (Cancelled::Done, 3));
+    let unknown = TaskName::Key("other".into());
+    wire.forget();
+    assert_eq!(far.find(&unknown, vec![lane]).await.unwrap(), [None]);
+    assert_eq!(wire.trips(LANE), 1, "a key that no task has");
 }
 
 /// The answer to the first batch of adds is still on its way. Further adds were held back until it

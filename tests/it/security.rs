@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, command, run, service};
+use crate::program::{Program, client, command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, StoreAt, on_both_stores, redis_server};
 
@@ -43,7 +43,7 @@ async fn post(
     headers: &[(&str, &str)],
     body: String,
 ) -> (u16, Value) {
-    let mut post = reqwest::Client::new().post(delayd.url(path)).body(body);
+    let mut post = client().post(delayd.url(path)).body(body);
     for (name, value) in headers {
         post = post.header(*name, *value);
     }

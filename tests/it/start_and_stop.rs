@@ -19,7 +19,7 @@ on_both_stores!(
 
 /// Runs `serve` with settings that cannot work, and checks its exit code and the line that says
 /// why.
-async fn refuses(sets: &[String], code: i32, says: &[&str]) {
+pub async fn refuses(sets: &[String], code: i32, says: &[&str]) {
     let mut serve = command(sets);
     serve.arg("serve");
     let (status, _, log) = run(serve).await;

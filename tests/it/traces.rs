@@ -19,7 +19,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::program::{command, run, service};
+use crate::program::{client, command, run, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, Program, on_both_stores, poll};
 
@@ -154,7 +154,7 @@ fn task(delay: &str) -> Value {
 
 /// Adds a task with the header `traceparent`.
 async fn add(delayd: &Program, traceparent: Option<&str>, task: &Value) -> u64 {
-    let mut request = reqwest::Client::new().post(delayd.url("/delay/task/add"));
+    let mut request = client().post(delayd.url("/delay/task/add"));
     if let Some(traceparent) = traceparent {
         request = request.header("traceparent", traceparent);
     }

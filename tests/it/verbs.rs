@@ -10,6 +10,7 @@ use crate::{Kept, Program, on_both_stores};
 on_both_stores!(
     a_leased_task_is_extended_given_back_and_done,
     a_waiting_task_is_listed_rescheduled_and_cancelled,
+    a_task_is_named_by_its_keys,
     a_topic_is_set_paused_forecast_purged_and_deleted,
     dead_letters_are_grouped_replayed_and_purged,
     a_destination_is_held_and_released,
@@ -112,6 +113,32 @@ async fn a_waiting_task_is_listed_rescheduled_and_cancelled(kept: Kept) {
     assert_eq!(done(&delayd, &["cancel", "alive", &second]).await, "cancelled\n");
     failed(&delayd, &["update", "alive", &second, "--in", "1s"], "the task is cancelled").await;
     failed(&delayd, &["cancel", "alive", "7"], "no such task").await;
+}
+
+async fn a_task_is_named_by_its_keys(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let add = ["add", "alive", "--in", "1h", r#"{"device":7}"#];
+    let of_key = json_of(&delayd, &[&add[..], &["--key", "device-7"]].concat()).await;
+    let once = json_of(&delayd, &[&add[..], &["--idempotency-key", "i"]].concat()).await;
+    for (name, id) in [
+        (["--key", "device-7"], of_key["task_id"].to_string()),
+        (["--idempotency-key", "i"], once["task_id"].to_string()),
+    ] {
+        let with_name = |words: &[&'static str]| [words, &name].concat();
+        done(&delayd, &with_name(&["update", "alive", "--in", "2h"])).await;
+        let update = ["update", "alive", "--in", "2h", r#"{"device":9}"#];
+        let moved = json_of(&delayd, &with_name(&update)).await;
+        assert_eq!(moved["task_id"].to_string(), id);
+        let read = json_of(&delayd, &with_name(&["pull", "alive"])).await;
+        assert_eq!(
+            (read["task_id"].to_string(), &read["content"]),
+            (id, &json!(r#"{"device":9}"#))
+        );
+        assert!(done(&delayd, &with_name(&["get", "alive"])).await.contains(r#"{"device":9}"#));
+        assert_eq!(done(&delayd, &with_name(&["cancel", "alive"])).await, "cancelled\n");
+    }
+    let unknown = ["cancel", "alive", "--key", "device-8"];
+    failed(&delayd, &unknown, "no task of the topic alive has the key \"device-8\"").await;
 }
 
 async fn a_topic_is_set_paused_forecast_purged_and_deleted(kept: Kept) {

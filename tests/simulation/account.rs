@@ -300,9 +300,7 @@ impl Account {
         self.expiries = 0;
         match transition {
             _ if self.is_cancelled => (self.state, self.due) = (State::Cancelled, None),
-            Transition::Retry { after, .. } => {
-                (self.due, self.current) = (Some(now + *after), None)
-            }
+            Transition::Retry { due, .. } => (self.due, self.current) = (Some(due.due(now)), None),
             Transition::Release => {
                 (self.due, self.current) = (Some(now), None);
                 self.attempts -= 1;

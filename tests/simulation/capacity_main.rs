@@ -15,10 +15,12 @@ mod corners;
 mod dice;
 mod history;
 mod life;
+mod occurrences;
 mod pauses;
 mod plan;
 mod promptness;
 mod receiver;
+mod recurring;
 mod sabotage;
 mod schedule;
 mod store;
@@ -36,6 +38,8 @@ mod redis_server;
 mod model;
 #[path = "../store_conformance/record.rs"]
 mod record;
+#[path = "../store_conformance/schedules_model.rs"]
+mod schedules_model;
 #[path = "../store_conformance/topics.rs"]
 mod topics;
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
-use delayd::store::{MAX_EXPIRIES, Misfire, Transition};
+use delayd::store::{Cancelled, MAX_EXPIRIES, Misfire, Transition};
 
 use crate::account::{Account, destination_of};
 use crate::history::{Asked, Call, CallId, Event, Heard, History, LifeId, What};
+use crate::occurrences::Occurrences;
 use crate::pauses::Pauses;
 use crate::plan::Plan;
 use crate::promptness::Promptness;
@@ -51,6 +52,8 @@ pub(crate) enum Violation {
     MadeUp,
     /// One add was done twice.
     AddedTwice,
+    /// A cancel by key was carried out on a task that the key had left.
+    CancelledAnother,
     /// Two tasks of one key waited, or a task was moved that did not wait.
     TwoOfAKey,
     /// It was handed out after it had ended.
@@ -67,6 +70,24 @@ pub(crate) enum Violation {
     Stalled,
     /// An instance sent too many requests to the store.
     Spinning,
+    /// A plan was accepted though the schedule had changed since the planner read it.
+    PlannedFromOld,
+    /// Two occurrences of a schedule waited that were never handed out.
+    TwoOccurrencesWait,
+    /// A moment of a schedule was called under two `webhook-id`s.
+    MomentTwice,
+    /// Two moments of schedules were called under one `webhook-id`.
+    TwoMomentsOfAnId,
+    /// A moment of a schedule has two tasks that were called, without a failover.
+    OccurrenceTwice,
+    /// A moment of a schedule has no occurrence, and none stands for it.
+    MomentMissing,
+    /// An occurrence stands for a moment that has another one, or that has not come.
+    MissedMiscounted,
+    /// An occurrence was skipped though no earlier one ran.
+    SkippedWithoutReason,
+    /// An occurrence was handed out while an earlier one ran.
+    Overlapped,
     /// It was called too late, without a fault that explains it.
     Late,
     /// Code of the product panicked.
@@ -96,6 +117,9 @@ pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
         calls: BTreeMap::new(),
         pauses: Pauses::default(),
         promptness: Promptness::of(plan, history),
+        occurrences: Occurrences::default(),
+        has_jumped: false,
+        schedules_end: Duration::MAX,
         broken: Vec::new(),
     };
     for (at, event) in history.events.iter().enumerate() {
@@ -140,6 +164,11 @@ struct Checker<'a> {
     calls: BTreeMap<CallId, Called>,
     pauses: Pauses,
     promptness: Promptness<'a>,
+    occurrences: Occurrences,
+    /// Whether the store's clock has jumped.
+    has_jumped: bool,
+    /// When all schedules were deleted.
+    schedules_end: Duration,
     broken: Vec<Broken>,
 }
 
@@ -175,7 +204,18 @@ impl Checker<'_> {
                 Some(task) => task.is_accepted = true,
                 None => about = Some((*id, Violation::Lost)),
             },
-            What::Claimed { by, lane, lease, receipt, wants, misfires, sent, ids, calls } => {
+            What::Claimed {
+                by,
+                lane,
+                lease,
+                receipt,
+                wants,
+                misfires,
+                sent,
+                ids,
+                skipped,
+                calls,
+            } => {
                 let claimed = Claimed {
                     at,
                     now,
@@ -186,7 +226,7 @@ impl Checker<'_> {
                     misfires,
                     sent: *sent,
                 };
-                self.claimed(&claimed, wants, ids, calls);
+                self.claimed(&claimed, wants, (ids, skipped), calls);
             }
             What::Extended { id, receipt, lease, answer, .. } => {
                 let task = self.tasks.get_mut(id);
@@ -194,6 +234,7 @@ impl Checker<'_> {
                     .and_then(|task| task.extended(receipt, *lease, *answer, now))
                     .map(|broken| (*id, broken));
             }
+            What::Settled { id, .. } if self.occurrences.forgotten.contains(id) => {}
             What::Settled { by, id, receipt, transition, answer, calls } => {
                 if !self.was_heard(*by, *id, receipt, transition) {
                     self.report(Violation::SettledOtherwise, at, format!("task {id}"));
@@ -213,10 +254,15 @@ impl Checker<'_> {
                     about = Some((*id, Violation::OldRevisionEnded));
                 }
             }
-            What::Cancelled { id, answer } => {
-                let task = self.tasks.get_mut(id);
-                about =
-                    task.and_then(|task| task.cancelled(*answer, now)).map(|broken| (*id, broken));
+            What::Cancelled { answer: Cancelled::Unknown, .. } => {}
+            What::Cancelled { id, key, answer } => {
+                let Some(task) = self.tasks.get_mut(id) else { return };
+                let owner =
+                    key.as_ref().map(|key| self.owners.get(&(task.lane.clone(), key.clone())));
+                let is_another = owner.is_some_and(|owner| owner != Some(id));
+                let broken = task.cancelled(*answer, now);
+                let another = is_another.then_some(Violation::CancelledAnother);
+                about = another.or(broken).map(|broken| (*id, broken));
             }
             What::Rescheduled { id, moment, content, answer } => {
                 let Some(task) = self.tasks.get_mut(id) else { return };
@@ -228,7 +274,12 @@ impl Checker<'_> {
             What::TopicPaused { topic } => self.pauses.paused(topic, at, now),
             What::TopicResumed { topic, becomes } => self.pauses.resumed(topic, *becomes, at, now),
             What::Looked { by, read } => self.pauses.looked(*by, at, *read),
-            What::CallBegan { call, by, id, receipt, timeout, content } => {
+            What::CallBegan { call, by, id, receipt, timeout, content, occurrence } => {
+                if let Some(called) = occurrence {
+                    let moments = (event.at, now);
+                    let broken = self.occurrences.called(*id, called, moments, self.has_jumped);
+                    about = broken.map(|broken| (*id, broken));
+                }
                 self.call_began(at, *call, (*by, *id, receipt), *timeout, content);
             }
             What::CallEnded { call, heard } => {
@@ -246,7 +297,30 @@ impl Checker<'_> {
                     .filter(|call| call.by == *life)
                     .for_each(|call| call.is_running = false);
             }
-            What::Found { id, state, .. } => self.found(at, *id, *state),
+            What::Found { id, state, missed, .. } => {
+                self.occurrences.found(*id, *state, *missed, event.at);
+                self.found(at, *id, *state);
+            }
+            What::ScheduleSet { lane, new, change } => {
+                self.occurrences.set(&mut self.tasks, (lane, &**new), *change, now);
+            }
+            What::SchedulePaused { lane, name, is_paused } => {
+                self.occurrences.paused(&mut self.tasks, (lane, name), *is_paused, now);
+            }
+            What::ScheduleDeleted { lane, name } => {
+                let is_at_the_end = event.at >= self.schedules_end;
+                self.occurrences.deleted(&mut self.tasks, (lane, name), is_at_the_end);
+            }
+            What::Planned { lane, plan, answer } => {
+                let broken =
+                    self.occurrences.planned(&mut self.tasks, (lane, &**plan), *answer, now);
+                if let Some(broken) = broken {
+                    self.report(broken, at, format!("schedule {}", plan.name));
+                }
+            }
+            What::PlanForgotten { id } => self.occurrences.forgot(&mut self.tasks, *id),
+            What::SchedulesEnd => self.schedules_end = event.at,
+            What::Jumped { .. } => self.has_jumped = true,
             What::Panicked { message } => self.report(Violation::Panicked, at, message),
             What::Repeated { .. }
             | What::Recounted { .. }
@@ -258,7 +332,7 @@ impl Checker<'_> {
             | What::Drained { .. }
             | What::AskedForHelp { .. }
             | What::Untold { .. }
-            | What::Jumped { .. }
+            | What::PlanStale
             | What::InstanceJumped { .. }
             | What::StoreFailed { .. }
             | What::Healed => {}
@@ -274,13 +348,18 @@ impl Checker<'_> {
         &mut self,
         claimed: &Claimed<'_>,
         wants: &[Destination],
-        ids: &[TaskId],
+        (ids, skipped): (&[TaskId], &[TaskId]),
         calls: &[Call],
     ) {
         let Claimed { at, now, lane, misfires, .. } = *claimed;
         for task in self.tasks.values_mut().filter(|task| task.lane == *lane) {
             task.sweep(now);
             task.expire(now);
+        }
+        for id in skipped {
+            if let Some(broken) = self.occurrences.skipped(&mut self.tasks, *id) {
+                self.report(broken, at, format!("task {id}"));
+            }
         }
         let mut calls = self.called_for(at, lane, calls);
         if misfires.iter().any(|misfire| !self.pauses.was(&lane.topic, misfire)) {
@@ -307,6 +386,9 @@ impl Checker<'_> {
 
     fn hand_out(&mut self, claimed: &Claimed<'_>, id: TaskId) {
         let Claimed { at, now, by, lane, lease, receipt, sent, .. } = *claimed;
+        if let Some(broken) = self.occurrences.handed_out(&self.tasks, id, now) {
+            self.report(broken, at, format!("task {id}"));
+        }
         let task = self.tasks.get_mut(&id).expect("the task was found before");
         let misfires = |due| self.pauses.is_known_to_misfire(&lane.topic, due, by, sent);
         let unwanted = if self.pauses.is_known_to_hold(&lane.topic, by, sent) {
@@ -523,6 +605,14 @@ impl Checker<'_> {
             self.tasks.keys().filter(|id| !found.contains(id)).copied().collect();
         for id in lost {
             self.report(Violation::Lost, end, format!("task {id}"));
+        }
+        let healed = self.history.events.iter().find(|event| matches!(event.what, What::Healed));
+        if let Some(healed) = healed.filter(|_| !self.has_jumped) {
+            for (broken, text) in
+                self.occurrences.missing((healed.at, healed.now), self.schedules_end)
+            {
+                self.report(broken, end, text);
+            }
         }
         for ((life, second), count) in &self.history.requests {
             if *count > MOST_REQUESTS {

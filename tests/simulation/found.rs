@@ -52,6 +52,8 @@ fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
         bad_calls: 0,
         call_ms: 100,
         meddling: 0,
+        recurring: Vec::new(),
+        failovers: Vec::new(),
         length: Duration::from_secs(20),
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
-use delayd::model::task::{Destination, Lane, Receipt, State, TaskId, Topic};
+use delayd::model::task::{Destination, Lane, Receipt, ScheduleName, State, TaskId, Topic};
 use delayd::store::{
-    Cancelled, Message, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
+    Cancelled, Message, Misfire, Misfired, Moment, NewSchedule, NewTask, Plan, Planned,
+    Rescheduled, Settled, Transition,
 };
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
@@ -44,6 +45,22 @@ pub(crate) struct Call {
     pub(crate) id: TaskId,
     pub(crate) dead: TaskId,
     pub(crate) content: String,
+}
+
+/// What a set did to a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Created,
+    Changed,
+}
+
+/// What a receiver learns of the occurrence of a planned moment.
+#[derive(Clone, Debug)]
+pub(crate) struct CalledOccurrence {
+    pub(crate) webhook_id: String,
+    pub(crate) name: ScheduleName,
+    pub(crate) moment: UnixMillis,
+    pub(crate) missed: u64,
 }
 
 impl Asked {
@@ -93,6 +110,8 @@ pub(crate) enum What {
         /// How many events had happened when the claim was sent.
         sent: usize,
         ids: Vec<TaskId>,
+        /// Occurrences that ended because an earlier one runs.
+        skipped: Vec<TaskId>,
         calls: Vec<Call>,
     },
     Extended {
@@ -112,6 +131,8 @@ pub(crate) enum What {
     },
     Cancelled {
         id: TaskId,
+        /// The key that named the task.
+        key: Option<String>,
         answer: Cancelled,
     },
     Rescheduled {
@@ -129,6 +150,33 @@ pub(crate) enum What {
     TopicResumed {
         topic: Topic,
         becomes: Option<Misfired>,
+    },
+    /// A schedule was created or changed.
+    ScheduleSet {
+        lane: Lane,
+        new: Box<NewSchedule>,
+        change: Change,
+    },
+    SchedulePaused {
+        lane: Lane,
+        name: ScheduleName,
+        is_paused: bool,
+    },
+    ScheduleDeleted {
+        lane: Lane,
+        name: ScheduleName,
+    },
+    /// A plan that the store accepted.
+    Planned {
+        lane: Lane,
+        plan: Box<Plan>,
+        answer: Planned,
+    },
+    /// A plan that the store refused, because the schedule had changed.
+    PlanStale,
+    /// A failover forgot an occurrence, and the plan that added it.
+    PlanForgotten {
+        id: TaskId,
     },
     /// A topic was deleted and created again with another number of lanes.
     Recounted {
@@ -157,6 +205,8 @@ pub(crate) enum What {
         receipt: Receipt,
         timeout: Duration,
         content: String,
+        /// If the task is one of a planned moment.
+        occurrence: Option<CalledOccurrence>,
     },
     Processed {
         call: CallId,
@@ -212,11 +262,15 @@ pub(crate) enum What {
         how: &'static str,
     },
     Healed,
+    /// All schedules are deleted, because the run ends.
+    SchedulesEnd,
     // The final states.
     Found {
         id: TaskId,
         state: State,
         attempts: u32,
+        /// How many missed moments an occurrence stands for.
+        missed: u64,
     },
     Panicked {
         message: String,

@@ -6,6 +6,7 @@ use delayd::model::breaker;
 use delayd::store::{Misfired, TopicEntry};
 
 use crate::dice::{Dice, Throw};
+use crate::recurring::{Recurring, failovers};
 
 /// One schedule. All moments count from its beginning.
 #[derive(Clone, Debug)]
@@ -39,6 +40,9 @@ pub(crate) struct Plan {
     pub(crate) call_ms: u64,
     /// How many of a thousand tasks a client cancels, reschedules or replays.
     pub(crate) meddling: u64,
+    pub(crate) recurring: Vec<Recurring>,
+    /// When the store forgets the last plan of each schedule.
+    pub(crate) failovers: Vec<Duration>,
     /// When faults stop.
     pub(crate) length: Duration,
 }
@@ -153,8 +157,12 @@ impl Plan {
             0 => {}
             1 => plan.lose_members(&dice),
             2 => plan.ail(&dice, Ailment::ALL[(seed / 8 % 5) as usize]),
-            _ => plan.spoil(&dice),
+            _ => {
+                plan.spoil(&dice);
+                plan.failovers = failovers(&dice, &plan);
+            }
         }
+        plan.recurring = Recurring::of(&dice, &plan);
         plan
     }
 
@@ -280,6 +288,8 @@ impl Plan {
             bad_calls: 0,
             call_ms: 20,
             meddling: 0,
+            recurring: Vec::new(),
+            failovers: Vec::new(),
             length,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use delayd::callback::{Answer, Call, Caller, Fault};
 use tokio::time::{sleep, timeout};
 
-use crate::history::{CallId, Heard, What};
+use crate::history::{CallId, CalledOccurrence, Heard, What};
 use crate::life::Life;
 use crate::plan::Ailment;
 use crate::sabotage::Sabotage;
@@ -66,7 +66,7 @@ impl Postman {
             fault,
         };
         match conduct {
-            Conduct::Takes => Answer::Delivered { outcome: "200 OK".into() },
+            Conduct::Takes => Answer::delivered("200 OK"),
             Conduct::Fails | Conduct::TakesAndLies => {
                 failed("500 Internal Server Error", None, Fault::Destination)
             }
@@ -78,6 +78,15 @@ impl Postman {
             Conduct::TakesAndBreaks => failed("connection reset", None, Fault::Destination),
             Conduct::Hangs | Conduct::TakesAndHangs => std::future::pending().await,
         }
+    }
+
+    fn occurrence(&self, call: &Call<'_>) -> Option<CalledOccurrence> {
+        let occurrence = call.occurrence.filter(|occurrence| !occurrence.cursor.is_empty())?;
+        // An id holds the moment at which it was drawn: that of the plan.
+        let is_by_plan = self.world.is_sabotaged(Sabotage::IdOfThePlan);
+        let webhook_id = if is_by_plan { call.id.to_string() } else { call.webhook_id.to_owned() };
+        let (name, moment) = (occurrence.name.clone(), occurrence.moment);
+        Some(CalledOccurrence { webhook_id, name, moment, missed: occurrence.missed })
     }
 
     fn draw(&self, call: &Call<'_>) -> (Conduct, Duration) {
@@ -122,6 +131,7 @@ impl Caller for Postman {
             receipt: call.receipt.clone(),
             timeout: call.timeout,
             content: String::from_utf8_lossy(&call.body).into_owned(),
+            occurrence: self.occurrence(call),
         });
         let mut log = Log { world: &self.world, call: number, has_ended: false };
         self.life.runs().await;
@@ -136,7 +146,7 @@ impl Caller for Postman {
         let answer = answer.unwrap_or_else(timed_out);
         log.ended(&answer);
         if self.world.is_sabotaged(Sabotage::FailureCalledSuccess) {
-            return Answer::Delivered { outcome: "200 OK".into() };
+            return Answer::delivered("200 OK");
         }
         answer
     }
@@ -154,7 +164,7 @@ impl Log<'_> {
         self.has_ended = true;
         let heard = match answer {
             Answer::Delivered { .. } | Answer::Accepted { .. } => Heard::Success,
-            Answer::Failed { .. } => Heard::Failure,
+            Answer::Failed { .. } | Answer::NoToken => Heard::Failure,
             Answer::Final { .. } => Heard::Final,
         };
         self.world.write(What::CallEnded { call: self.call, heard });

@@ -17,6 +17,8 @@ pub(crate) enum Sabotage {
     EarlyFire,
     /// A cancel is answered and forgotten.
     CancelIgnored,
+    /// A cancel by key does not look whether the task still has the key.
+    NameNotCompared,
     /// A retry is answered, but the task is in no schedule afterwards.
     RetryUnscheduled,
     /// A success is answered, but the task stays leased.
@@ -61,6 +63,18 @@ pub(crate) enum Sabotage {
     TurnsUnused,
     /// Each claim says that the next one will find something at once.
     BusyLoop,
+    /// A plan is accepted whatever revision of the schedule the planner has read.
+    RevisionNotCompared,
+    /// A plan is accepted whatever cursor of the schedule the planner has read.
+    CursorNotCompared,
+    /// A plan adds the occurrence, and the cursor is sometimes not written after that.
+    CursorAfterAdd,
+    /// The `webhook-id` of an occurrence is made of the moment of its plan.
+    IdOfThePlan,
+    /// Missed moments are passed over, and no occurrence stands for them.
+    MissedNotCounted,
+    /// A pause of a schedule leaves the occurrence that waits.
+    PauseLeavesOccurrence,
 }
 
 impl Sabotage {
@@ -72,6 +86,7 @@ impl Sabotage {
         (Self::RevisionIgnored, &[Violation::OldRevisionEnded]),
         (Self::EarlyFire, &[Violation::Early]),
         (Self::CancelIgnored, &[Violation::CancelledFired]),
+        (Self::NameNotCompared, &[Violation::CancelledAnother]),
         (Self::RetryUnscheduled, &[Violation::Stalled]),
         (Self::SuccessForgotten, &[Violation::DuplicateWithoutCause]),
         (Self::LeaseCutShort, &[Violation::TwoHolders]),
@@ -94,5 +109,23 @@ impl Sabotage {
         (Self::HelpUnasked, &[Violation::Late]),
         (Self::TurnsUnused, &[Violation::Late]),
         (Self::BusyLoop, &[Violation::Spinning]),
+        (Self::RevisionNotCompared, &[Violation::PlannedFromOld]),
+        (Self::CursorNotCompared, &[Violation::OccurrenceTwice]),
+        (Self::CursorAfterAdd, &[Violation::OccurrenceTwice]),
+        (Self::IdOfThePlan, &[Violation::MomentTwice]),
+        (Self::MissedNotCounted, &[Violation::MomentMissing]),
+        (Self::PauseLeavesOccurrence, &[Violation::CancelledFired]),
     ];
 }
+
+/// Seeds that detect a sabotage that few schedules show. They are played first, only to save time:
+/// if the plans have changed and such a seed detects nothing, all seeds are played.
+pub(crate) const KNOWN_SEEDS: &[(Sabotage, u64)] = &[
+    (Sabotage::ReceiptNotCompared, 102),
+    (Sabotage::RevisionIgnored, 477),
+    (Sabotage::NameNotCompared, 171),
+    (Sabotage::NamesakeGoesOn, 119),
+    (Sabotage::HelpUnasked, 225),
+    (Sabotage::TurnsUnused, 81),
+    (Sabotage::IdOfThePlan, 36),
+];

@@ -11,12 +11,13 @@ use std::time::Duration;
 use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use delayd::instances::{self, Instances};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
-use delayd::maintenance::{self, Janitor};
+use delayd::maintenance::{self, Janitor, Planner};
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::outcome::Policy;
 use delayd::store::{
-    Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics,
+    Added, Cancelled, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TaskName,
+    TopicEntry, Topics,
 };
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -31,6 +32,7 @@ use crate::history::{History, LifeId, What};
 use crate::life::Life;
 use crate::plan::{Add, Ailment, Mishap, Plan, service_name};
 use crate::receiver::Postman;
+use crate::recurring::recurring;
 use crate::sabotage::Sabotage;
 use crate::store::Access;
 use crate::world::World;
@@ -38,6 +40,9 @@ use crate::world::World;
 /// How long after the last fault every task must have ended. It covers a lease and an unfinished
 /// request from before, the remaining retries, and the polls in between.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long the schedules go on after the last fault at most, to make up for what was missed.
+pub(crate) const MADE_UP_WITHIN: Duration = Duration::from_secs(25);
 
 /// The number of API instances.
 const EDGES: usize = 3;
@@ -120,12 +125,17 @@ async fn run(world: &Arc<World>) {
     let pauses = tokio::spawn(pauses(world.clone()));
     let jumps = tokio::spawn(jumps(world.clone()));
     let recounts = tokio::spawn(recounts(world.clone()));
+    let recurring = tokio::spawn(recurring(deployment.clone()));
     world.until(world.plan.length).await;
-    for task in instances.into_iter().chain([clients, pauses, jumps, recounts]) {
+    for task in [clients, pauses, jumps, recounts, recurring] {
         task.await.expect("no part of the simulation panics");
     }
+    let planners = join_all(instances).await;
+    let planners = planners.into_iter().collect::<Result<Vec<_>, _>>();
+    let _planners = planners.expect("no instance panics");
     set_clock_right(world);
     world.heal();
+    end_schedules(world).await;
     let healed = world.elapsed();
     while !has_settled(world) && world.elapsed() < healed + SETTLED_WITHIN {
         end_pauses(world);
@@ -134,6 +144,35 @@ async fn run(world: &Arc<World>) {
     // For effects that come late and break a promise.
     sleep(Duration::from_secs(3)).await;
     take_stock(world);
+}
+
+/// The schedules make up for what was missed, and are deleted: a task of them would always wait.
+async fn end_schedules(world: &World) {
+    if world.plan.recurring.is_empty() {
+        return;
+    }
+    let (began, healed) = (world.elapsed(), world.clock.now());
+    while world.late.load(Ordering::Relaxed) > 0
+        || !has_made_up(world, healed) && world.elapsed() < began + MADE_UP_WITHIN
+    {
+        end_pauses(world);
+        sleep(Duration::from_millis(500)).await;
+    }
+    world.write(What::SchedulesEnd);
+    world.delete_schedules();
+}
+
+/// Whether the last occurrence of each schedule is one after `healed`. Then all before it were
+/// handed out.
+fn has_made_up(world: &World, healed: UnixMillis) -> bool {
+    world.look(|model| {
+        let mut schedules = model.schedules.keys().map(|(lane, name)| model.schedule(lane, name));
+        schedules.all(|schedule| {
+            let schedule = schedule.expect("the model has a schedule of this name");
+            let newest = schedule.recent.first();
+            schedule.paused.is_some() || newest.is_some_and(|newest| newest.moment > healed)
+        })
+    })
 }
 
 fn lanes(world: &World) -> Vec<Lane> {
@@ -201,10 +240,12 @@ fn take_stock(world: &World) {
             let listed = world.look(|model| model.list(&query));
             for listed in listed.into_iter().filter(|listed| entry.lane_of(listed.id) == lane) {
                 let task = world.get(&lane, listed.id).expect("a listed task exists");
+                let missed = task.options.schedule.as_ref().map_or(0, |of| of.missed);
                 world.write(What::Found {
                     id: task.id,
                     state: task.state,
                     attempts: task.attempts,
+                    missed,
                 });
             }
         }
@@ -253,8 +294,8 @@ const KEPT: maintenance::Params = maintenance::Params {
 };
 
 /// All instances, and what they share.
-struct Deployment {
-    world: Arc<World>,
+pub(crate) struct Deployment {
+    pub(crate) world: Arc<World>,
 }
 
 /// A running instance.
@@ -263,11 +304,13 @@ struct Running {
     clock: Clock,
     worker: Worker<Access, Postman>,
     janitor: Janitor,
+    planner: Planner,
 }
 
 impl Deployment {
-    /// The lives of an instance, one after another.
-    async fn instance(self: Arc<Self>, index: usize) {
+    /// The lives of an instance, one after another. Returns the planner of the last one, which goes
+    /// on until it is dropped.
+    async fn instance(self: Arc<Self>, index: usize) -> Planner {
         let (skew_ms, mishaps) = self.world.plan.instances[index].clone();
         let mut running = self.start(index, skew_ms);
         for (at, mishap) in mishaps {
@@ -295,6 +338,7 @@ impl Deployment {
                 }
             };
         }
+        running.planner
     }
 
     fn crash(&self, life: &Life) {
@@ -304,8 +348,8 @@ impl Deployment {
 
     /// Stops an instance in order, or kills it if that takes too long, as an operator would.
     async fn drain(&self, running: Running, grace: Duration) {
-        let Running { life, worker, janitor, .. } = running;
-        drop(janitor);
+        let Running { life, worker, janitor, planner, .. } = running;
+        drop((janitor, planner));
         self.world.write(What::Stops { life: life.id });
         match tokio::time::timeout(grace + Duration::from_secs(10), worker.drain(grace)).await {
             Ok(cut_off) => {
@@ -353,13 +397,15 @@ impl Deployment {
             tracer: Default::default(),
         };
         let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);
+        let planner =
+            Planner::start(parts.store.clone(), parts.topics.clone(), parts.metrics.clone());
         let worker = Worker::start(parts, params(plan));
-        Running { life, clock, worker, janitor }
+        Running { life, clock, worker, janitor, planner }
     }
 
     /// Gives one of the instances the hint of an add, as if it had taken the add. Hints only save
     /// time, so some are lost.
-    fn hint(&self, lane: &Lane, due: UnixMillis, throw: &mut Throw) {
+    pub(crate) fn hint(&self, lane: &Lane, due: UnixMillis, throw: &mut Throw) {
         let lives = self.world.living();
         if !lives.is_empty() && throw.per_mille(700) {
             let life = &lives[throw.number() as usize % lives.len()];
@@ -376,6 +422,7 @@ pub(crate) fn services(count: usize, is_known: impl Fn(usize) -> bool) -> Vec<Se
         allowance: Allowance::default(),
         success: SuccessRule::Status,
         secrets: Vec::new(),
+        credentials: Default::default(),
     };
     (0..count).filter(|&which| is_known(which)).map(service).collect()
 }
@@ -439,12 +486,13 @@ async fn add_one(
         .known_entry(&world.plan.topics[add.topic].topic)
         .expect("every topic exists from the beginning")
         .entry;
+    let key = add.key.map(|key| format!("key-{key}"));
     let task = NewTask {
         topic: topic.clone(),
         destination: service_name(add.service).parse().expect("a service's name"),
         moment: Moment::After(add.delay),
         options: Options {
-            key: add.key.map(|key| format!("key-{key}")),
+            key: key.clone(),
             expires_after: add.expires_after.map(Span),
             on_dead: add.on_dead.map(|which| OnDead {
                 sn: service_name(which).parse().expect("a service's name"),
@@ -471,7 +519,9 @@ async fn add_one(
     deployment.hint(&lane, added.due, &mut throw);
     if throw.per_mille(world.plan.meddling) {
         for change in 0..throw.between(1, 3) {
-            meddle(world, client, (&lane, added.id), (n, change), add.delay, &mut throw).await;
+            let name = key.clone().map(TaskName::Key);
+            let task = (&lane, added.id, name.as_ref());
+            meddle(world, client, task, (n, change), add.delay, &mut throw).await;
         }
     }
 }
@@ -505,7 +555,7 @@ async fn add_until_answered(
 async fn meddle(
     world: &World,
     client: &Access,
-    (lane, id): (&Lane, TaskId),
+    (lane, id, name): (&Lane, TaskId, Option<&TaskName>),
     (n, change): (usize, u64),
     delay: Duration,
     throw: &mut Throw,
@@ -522,16 +572,33 @@ async fn meddle(
     let is_dead = world.get(lane, id).is_some_and(|task| task.state == State::Dead);
     // The client does not repeat a request that is not confirmed.
     match throw.between(0, 4) {
-        0 => drop(client.cancel(lane, id).await),
+        0 => match name.filter(|_| throw.per_mille(700)) {
+            Some(name) => cancel_by(client, lane, name, throw).await,
+            None => drop(client.cancel(lane, id, None).await),
+        },
         _ if is_dead => drop(client.replay(lane, vec![id]).await),
         _ => {
             let service_now = throw.number() as usize % world.plan.services;
             let new = NewContent {
                 destination: service_name(service_now).parse().expect("a service's name"),
                 content: content(service_now, n, change + 1),
+                keeps_mode: false,
             };
             let moment = Moment::After(throw.millis(0, 4_000));
             drop(client.reschedule(lane, id, moment, Some(new)).await);
+        }
+    }
+}
+
+/// Cancels the task of a key, as the API does: it looks up the task, and the store compares the
+/// key. In between the key may pass to another task.
+async fn cancel_by(client: &Access, lane: &Lane, name: &TaskName, throw: &mut Throw) {
+    for _ in 0..3 {
+        let Ok(Some(id)) = client.find(lane, name).await else { return };
+        sleep(throw.millis(0, 3_000)).await;
+        match client.cancel(lane, id, Some(name)).await {
+            Ok(Cancelled::Unknown) => {}
+            _ => return,
         }
     }
 }
@@ -548,7 +615,7 @@ async fn until_tried(world: &World, lane: &Lane, id: TaskId, throw: &mut Throw) 
     }
 }
 
-fn content(service_of: usize, n: usize, version: u64) -> String {
+pub(crate) fn content(service_of: usize, n: usize, version: u64) -> String {
     format!(
         r#"{{"sn":"{}","url":"/due","task":{n},"version":{version}}}"#,
         service_name(service_of)

@@ -22,7 +22,7 @@ use delayd::store::{
     Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
     Instance, ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment,
     NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
-    TopicEntry, Topics, Transition,
+    TaskName, TopicEntry, Topics, Transition,
 };
 use tokio::sync::broadcast;
 use tokio::time::sleep;
@@ -34,6 +34,8 @@ use crate::life::Life;
 use crate::plan::Ailment;
 use crate::sabotage::Sabotage;
 use crate::world::World;
+
+mod recurring;
 
 /// How long a caller waits for a silent store.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -67,13 +69,13 @@ impl Access {
 
     /// Sends its instance a hint of a task that waits again.
     fn hint(&self, settle: &Settle, settled: Settled) {
-        let after = match &settle.transition {
-            Transition::Retry { after, .. } => *after,
-            Transition::Release => Duration::ZERO,
+        let due = match &settle.transition {
+            Transition::Retry { due, .. } => *due,
+            Transition::Release => Moment::After(Duration::ZERO),
             _ => return,
         };
         if settled == Settled::Done {
-            let due = self.world.clock.now() + after;
+            let due = due.due(self.world.clock.now());
             // A dead instance does not receive it.
             let _ = self.life.hints.send(Hint { lane: settle.lane.clone(), due, is_pull: false });
         }
@@ -204,9 +206,20 @@ impl Access {
         }
     }
 
-    pub(crate) async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        let lane = lane.clone();
-        self.ask("cancel", id, move |world| world.cancel(&lane, id)).await
+    pub(crate) async fn cancel(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
+    ) -> Result<Cancelled> {
+        let (lane, name) = (lane.clone(), name.cloned());
+        self.ask("cancel", id, move |world| world.cancel(&lane, id, name.as_ref())).await
+    }
+
+    pub(crate) async fn find(&self, lane: &Lane, name: &TaskName) -> Result<Option<TaskId>> {
+        let (lane, name) = (lane.clone(), name.clone());
+        let about = name.text().into_owned();
+        self.ask("find", about, move |world| world.look(|model| model.find(&name, &lane))).await
     }
 
     pub(crate) async fn reschedule(
@@ -231,7 +244,7 @@ impl Access {
 
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
-        let Look { seen: _, mut workers, consumers, heartbeat } = look;
+        let Look { seen: _, mut workers, consumers, planners, heartbeat } = look;
         if self.world.is_sabotaged(Sabotage::TurnsUnused) {
             // Only what it looks at twice in a row.
             let before = std::mem::replace(&mut *self.looked.lock().unwrap(), workers.clone());
@@ -254,10 +267,17 @@ impl Delivery for Access {
             living.retain(|one| !is_old || one.id == format!("{own:016x}"));
             living
         });
+        let plans = match planners.is_empty() {
+            true => Ok(None),
+            false => self
+                .ask("plans", (), move |world| world.look(|model| model.next_plans(&planners)))
+                .await
+                .map(Some),
+        };
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
         let (unknown, unanswered) = (Vec::new(), Vec::new());
-        Looked { registry, holds, next, pulls, unknown, unanswered, instances }
+        Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -438,6 +458,15 @@ impl Maintenance for Access {
         let about = (lane.clone(), ids.clone());
         self.ask("remove_contents", about, move |world| {
             world.look(|model| model.remove_contents(&lane, &ids))
+        })
+        .await
+    }
+
+    async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        let topic = topic.clone();
+        self.ask("mark_schedules", topic.clone(), move |world| {
+            world.look(|model| model.topics.note_schedules(&topic));
+            false
         })
         .await
     }

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use delayd::model::clock::{Clock, UnixMillis};
-use delayd::model::task::{Lane, Options, Receipt, State, TaskId, Topic};
+use delayd::model::task::{Lane, Options, Receipt, ScheduleName, State, TaskId, Topic};
 use delayd::store::{
     Added, Cancelled, Claim, Claimed, Holder, INSTANCE_TTL, Instance, ListQuery, MAX_LEASE,
     Message, Misfired, Moment, NewContent, NewTask, Novelty, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Task, TopicEntry, Transition,
+    Settle, Settled, Spread, Task, TaskName, TopicEntry, Transition,
 };
 use tokio::time::Instant;
 
@@ -24,6 +24,9 @@ use crate::life::Life;
 use crate::model::Model;
 use crate::plan::{Ailment, Plan};
 use crate::sabotage::Sabotage;
+use recurring::LastPlan;
+
+mod recurring;
 
 /// The store's time at the beginning of a schedule.
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -66,6 +69,10 @@ struct Kept {
     leased_before: BTreeSet<TaskId>,
     /// The dead-letter callbacks that may still be made, by their ids, each with its task.
     owed: BTreeMap<TaskId, TaskId>,
+    /// The last plan of each schedule.
+    last_plans: BTreeMap<(Lane, ScheduleName), LastPlan>,
+    /// The occurrences that were planned.
+    occurrences: BTreeMap<TaskId, Lane>,
 }
 
 impl World {
@@ -92,6 +99,8 @@ impl World {
                 falsely_delivered: BTreeSet::new(),
                 leased_before: BTreeSet::new(),
                 owed: BTreeMap::new(),
+                last_plans: BTreeMap::new(),
+                occurrences: BTreeMap::new(),
             }),
             history: Mutex::default(),
         }
@@ -327,6 +336,10 @@ impl World {
             ids.iter().for_each(|id| kept.model.call_for(*id));
         }
         let wants = claim.wants.iter().map(|want| want.destination.clone()).collect();
+        let skipped = match grant.swept.skipped {
+            0 => Vec::new(),
+            _ => kept.take_skipped(&claim.lane),
+        };
         let (calls, receipt) = (self.calls(&mut kept, &claim.lane), receipt.clone());
         self.write(What::Claimed {
             by,
@@ -337,6 +350,7 @@ impl World {
             misfires,
             sent,
             ids,
+            skipped,
             calls,
         });
         if self.is_sabotaged(Sabotage::BusyLoop) {
@@ -368,7 +382,7 @@ impl World {
             (Transition::Delivered { .. }, Settled::Stale { .. })
         );
         let answer = if is_late_success && self.is_sabotaged(Sabotage::RevisionIgnored) {
-            kept.model.cancel(&settle.lane, settle.id);
+            kept.model.cancel_if(&settle.lane, settle.id, None, None);
             kept.falsely_delivered.insert(settle.id);
             Settled::Done
         } else {
@@ -399,14 +413,16 @@ impl World {
         answer
     }
 
-    pub(crate) fn cancel(&self, lane: &Lane, id: TaskId) -> Cancelled {
+    pub(crate) fn cancel(&self, lane: &Lane, id: TaskId, name: Option<&TaskName>) -> Cancelled {
         let mut kept = self.kept();
+        let compared = name.filter(|_| !self.is_sabotaged(Sabotage::NameNotCompared));
         let answer = if self.is_sabotaged(Sabotage::CancelIgnored) {
-            kept.model.clone().cancel(lane, id)
+            kept.model.clone().cancel_if(lane, id, None, compared)
         } else {
-            kept.model.cancel(lane, id)
+            kept.model.cancel_if(lane, id, None, compared)
         };
-        self.write(What::Cancelled { id, answer });
+        let key = name.map(|name| name.text().into_owned());
+        self.write(What::Cancelled { id, key, answer });
         answer
     }
 
@@ -419,7 +435,7 @@ impl World {
     ) -> Rescheduled {
         let mut kept = self.kept();
         let content = new.as_ref().map(|new| new.content.clone());
-        let answer = kept.model.reschedule(lane, id, moment, new);
+        let answer = kept.model.reschedule_if(lane, id, None, moment, new);
         self.write(What::Rescheduled { id, moment, content, answer });
         answer
     }
@@ -445,7 +461,7 @@ impl World {
                 calls.push(kept.call_again(lane, &call));
             }
             if self.is_sabotaged(Sabotage::CallForgotten) {
-                kept.model.cancel(lane, call.id);
+                kept.model.cancel_if(lane, call.id, None, None);
                 kept.model.discard(lane, State::Cancelled, &[call.id]);
                 calls.retain(|kept| kept.id != call.id);
             }

@@ -31,8 +31,8 @@ pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench
     let options = Options { max_attempts: Some(2), ..Options::default() };
     let id =
         bench.add_task(NewTask { options: options.clone(), ..new_task("old.server", 1_000) }).await;
-    let new =
-        NewContent { destination: "new.server".parse().unwrap(), content: "{\"v\":2}".into() };
+    let content = "{\"v\":2}".to_owned();
+    let new = NewContent { destination: "new.server".parse().unwrap(), content, keeps_mode: false };
     bench.store.reschedule(&lane(), id, Moment::After(ms(0)), Some(new.clone())).await.unwrap();
     let task = bench.get(id).await;
     assert_eq!((task.destination.as_str(), task.content.as_str()), ("new.server", "{\"v\":2}"));
@@ -49,6 +49,29 @@ pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench
     bench.advance(7);
     assert!(bench.sweep().await.outlook.due.is_empty(), "the old destination is still due");
     assert_eq!(ids(&bench.claim(&[("@pull", 1)]).await), [to_pull]);
+}
+
+/// A caller reads the mode of a task, and an add with the same `key` may change it before the
+/// caller's change.
+pub(crate) async fn a_reschedule_can_insist_on_the_mode(bench: Bench<impl Store>) {
+    let called = bench.add("message.call", 1_000).await;
+    let pulled = bench.add("@pull", 1_000).await;
+    let check = async |id, destination: &str, expected: Rescheduled| {
+        let destination = destination.parse().unwrap();
+        let new = NewContent { destination, content: "{\"v\":2}".into(), keeps_mode: true };
+        let before = bench.get(id).await;
+        let moment = Moment::At(at(5_000));
+        let moved = bench.store.reschedule(&lane(), id, moment, Some(new)).await.unwrap();
+        assert_eq!(moved, expected, "{id}");
+        if expected == Rescheduled::OtherMode {
+            assert_eq!(bench.get(id).await, before, "{id} changed");
+        }
+    };
+    let done = Rescheduled::Done { due: at(5_000) };
+    check(called, "@pull", Rescheduled::OtherMode).await;
+    check(pulled, "message.call", Rescheduled::OtherMode).await;
+    check(called, "other.server", done).await;
+    check(pulled, "@pull", done).await;
 }
 
 pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Bench<impl Store>) {
@@ -141,7 +164,8 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
     };
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
-    assert_eq!(history().await, History { ended: 5, oldest: Some(at(0)), has_leftovers: false });
+    let expected = History { ended: 5, oldest: Some(at(0)), ..History::default() };
+    assert_eq!(history().await, expected);
     assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "a task was purged that ended later");
     assert_eq!(purge(State::Delivered, at(10_000), 0).await, 0);
     assert_eq!(purge(State::Delivered, at(10_000), 2).await, 2);
@@ -149,7 +173,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
         bench.list(State::Delivered).await.iter().map(|listed| listed.id).collect();
     assert_eq!(
         history().await,
-        History { ended: 3, oldest: Some(at(2_000)), has_leftovers: false }
+        History { ended: 3, oldest: Some(at(2_000)), ..History::default() }
     );
     assert_eq!(
         left,

@@ -186,7 +186,8 @@ pub(crate) fn delivered() -> Transition {
 }
 
 pub(crate) fn retry(after_ms: u64) -> Transition {
-    Transition::Retry { after: ms(after_ms), outcome: "503 Service Unavailable".into() }
+    let due = Moment::After(ms(after_ms));
+    Transition::Retry { due, outcome: "503 Service Unavailable".into() }
 }
 
 pub(crate) fn dead() -> Transition {

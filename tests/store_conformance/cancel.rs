@@ -31,7 +31,8 @@ pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(
 
 /// A change of many tasks selects them first, and some change before they are cancelled.
 pub(crate) async fn a_task_that_left_its_state_is_not_cancelled(bench: Bench<impl Store>) {
-    let cancel = async |id, only| bench.store.cancel_in(&lane(), id, Some(only)).await.unwrap();
+    let cancel =
+        async |id, only| bench.store.cancel_if(&lane(), id, Some(only), None).await.unwrap();
     let refused = |state| Cancelled::Refused { state };
     let held = bench.add_held().await;
     assert_eq!(cancel(held.id, State::Dead).await, refused(State::Scheduled), "leased");

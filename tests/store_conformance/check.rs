@@ -186,6 +186,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
                     let new = NewContent {
                         destination: destinations[i % 4].parse().unwrap(),
                         content: "{}".into(),
+                        keeps_mode: false,
                     };
                     let new = (i % 3 == 0).then_some(new);
                     bench

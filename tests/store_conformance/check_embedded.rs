@@ -26,8 +26,8 @@ const COUNT: &str = "UPDATE lane SET
     expired = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)";
 
 /// A store, and direct access to its file.
-struct Broken {
-    bench: Bench<Embedded>,
+pub(crate) struct Broken {
+    pub(crate) bench: Bench<Embedded>,
     folder: TempDir,
 }
 
@@ -35,7 +35,7 @@ fn params(folder: &TempDir, clock: &Clock) -> Params {
     Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: clock.clone() }
 }
 
-fn broken() -> Broken {
+pub(crate) fn broken() -> Broken {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
     let store = Embedded::open(params(&folder, &clock)).unwrap();
@@ -53,18 +53,23 @@ impl Broken {
         self.db().execute_batch(COUNT).unwrap();
     }
 
+    /// Runs statements on the file that concern no task.
+    pub(crate) fn change(&self, statements: &str) {
+        self.db().execute_batch(statements).unwrap();
+    }
+
     fn hand_without_counting(&self, id: TaskId, statements: &str) {
         self.db().execute_batch(&statements.replace('$', &id.to_string())).unwrap();
     }
 
     /// A check finds this and changes nothing. A repair corrects it. Then everything is in order.
-    async fn mends(&self, expected: &[(Flaw, &str)]) {
+    pub(crate) async fn mends(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, true).await;
         let report = check(&self.bench.store, false).await;
         assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
     }
 
-    async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
+    pub(crate) async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, false).await;
         self.finds(expected, false).await;
     }

@@ -219,6 +219,7 @@ async fn the_structures_beside_the_tasks_are_in_order_after_every_verb() {
                 attempt: 1,
                 started: at(0),
                 took: ms(1),
+                wait: None,
                 outcome: "x".into(),
                 answer: String::new(),
             };

@@ -5,11 +5,13 @@
 
 use deadpool_redis::redis;
 use delayd::model::task::{State, TaskId};
-use delayd::store::{Admin, AnyStore, Asker, Delivery, Error, Settle, Settled, Spread};
+use delayd::store::{Admin, AnyStore, Asker, Delivery, Error, Schedules, Settle, Settled, Spread};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};
+use crate::redis_alone::raw;
 use crate::redis_server;
+use crate::schedules::{name, read, set};
 
 macro_rules! on_both_stores {
     ($($sentence:ident),+ $(,)?) => {
@@ -37,6 +39,7 @@ on_both_stores!(
     a_sweep_goes_on_after_an_unreadable_task,
     an_unreadable_task_does_not_stop_the_settles_of_its_batch,
     an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing,
+    an_unreadable_schedule_is_deleted_and_the_others_stay,
 );
 
 /// How the stored bytes of a task are damaged.
@@ -82,6 +85,19 @@ impl Bench<AnyStore> {
                 Harm::NoBody => run(&["HDEL", &key("REALL"), &id.to_string()]),
                 Harm::Place => run(&["HSET", &key("ATTEMPTS"), &id.to_string(), "garbled"]),
             }
+        }
+    }
+
+    /// Garbles the record of a recurring schedule.
+    fn harm_schedule(&self, name: &str) {
+        if let Some(folder) = self.kept.downcast_ref::<TempDir>() {
+            let db = rusqlite::Connection::open(folder.path().join("delayd.db")).unwrap();
+            let harm = "UPDATE recurring SET state = 'garbled' WHERE name = ?";
+            assert_eq!(db.execute(harm, [name]).unwrap(), 1);
+        } else {
+            let prefix = self.kept.downcast_ref::<String>().unwrap();
+            let key = format!("{prefix}:DELAY_RECURRING_TOPIC_TASK-{{orders:0}}");
+            raw::<()>(&["HSET", &key, name, "garbled"]);
         }
     }
 
@@ -209,4 +225,22 @@ async fn an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing(bench: B
     assert_eq!(bench.counts().await, before);
     let well = bench.add_held().await;
     assert_eq!(bench.settle(&well, delivered()).await, Settled::Done);
+}
+
+/// Otherwise a damaged schedule would stay for ever, and its topic with it.
+async fn an_unreadable_schedule_is_deleted_and_the_others_stay(bench: Bench<AnyStore>) {
+    let of_b = set(&bench, "b", "1").await;
+    set(&bench, "a", "1").await;
+    bench.harm_schedule("a");
+    let (store, a) = (&bench.store, name("a"));
+    let found = store.schedules(&lane(), vec![name("b"), a.clone()]).await;
+    assert!(matches!(found, Err(Error::Corrupt(_))), "{found:?}");
+    assert!(!store.forget_schedule(&lane(), &a, 1).await.is_ok_and(|is_gone| is_gone));
+    assert!(store.delete_schedule(&lane(), &a).await.unwrap());
+    assert!(!store.delete_schedule(&lane(), &a).await.unwrap());
+    assert_eq!(store.schedules(&lane(), vec![a]).await.unwrap(), [None]);
+    assert_eq!(store.schedule_names(&lane(), None, 9).await.unwrap(), [name("b")]);
+    assert_eq!(store.due_schedules(&lane(), 0).await.unwrap().names, [name("b")]);
+    assert_eq!(read(&bench, "b").await, of_b);
+    set(&bench, "a", "2").await;
 }

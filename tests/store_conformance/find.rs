@@ -1,9 +1,11 @@
 //! Lookups of tasks by id, key and idempotency key.
 
-use delayd::model::task::{Lane, Options, TaskId};
-use delayd::store::{Idempotency, NewTask, Store, TaskName};
+use delayd::model::task::{Lane, Options, State, TaskId};
+use delayd::store::{
+    Cancelled, Idempotency, Moment, NewTask, Rescheduled, Spread, Store, TaskName,
+};
 
-use crate::bench::{Bench, delivered, keyed, lane, ms, new_task, topic_of};
+use crate::bench::{Bench, dead, delivered, keyed, lane, ms, new_task, topic_of};
 
 const WINDOW_MS: u64 = 60_000;
 
@@ -78,4 +80,89 @@ pub(crate) async fn a_task_is_found_by_its_idempotency_key_until_its_window_ends
     assert_eq!(found(name(None, "order 7")).await, Some(plain));
     bench.advance(1);
     assert_eq!(found(name(None, "order 7")).await, None);
+}
+
+async fn cancel(bench: &Bench<impl Store>, id: TaskId, name: &TaskName) -> Cancelled {
+    bench.store.cancel_if(&lane(), id, None, Some(name)).await.unwrap()
+}
+
+async fn move_to(
+    bench: &Bench<impl Store>,
+    id: TaskId,
+    name: &TaskName,
+    after: u64,
+) -> Rescheduled {
+    let moment = Moment::After(ms(after));
+    bench.store.reschedule_if(&lane(), id, Some(name), moment, None).await.unwrap()
+}
+
+/// A caller looked up the key of an order. Meanwhile the old task was tried, and an add gave the
+/// key to a new one. The cancel must not report success because the old task is cancelled.
+pub(crate) async fn a_change_by_key_does_not_touch_a_task_that_the_key_has_left(
+    bench: Bench<impl Store>,
+) {
+    let name = TaskName::Key("k".into());
+    let old = bench.add_task(keyed("k", 0)).await;
+    let held = bench.hold().await;
+    assert_eq!(held.id, old);
+    assert_eq!(cancel(&bench, old, &name).await, Cancelled::Pending, "it has the key still");
+    bench.settle(&held, dead()).await;
+    assert_eq!(bench.state(old).await, State::Cancelled);
+
+    // A dead task that an operator replays waits again, without its key.
+    let old = bench.add_task(keyed("k", 0)).await;
+    let held = bench.hold().await;
+    assert_eq!(held.id, old);
+    bench.settle(&held, dead()).await;
+    let new = bench.add_task(keyed("k", 60_000)).await;
+    assert_ne!(old, new);
+    assert_eq!(bench.store.replay(&lane(), vec![old], Spread::default()).await.unwrap(), 1);
+    let before = bench.get(old).await;
+    assert_eq!(cancel(&bench, old, &name).await, Cancelled::Unknown);
+    assert_eq!(move_to(&bench, old, &name, 9_000).await, Rescheduled::Unknown);
+    assert_eq!(bench.get(old).await, before);
+
+    let due = bench.now() + ms(9_000);
+    assert_eq!(move_to(&bench, new, &name, 9_000).await, Rescheduled::Done { due });
+    assert_eq!(bench.get(new).await.due, due);
+    assert_eq!(cancel(&bench, new, &name).await, Cancelled::Done);
+    assert_eq!(cancel(&bench, new, &name).await, Cancelled::Done, "a repeat");
+    assert_eq!(bench.get(old).await, before);
+    let refused = Rescheduled::Refused { state: State::Cancelled };
+    assert_eq!(move_to(&bench, new, &name, 1).await, refused);
+    for other in [TaskName::Key("other".into()), TaskName::Id(new)] {
+        assert_eq!(cancel(&bench, old, &other).await, Cancelled::Unknown, "{other:?}");
+    }
+    assert_eq!(bench.get(old).await, before);
+}
+
+pub(crate) async fn a_change_by_idempotency_key_ends_with_its_window(bench: Bench<impl Store>) {
+    let task = |key: Option<&str>| NewTask {
+        options: Options { key: key.map(str::to_owned), ..Options::default() },
+        idempotency: Some(Idempotency {
+            key: "订单 7".into(),
+            fingerprint: 7,
+            window: ms(WINDOW_MS),
+        }),
+        ..new_task("a", 2 * WINDOW_MS)
+    };
+    let name = |key: Option<&str>| TaskName::Idempotency {
+        key: key.map(str::to_owned),
+        idempotency_key: "订单 7".into(),
+    };
+    let (plain, with_key) =
+        (bench.add_task(task(None)).await, bench.add_task(task(Some("k"))).await);
+    assert_eq!(cancel(&bench, plain, &name(Some("k"))).await, Cancelled::Unknown);
+    assert_eq!(cancel(&bench, with_key, &name(None)).await, Cancelled::Unknown);
+    // The add of another idempotency key replaces the task, which keeps its id and both names.
+    let replaced = bench.add_task(keyed("k", 3_000)).await;
+    assert_eq!(replaced, with_key);
+    assert_eq!(cancel(&bench, with_key, &name(Some("k"))).await, Cancelled::Done);
+    bench.advance(WINDOW_MS - 1);
+    let due = bench.now() + ms(5);
+    assert_eq!(move_to(&bench, plain, &name(None), 5).await, Rescheduled::Done { due });
+    bench.advance(1);
+    assert_eq!(move_to(&bench, plain, &name(None), 9).await, Rescheduled::Unknown);
+    assert_eq!(cancel(&bench, plain, &name(None)).await, Cancelled::Unknown);
+    assert_eq!((bench.get(plain).await.due, bench.state(plain).await), (due, State::Scheduled));
 }

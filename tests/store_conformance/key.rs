@@ -191,7 +191,11 @@ pub(crate) async fn a_replay_takes_no_key_back(bench: Bench<impl Store>) {
 
 pub(crate) async fn a_reschedule_keeps_the_key(bench: Bench<impl Store>) {
     let id = add_k(&bench).await.id;
-    let new = NewContent { destination: "@pull".parse().unwrap(), content: "{\"v\":2}".into() };
+    let new = NewContent {
+        destination: "@pull".parse().unwrap(),
+        content: "{\"v\":2}".into(),
+        keeps_mode: false,
+    };
     bench.store.reschedule(&lane(), id, Moment::After(ms(5_000)), Some(new)).await.unwrap();
     assert_eq!(bench.get(id).await.options, keyed("k", 0).options);
     let pushed = add_k(&bench).await;

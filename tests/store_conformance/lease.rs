@@ -410,7 +410,7 @@ pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
 
 pub(crate) async fn a_last_outcome_is_only_a_text(bench: Bench<impl Store>) {
     let says = |after_ms| Transition::Retry {
-        after: ms(after_ms),
+        due: Moment::After(ms(after_ms)),
         outcome: "being moved, due 5: 200 OK".into(),
     };
     let held = bench.add_held().await;

@@ -17,8 +17,9 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, Admin, AnyStore, Asker, AttemptNote, Claim, Delivery, Grant, Histories, Intake,
-    LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result,
-    SampleQuery, Sampled, Sampling, Settle, Summary, Task, Topics,
+    LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Planned, Registered,
+    Result, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Summary,
+    Task, Topics,
 };
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -28,7 +29,7 @@ use tokio::runtime::Runtime;
 use crate::bench::{ALWAYS, Bench, embedded, ms, redis};
 use crate::check::check;
 use crate::steps::{Policing, Step, lanes, policy, step};
-use crate::world::{ALL, Answer, Call, World};
+use crate::world::{ALL, Answer, Call, World, schedule_name};
 
 /// The specification as proptest's reference.
 pub(crate) struct Specification;
@@ -105,13 +106,14 @@ impl Twin {
                     .unwrap();
                 assert_eq!(settled, expected[0]);
             }
-            (Call::Cancel(lane, id), Answer::Cancelled(expected)) => {
-                assert_eq!(store.cancel(lane, self.id(*id)).await.unwrap(), *expected);
+            (Call::Cancel(lane, id, name), Answer::Cancelled(expected)) => {
+                let cancelled = store.cancel_if(lane, self.id(*id), None, name.as_ref()).await;
+                assert_eq!(cancelled.unwrap(), *expected);
             }
-            (Call::Reschedule(lane, id, moment, content), Answer::Rescheduled(expected)) => {
-                let rescheduled =
-                    store.reschedule(lane, self.id(*id), *moment, content.clone()).await.unwrap();
-                assert_eq!(rescheduled, *expected);
+            (Call::Reschedule(lane, id, name, moment, content), Answer::Rescheduled(expected)) => {
+                let (id, name, content) = (self.id(*id), name.as_ref(), content.clone());
+                let rescheduled = store.reschedule_if(lane, id, name, *moment, content).await;
+                assert_eq!(rescheduled.unwrap(), *expected);
             }
             (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
                 assert_eq!(store.replay(lane, self.all(ids), *spread).await.unwrap(), *expected);
@@ -157,8 +159,53 @@ impl Twin {
             (Call::Purge(lane, state, before, limit), Answer::Count(expected)) => {
                 assert_eq!(store.purge(lane, *state, *before, *limit).await.unwrap(), *expected);
             }
+            (Call::SetSchedule(entry, new), Answer::ScheduleSet(expected)) => {
+                let set = store.set_schedule(entry, new.clone()).await.unwrap();
+                let expected = match expected.clone() {
+                    ScheduleSet::Created(shown) => ScheduleSet::Created(self.schedule(shown)),
+                    ScheduleSet::Changed(shown) => ScheduleSet::Changed(self.schedule(shown)),
+                    ScheduleSet::Unchanged(shown) => ScheduleSet::Unchanged(self.schedule(shown)),
+                    other => other,
+                };
+                assert_eq!(set, expected);
+            }
+            (Call::PauseSchedule(lane, name, pause), Answer::Schedule(expected)) => {
+                let paused = store.pause_schedule(lane, name, *pause).await.unwrap();
+                assert_eq!(paused, expected.clone().map(|expected| self.schedule(expected)));
+            }
+            (Call::DeleteSchedule(lane, name), Answer::Deleted(expected)) => {
+                assert_eq!(store.delete_schedule(lane, name).await.unwrap(), *expected);
+            }
+            (Call::Plan(plan), Answer::Planned(expected)) => {
+                let planned = store.plan((**plan).clone()).await.unwrap();
+                match (planned, *expected) {
+                    (
+                        Planned::Added { task: found, due },
+                        Planned::Added { task, due: expected },
+                    ) => {
+                        assert_eq!(due, expected);
+                        self.ids.insert(task, found);
+                        self.learn_call(&plan.topic.lane_of(task), task, world).await;
+                    }
+                    (planned, expected) => assert_eq!(planned, expected),
+                }
+            }
             (call, answer) => panic!("{call:?} is not answered by {answer:?}"),
         }
+    }
+
+    /// A schedule of the model with the store's names.
+    fn schedule(&self, mut schedule: Schedule) -> Schedule {
+        schedule.recent.iter_mut().for_each(|planned| planned.task = self.id(planned.task));
+        schedule
+    }
+
+    /// Learns the id of a task's dead-letter callback, if it has one.
+    async fn learn_call(&mut self, lane: &Lane, id: TaskId, world: &World) {
+        let call = |task: Task| task.options.on_dead?.task_id;
+        let Some(expected) = world.model.get(lane, id).and_then(call) else { return };
+        let found = self.bench.store.get(lane, self.id(id)).await.unwrap().and_then(call);
+        self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
     }
 
     /// Compares the results of an add. Learns the ids of the new tasks and of their dead-letter
@@ -186,11 +233,7 @@ impl Twin {
         }
         for (task, expected) in tasks.iter().zip(expected) {
             let Ok(Added { id, .. }) = *expected else { continue };
-            let lane = task.topic.lane_of(id);
-            let call = |task: Task| task.options.on_dead?.task_id;
-            let Some(expected) = world.model.get(&lane, id).and_then(call) else { continue };
-            let found = self.bench.store.get(&lane, self.id(id)).await.unwrap().and_then(call);
-            self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
+            self.learn_call(&task.topic.lane_of(id), id, world).await;
         }
     }
 
@@ -219,6 +262,9 @@ impl Twin {
     fn options(&self, mut options: Options) -> Options {
         if let Some(on_dead) = &mut options.on_dead {
             on_dead.task_id = on_dead.task_id.map(|id| self.id(id));
+        }
+        if let Some(occurrence) = &mut options.schedule {
+            occurrence.after = occurrence.after.map(|id| self.id(id));
         }
         options.removed =
             options.removed.map(|digest| self.digests.get(&digest).copied().unwrap_or(digest));
@@ -314,6 +360,17 @@ impl Twin {
                 found.unwrap().map(|task| Task { content: in_order(&task.content), ..task });
             assert_eq!(found, model.get(lane, *id).map(|task| self.task(task)), "task {id}");
         }
+        for lane in lanes() {
+            let names = vec![schedule_name(0), schedule_name(1)];
+            let expected = names.iter().map(|name| model.schedule(&lane, name));
+            let expected: Vec<_> =
+                expected.map(|found| found.map(|found| self.schedule(found))).collect();
+            assert_eq!(store.schedules(&lane, names).await.unwrap(), expected);
+            for skip in 0..2 {
+                let due = store.due_schedules(&lane, skip).await.unwrap();
+                assert_eq!(due, model.due_schedules(&lane, skip), "from {skip}");
+            }
+        }
         self.check_reports(world).await;
     }
 
@@ -365,6 +422,11 @@ impl Twin {
         }
         let in_order = |mut topics: Vec<Registered>| {
             topics.sort_by_key(|topic| topic.entry.topic.clone());
+            for known in &mut topics {
+                let mut with_schedules = model.schedules.keys().map(|(lane, _)| &lane.topic);
+                // A topic without schedules may count as one that may have some.
+                known.has_schedules &= with_schedules.any(|topic| *topic == known.entry.topic);
+            }
             topics
         };
         assert_eq!(in_order(store.topics().await.unwrap()), in_order(model.topics()));

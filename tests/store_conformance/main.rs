@@ -21,6 +21,7 @@ mod check_embedded;
 mod check_redis;
 mod check_redis_keys;
 mod check_redis_registry;
+mod check_schedules;
 mod claim;
 mod contents;
 mod counted;
@@ -37,6 +38,7 @@ mod model;
 mod notes;
 mod on_dead;
 mod pause;
+mod planner;
 mod quota;
 mod read;
 mod record;
@@ -48,6 +50,10 @@ mod redis_scripts;
 mod reference;
 mod registry;
 mod sampling;
+mod schedules;
+mod schedules_alone;
+mod schedules_model;
+mod schedules_moved;
 mod settle;
 mod steps;
 mod swept;
@@ -115,6 +121,7 @@ macro_rules! conformance {
 
             settle delivered_counts_for_the_whole_revision_unless_cancelled,
             settle a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim,
+            settle a_retry_may_name_its_moment,
             settle a_death_is_the_holders_and_may_be_repeated,
             settle a_release_is_the_holders_and_gives_the_attempt_back,
             settle a_keep_is_the_holders_and_makes_the_lease_longer,
@@ -171,6 +178,7 @@ macro_rules! conformance {
 
             admin a_reschedule_moves_the_due_moment,
             admin a_reschedule_may_change_content_and_destination,
+            admin a_reschedule_can_insist_on_the_mode,
             admin reschedule_and_replay_forget_receipts_and_attempts,
             admin only_a_scheduled_task_is_rescheduled,
             admin a_replay_schedules_dead_tasks_now_and_counts_them,
@@ -287,6 +295,8 @@ macro_rules! conformance {
             find a_task_is_found_by_its_id_among_the_lanes_of_all_topics,
             find a_task_is_found_by_its_key,
             find a_task_is_found_by_its_idempotency_key_until_its_window_ends,
+            find a_change_by_key_does_not_touch_a_task_that_the_key_has_left,
+            find a_change_by_idempotency_key_ends_with_its_window,
 
             read reads_of_unknown_names_are_empty,
             read a_store_keeps_its_id,
@@ -307,6 +317,43 @@ macro_rules! conformance {
             audit a_page_continues_after_its_cursor_whatever_was_recorded_since,
             audit the_oldest_entries_are_removed_beyond_the_cap,
             audit an_audit_log_contradicts_nothing,
+
+            schedules a_schedule_is_kept_as_it_was_set,
+            schedules an_equal_set_changes_nothing,
+            schedules schedules_are_listed_by_name,
+            schedules an_occurrence_is_an_ordinary_task_that_names_its_schedule,
+            schedules of_two_planners_one_adds,
+            schedules an_old_plan_adds_nothing,
+            schedules one_occurrence_waits_at_most_and_counts_what_it_stands_for,
+            schedules an_occurrence_that_ended_or_is_gone_makes_room,
+            schedules a_change_removes_only_what_was_never_handed_out,
+            schedules a_change_loses_no_moment_that_has_passed,
+            schedules a_pause_passes_over_its_moments_and_a_move_over_none,
+            schedules an_occurrence_is_skipped_while_an_earlier_one_runs,
+            schedules an_overlap_is_judged_when_the_occurrence_falls_due,
+            schedules a_lent_occurrence_was_not_handed_out,
+            schedules due_schedules_are_named_the_earliest_first,
+            schedules a_schedule_remembers_its_newest_occurrences,
+            schedules a_schedule_of_another_store_continues,
+            schedules a_topic_with_schedules_is_not_unregistered,
+            schedules a_late_success_frees_the_next_occurrence,
+            schedules only_topics_with_schedules_are_said_to_have_some,
+
+            schedules_moved a_moved_schedule_is_stored_once,
+            schedules_moved a_moved_schedule_never_replaces_another,
+            schedules_moved a_moved_schedule_replaces_its_own_older_copy,
+            schedules_moved a_schedule_that_returns_is_the_stores_own,
+            schedules_moved a_held_schedule_is_forgotten_unless_it_was_changed,
+            schedules_moved a_schedule_shows_where_it_was_before_its_last_plan,
+            schedules_moved an_occurrence_that_was_moved_makes_room,
+            schedules_moved a_lane_tells_whether_it_has_schedules,
+            schedules_moved every_state_of_a_schedule_is_in_order,
+            schedules_moved an_occurrence_that_was_given_back_is_withdrawn_with_the_next_one,
+
+            planner a_change_loses_no_moment_that_nobody_has_planned,
+            planner planners_that_race_plan_each_moment_once,
+            planner unreadable_schedules_hold_up_no_others,
+            planner a_backlog_needs_no_poll_for_each_moment,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,

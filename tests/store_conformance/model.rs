@@ -18,12 +18,13 @@ use delayd::store::{
     Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind, LeasedTask, ListQuery,
     Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
     MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SampleQuery, Sampled,
+    NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SKIPPED, SampleQuery, Sampled,
     ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TaskName, TopicEntry,
     Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
+use crate::schedules_model::Schedules;
 use crate::topics::Topics;
 
 /// The content of the store.
@@ -32,14 +33,15 @@ pub(crate) struct Model {
     /// The store's clock.
     pub(crate) now: UnixMillis,
     last_id: u64,
-    tasks: BTreeMap<TaskId, Record>,
+    pub(crate) tasks: BTreeMap<TaskId, Record>,
     /// The task that a key belongs to, and when an add last set it.
     owners: BTreeMap<(Lane, String), (TaskId, UnixMillis)>,
     /// The idempotency keys, by the names under which their lanes remember them.
     used: BTreeMap<(Lane, String), Used>,
     notes: BTreeMap<TaskId, Vec<AttemptNote>>,
-    topics: Topics,
+    pub(crate) topics: Topics,
     holds: BTreeSet<Destination>,
+    pub(crate) schedules: Schedules,
 }
 
 /// What an idempotency key was used for.
@@ -63,6 +65,7 @@ impl Model {
             notes: BTreeMap::new(),
             topics: Topics::default(),
             holds: BTreeSet::new(),
+            schedules: Schedules::new(),
         }
     }
 
@@ -120,7 +123,7 @@ impl Model {
     }
 
     /// Draws the next id, of one shard if that is given.
-    fn draw(&mut self, entry: &TopicEntry, shard: Option<u16>) -> TaskId {
+    pub(crate) fn draw(&mut self, entry: &TopicEntry, shard: Option<u16>) -> TaskId {
         self.last_id = self.last_id.max(self.now.0.unsigned_abs() / 1_000 * TaskId::PER_SECOND) + 1;
         while shard.is_some_and(|shard| entry.lane_of(TaskId(self.last_id)).shard != shard) {
             self.last_id += 1;
@@ -156,12 +159,12 @@ impl Model {
         scheduled + leased
     }
 
-    fn task(&mut self, id: TaskId) -> &mut Record {
+    pub(crate) fn task(&mut self, id: TaskId) -> &mut Record {
         self.tasks.get_mut(&id).expect("the task exists")
     }
 
     /// A moment in the past counts as now.
-    fn due(&self, moment: Moment) -> UnixMillis {
+    pub(crate) fn due(&self, moment: Moment) -> UnixMillis {
         match moment {
             Moment::At(moment) => moment.max(self.now),
             Moment::After(wait) => self.now + wait,
@@ -201,6 +204,11 @@ impl Model {
                 if bytes > MAX_CLAIM_BYTES && (!tasks.is_empty() || claim.in_hand > 0) {
                     break 'full;
                 }
+                if self.skip(id, SKIPPED) {
+                    swept.skipped += 1;
+                    continue;
+                }
+                let record = self.task(id);
                 record.lease(&receipt, until);
                 tasks.push(record.as_leased_task(id));
             }
@@ -406,23 +414,32 @@ impl Model {
             .map_or(Settled::Unknown, |record| record.extend(receipt, now + lease, now))
     }
 
-    pub(crate) fn cancel(&mut self, lane: &Lane, id: TaskId) -> Cancelled {
-        self.cancel_in(lane, id, None)
-    }
-
-    pub(crate) fn cancel_in(&mut self, lane: &Lane, id: TaskId, only: Option<State>) -> Cancelled {
-        let now = self.now;
-        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now, only))
-    }
-
-    pub(crate) fn reschedule(
+    pub(crate) fn cancel_if(
         &mut self,
         lane: &Lane,
         id: TaskId,
+        only: Option<State>,
+        name: Option<&TaskName>,
+    ) -> Cancelled {
+        let now = self.now;
+        if name.is_some_and(|name| self.find(name, lane) != Some(id)) {
+            return Cancelled::Unknown;
+        }
+        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now, only))
+    }
+
+    pub(crate) fn reschedule_if(
+        &mut self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Rescheduled {
         let (now, due) = (self.now, self.due(moment));
+        if name.is_some_and(|name| self.find(name, lane) != Some(id)) {
+            return Rescheduled::Unknown;
+        }
         self.of_lane(lane, id)
             .map_or(Rescheduled::Unknown, |record| record.reschedule(due, content, now))
     }
@@ -629,6 +646,7 @@ impl Model {
                 ended: ends.len() as u64,
                 oldest: ends.into_iter().min(),
                 has_leftovers,
+                has_schedules: self.schedules.keys().any(|(of, _)| of == lane),
             })
         };
         Histories { now: self.now, lanes: lanes.iter().map(history).collect() }
@@ -832,12 +850,18 @@ impl Model {
     }
 
     pub(crate) fn unregister(&mut self, entry: &TopicEntry) -> bool {
-        let is_empty = self.tasks.values().all(|record| record.lane.topic != entry.topic);
+        let is_empty = self.tasks.values().all(|record| record.lane.topic != entry.topic)
+            && self.schedules.keys().all(|(lane, _)| lane.topic != entry.topic);
         if is_empty {
             self.topics.unregister(&entry.topic);
             self.used.retain(|(lane, _), _| lane.topic != entry.topic);
         }
         is_empty
+    }
+
+    /// The key that a task was added with. For generated calls.
+    pub(crate) fn key_of(&self, id: TaskId) -> Option<String> {
+        self.tasks.get(&id).and_then(|record| record.body.options.key.clone())
     }
 
     /// The receipts that a task remembers, the current one first. For generated calls.

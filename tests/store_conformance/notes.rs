@@ -14,6 +14,7 @@ fn note_of(lane: Lane, id: TaskId, attempt: u32) -> AttemptNote {
         attempt,
         started: at(i64::from(attempt) * 10),
         took: ms(u64::from(attempt)),
+        wait: (attempt > 1).then(|| ms(u64::from(attempt - 2))),
         outcome: format!("503 Service Unavailable ({attempt})"),
         answer: "{\"dm_error\": 1, \"订\": \"\\\"\u{0}\u{7f}\"}\r\n".into(),
     }

@@ -230,10 +230,12 @@ pub(crate) async fn a_poll_gives_the_answers_of_the_verbs(bench: Bench<impl Stor
         seen: None,
         workers: vec![lane()],
         consumers: lanes.clone(),
+        planners: Vec::new(),
         heartbeat: Some(own.clone()),
     };
     let looked = bench.store.look(look).await;
-    let Looked { registry, holds, next, pulls, unknown, unanswered, instances } = looked;
+    let Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances } = looked;
+    assert!(matches!(plans, Ok(None)), "{plans:?}");
     assert!(unknown.is_empty() && unanswered.is_empty());
     assert_eq!(instances.unwrap(), [Instance { seen: bench.now(), ..own }]);
     let (revision, entries) = registry.unwrap().expect("the registry must be read the first time");

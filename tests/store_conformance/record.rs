@@ -179,6 +179,26 @@ impl Record {
         }
     }
 
+    /// Whether it has not ended, no claim counted an attempt, and no cancel is pending.
+    pub(crate) fn is_never_handed_out(&self) -> bool {
+        let has_ended = matches!(self.place, Place::Ended { .. });
+        self.attempts == 0 && !has_ended && !self.cancelling
+    }
+
+    pub(crate) fn was_attempted(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// Ends a task that was never handed out; one that is lent gets a pending cancel.
+    pub(crate) fn withdraw(&mut self, outcome: &str, now: UnixMillis) {
+        if self.state(now) == State::Leased {
+            self.cancelling = true;
+            return;
+        }
+        self.cancel(now, None);
+        self.outcome = outcome.into();
+    }
+
     /// The moment that it waits for, unless it is leased or has ended.
     pub(crate) fn waits_for(&self) -> Option<UnixMillis> {
         if let Place::Waiting { due } = self.place { Some(due) } else { None }
@@ -350,9 +370,9 @@ impl Record {
         self.kind = None;
         match to {
             _ if self.cancelling => self.end(State::Cancelled, now),
-            Transition::Retry { after, .. } => {
+            Transition::Retry { due, .. } => {
                 self.receipts.retire(MAX_RECEIPTS);
-                self.place = Place::Waiting { due: now + *after };
+                self.place = Place::Waiting { due: due.due(now) };
             }
             Transition::Release => {
                 self.receipts.current = None;
@@ -410,6 +430,11 @@ impl Record {
         self.fulfil_pending_cancel(now);
         match self.state(now) {
             State::Scheduled => {
+                if content.as_ref().is_some_and(|new| {
+                    new.keeps_mode && new.destination.is_pull() != self.body.destination.is_pull()
+                }) {
+                    return Rescheduled::OtherMode;
+                }
                 self.begin_revision(due);
                 if let Some(new) = content {
                     (self.body.destination, self.body.content) = (new.destination, new.content);

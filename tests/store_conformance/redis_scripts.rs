@@ -8,6 +8,7 @@ mod fsck;
 mod intake;
 mod maintenance;
 mod read;
+mod recurring;
 mod registry;
 mod table;
 mod transfer;
@@ -50,7 +51,9 @@ tables! {
     audit: Audit, maintenance::AUDIT;
     next: Lanes, delivery::NEXT;
     cancel: Lane, admin::CANCEL;
+    cancel_named: Lane, admin::CANCEL_NAMED;
     reschedule: Lane, admin::RESCHEDULE;
+    reschedule_named: Lane, admin::RESCHEDULE_NAMED;
     replay: Lane, admin::REPLAY;
     discard: Lane, admin::DISCARD;
     clear: Lane, admin::CLEAR;
@@ -61,6 +64,13 @@ tables! {
     stats: Lane, read::STATS;
     forecast: Lane, read::FORECAST;
     sample: Lanes, read::SAMPLE;
+    schedule_set: Lane, recurring::SET;
+    schedule_pause: Lane, recurring::PAUSE;
+    schedule_delete: Lane, recurring::DELETE;
+    schedules: Lane, recurring::READ;
+    schedules_due: Lane, recurring::DUE;
+    plan: Lane, recurring::PLAN;
+    scheduled: Registry, recurring::SCHEDULED;
     lend: Lane, transfer::LEND;
     adopt: Lane, transfer::ADOPT;
     present: Add, transfer::PRESENT;
@@ -84,6 +94,7 @@ tables! {
     fsck_schedule: LaneAndAside, fsck::SCHEDULE;
     fsck_strays: LaneAndAside, fsck::STRAYS;
     fsck_keys: LaneAndAside, fsck::KEYS;
+    fsck_recurring: LaneAndAside, fsck::RECURRING;
     fsck_counter: LastId, fsck::FSCK_COUNTER;
     fsck_topic: Registry, fsck::FSCK_TOPIC;
 }
@@ -108,4 +119,35 @@ fn a_claim_that_finds_nothing_writes_nothing() {
     let answer = call.query(&mut connection).unwrap();
     assert_eq!(show(&answer), "[1, 1000, [], [], 9000]");
     assert_eq!(changes(), before);
+}
+
+/// The claim of the last program of format 1, as it was sent to Redis.
+const CLAIM_OF_FORMAT_1: &str = include_str!("../support/snapshots/format_1/claim.lua");
+
+/// An instance of an older version runs until it notices that the format was raised, within a
+/// second or two. It hands out occurrences as ordinary tasks, and damages nothing.
+#[test]
+fn a_claim_of_format_1_hands_out_occurrences_and_leaves_schedules_alone() {
+    let server = Server::start();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let names = Keys::Lane.names();
+    let record = concat!(
+        "1 500 400 shop {\"schedule\":{\"name\":\"a\",\"moment\":500,\"cursor\":\"c\",",
+        "\"after\":6,\"missed\":0}}\nhello"
+    );
+    server.command(&["HSET", names[0], "7", record, "6", "1 500 400 shop -\nhello"]);
+    server.command(&["ZADD", names[2], "500", "shop"]);
+    server.command(&["ZADD", &format!("{}shop", names[3]), "500", "7", "9000", "6"]);
+    server.command(&["HSET", names[16], "a", "1 0f 400 400 c 400,- - - 6 7@500\n{}"]);
+    server.command(&["ZADD", names[17], "500", "a"]);
+    let args = ["r", "2000", "me", "1", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
+    let mut call = redis::cmd("EVAL");
+    call.arg(CLAIM_OF_FORMAT_1).arg(12).arg(&names[..12]).arg(1_000).arg(&args);
+    let answer = show(&call.query(&mut connection).unwrap());
+    assert!(answer.contains(&record.replace('\n', "|")), "{answer}");
+    assert_eq!(server.command(&["ZCARD", names[5]]).trim(), "1", "one is leased");
+    assert_eq!(server.command(&["HGET", names[0], "7"]).trim_end_matches('\n'), record);
+    let schedule = server.command(&["HGET", names[16], "a"]);
+    assert!(schedule.starts_with("1 0f 400 400 c 400,- - - 6 7@500\n"), "{schedule}");
+    assert_eq!(server.command(&["ZSCORE", names[17], "a"]).trim(), "500");
 }

@@ -6,14 +6,17 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use delayd::model::clock::{Clock, UnixMillis};
-use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use delayd::model::task::{
+    Destination, Lane, Receipt, ScheduleName, State, StoreId, TaskId, Topic, TopicPolicy,
+};
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability,
-    Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look, Looked, MAX_AUDIT,
-    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
-    Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread,
-    Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
+    Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look,
+    Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
+    NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result, Revision, SampleQuery,
+    Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Standing, Store,
+    Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -65,7 +68,7 @@ impl Reference {
 impl Delivery for Reference {
     async fn look(&self, look: Look) -> Looked {
         // It has no revisions: the registry is read each time.
-        let Look { seen: _, workers, consumers, heartbeat } = look;
+        let Look { seen: _, workers, consumers, planners, heartbeat } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
@@ -76,7 +79,11 @@ impl Delivery for Reference {
         let now = self.clock.now();
         let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
         let (unknown, unanswered, instances) = (Vec::new(), Vec::new(), Ok(instances));
-        Looked { registry, holds, next, pulls, unknown, unanswered, instances }
+        let plans = match planners.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(self.model().next_plans(&planners))),
+        };
+        Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -197,18 +204,25 @@ impl Topics for Reference {
 }
 
 impl Admin for Reference {
-    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
-        Ok(self.model().cancel_in(lane, id, only))
-    }
-
-    async fn reschedule(
+    async fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
+        only: Option<State>,
+        name: Option<&TaskName>,
+    ) -> Result<Cancelled> {
+        Ok(self.model().cancel_if(lane, id, only, name))
+    }
+
+    async fn reschedule_if(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = self.model().reschedule(lane, id, moment, content);
+        let moved = self.model().reschedule_if(lane, id, name, moment, content);
         if let Rescheduled::Done { due } = moved {
             self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         }
@@ -321,8 +335,80 @@ impl Maintenance for Reference {
         Ok(())
     }
 
+    async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        let mut model = self.model();
+        let of_topic = |known: &Registered| known.entry.topic == *topic && !known.has_schedules;
+        let is_new = model.topics.all().iter().any(of_topic);
+        model.topics.note_schedules(topic);
+        Ok(is_new)
+    }
+
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
+    }
+}
+
+impl Schedules for Reference {
+    async fn set_schedule(&self, topic: &TopicEntry, new: NewSchedule) -> Result<ScheduleSet> {
+        let mut model = self.model();
+        if model.register(topic.clone()) != *topic {
+            return Err(Error::StaleEntry);
+        }
+        let lane = new.name.lane_in(&topic.topic, topic.shards);
+        Ok(model.set_schedule_in(self.id, &lane, new))
+    }
+
+    async fn schedules(
+        &self,
+        lane: &Lane,
+        names: Vec<ScheduleName>,
+    ) -> Result<Vec<Option<Schedule>>> {
+        let model = self.model();
+        Ok(names.iter().map(|name| model.schedule(lane, name)).collect())
+    }
+
+    async fn schedule_names(
+        &self,
+        lane: &Lane,
+        after: Option<ScheduleName>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleName>> {
+        Ok(self.model().schedule_names(lane, after.as_ref(), limit))
+    }
+
+    async fn pause_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        pause: Option<Pause>,
+    ) -> Result<Option<Schedule>> {
+        Ok(self.model().pause_schedule(lane, name, pause))
+    }
+
+    async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
+        Ok(self.model().delete_schedule(lane, name))
+    }
+
+    async fn forget_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        revision: u64,
+    ) -> Result<bool> {
+        Ok(self.model().forget_schedule(lane, name, revision))
+    }
+
+    async fn plan(&self, plan: Plan) -> Result<Planned> {
+        let planned = self.model().plan(&plan);
+        if let (Planned::Added { due, .. }, Some(next)) = (planned, &plan.next) {
+            let lane = plan.name.lane_in(&plan.topic.topic, plan.topic.shards);
+            self.hint(&[(lane, next.task.destination.is_pull(), due)]);
+        }
+        Ok(planned)
+    }
+
+    async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
+        Ok(self.model().due_schedules(lane, skip))
     }
 }
 

@@ -142,12 +142,12 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
         Transition::Delivered { outcome } => end(State::Delivered, outcome),
         Transition::Moved => end(State::Delivered, MOVED),
         Transition::Dead { outcome } => end(State::Dead, outcome),
-        Transition::Retry { after, outcome } => {
+        Transition::Retry { due, outcome } => {
             let last_outcome = outcome.clone();
             Task {
                 state: State::Scheduled,
                 lease: None,
-                due: now + *after,
+                due: due.due(now),
                 last_outcome,
                 ..task.clone()
             }
@@ -201,6 +201,28 @@ pub(crate) async fn a_retry_is_the_holders_and_may_be_repeated_until_the_next_cl
         (CancelledAtEnd, Repeats, Stale),
     ];
     check(&bench, retry(60_000), rows).await;
+}
+
+pub(crate) async fn a_retry_may_name_its_moment(bench: Bench<impl Store>) {
+    let held = bench.add_held().await;
+    let mut heard = bench.store.hints();
+    let at = |moment| Transition::Retry { due: Moment::At(moment), outcome: "nacked".into() };
+    let due = bench.now() + ms(90_001);
+    assert_eq!(bench.settle(&held, at(due)).await, Settled::Done);
+    assert_eq!(hear(&mut heard).await.due, due);
+    let task = bench.get(held.id).await;
+    assert_eq!((task.state, task.due, task.attempts), (State::Scheduled, due, 1));
+    // A repeat changes nothing.
+    assert_eq!(bench.settle(&held, at(due + ms(1))).await, Settled::Done);
+    assert_eq!(bench.get(held.id).await.due, due);
+    bench.advance(90_000);
+    assert!(bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "it was early");
+    bench.advance(1);
+    // A past moment means now.
+    let again = bench.hold().await;
+    assert_eq!(bench.settle(&again, at(bench.now() - ms(5_000))).await, Settled::Done);
+    assert_eq!(bench.get(held.id).await.due, bench.now());
+    bench.hold().await;
 }
 
 pub(crate) async fn a_death_is_the_holders_and_may_be_repeated(bench: Bench<impl Store>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, State, TopicPolicy, TopicRetry};
-use delayd::store::{MAX_LEASE, Misfired, Moment, Spread, Transition};
+use delayd::store::{MAX_LEASE, Misfired, Moment, Pause, Spread, Transition};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -44,6 +44,17 @@ pub(crate) enum ReceiptPick {
     /// A receipt that some task was claimed with.
     Any(Index),
     MadeUp(&'static str),
+}
+
+/// A name that the caller has looked up.
+#[derive(Clone, Debug)]
+pub(crate) enum NamePick {
+    /// The key of the task.
+    Key(u8),
+    /// An idempotency key, with the key of the task.
+    Idempotency(u8),
+    /// The key of any task.
+    Other(u8),
 }
 
 /// A task to be added. There are so few keys that some are used again.
@@ -86,6 +97,32 @@ pub(crate) enum Policing {
     Unregister,
 }
 
+/// What is done to a recurring schedule.
+#[derive(Clone, Debug)]
+pub(crate) enum Recurring {
+    /// One of few definitions, so that some change nothing.
+    Set(u8),
+    Pause(Option<Pause>),
+    Delete,
+    Plan(Planning),
+}
+
+/// A plan by what is stored. Only `is_stale` makes it one by something else.
+#[derive(Clone, Debug)]
+pub(crate) struct Planning {
+    pub(crate) destination: usize,
+    /// The due moment of the new occurrence counts from this long ago.
+    pub(crate) ago: Duration,
+    pub(crate) after: Duration,
+    /// How many moments the waiting occurrence stands for.
+    pub(crate) missed: Option<u64>,
+    pub(crate) skips: bool,
+    pub(crate) expires_after: Option<Duration>,
+    pub(crate) on_dead: bool,
+    pub(crate) is_last: bool,
+    pub(crate) is_stale: bool,
+}
+
 /// A call whose tasks and receipts are still to be picked.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -105,8 +142,8 @@ pub(crate) enum Step {
     },
     Settle(Vec<(TaskPick, ReceiptPick, Transition)>),
     Extend(TaskPick, ReceiptPick, Duration),
-    Cancel(TaskPick),
-    Reschedule(TaskPick, Moment, Option<usize>),
+    Cancel(TaskPick, Option<NamePick>),
+    Reschedule(TaskPick, Option<NamePick>, Moment, Option<usize>),
     Replay(Vec<TaskPick>, Spread),
     Purge {
         lane: usize,
@@ -126,6 +163,11 @@ pub(crate) enum Step {
         topic: usize,
         how: Policing,
     },
+    Recur {
+        topic: usize,
+        name: u8,
+        how: Recurring,
+    },
     Advance(Duration),
     SetBack(Duration),
 }
@@ -141,6 +183,15 @@ fn receipt_pick() -> impl Strategy<Value = ReceiptPick> {
         2 => any::<Index>().prop_map(ReceiptPick::Any),
         1 => prop::sample::select(vec!["stranger", "-"]).prop_map(ReceiptPick::MadeUp),
     ]
+}
+
+fn name_pick() -> impl Strategy<Value = Option<NamePick>> {
+    let name = prop_oneof![
+        2 => (0..2_u8).prop_map(NamePick::Key),
+        1 => (0..2_u8).prop_map(NamePick::Idempotency),
+        1 => (0..2_u8).prop_map(NamePick::Other),
+    ];
+    prop::option::of(name)
 }
 
 /// Few different spans, so that moments coincide.
@@ -163,8 +214,8 @@ fn moment() -> impl Strategy<Value = Moment> {
 fn transition() -> impl Strategy<Value = Transition> {
     prop_oneof![
         2 => "[a-z -]{0,8}".prop_map(|outcome| Transition::Delivered { outcome }),
-        4 => (span(), "[a-z!]{0,8}")
-            .prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
+        4 => (moment(), "[a-z!]{0,8}")
+            .prop_map(|(due, outcome)| Transition::Retry { due, outcome }),
         2 => "[a-z\n]{0,8}".prop_map(|outcome| Transition::Dead { outcome }),
         2 => Just(Transition::Release),
         1 => Just(Transition::Moved),
@@ -252,6 +303,35 @@ fn policing() -> impl Strategy<Value = Policing> {
     ]
 }
 
+fn recurring() -> impl Strategy<Value = Recurring> {
+    let pause = prop::option::of(prop_oneof![Just(Pause::Operator), Just(Pause::Move)]);
+    let expires_after =
+        prop::option::weighted(0.2, prop::sample::select(vec![0, 1_000]).prop_map(ms));
+    let rare = || prop::bool::weighted(0.1);
+    let flags = (any::<bool>(), prop::bool::weighted(0.2), rare(), rare());
+    let planning = (0..3_usize, span(), span(), prop::option::of(0..99_u64), expires_after, flags)
+        .prop_map(|(destination, ago, after, missed, expires_after, flags)| {
+            let (skips, on_dead, is_last, is_stale) = flags;
+            Planning {
+                destination,
+                ago,
+                after,
+                missed,
+                skips,
+                expires_after,
+                on_dead,
+                is_last,
+                is_stale,
+            }
+        });
+    prop_oneof![
+        3 => (0..3_u8).prop_map(Recurring::Set),
+        2 => pause.prop_map(Recurring::Pause),
+        1 => Just(Recurring::Delete),
+        8 => planning.prop_map(Recurring::Plan),
+    ]
+}
+
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let lane = || prop_oneof![4 => Just(0_usize), 1 => Just(1)];
     let add = (lane(), prop::collection::vec(addition(), 1..4));
@@ -275,9 +355,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => settle.prop_map(Step::Settle),
         2 => (task_pick(), receipt_pick(), lease())
             .prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
-        2 => task_pick().prop_map(Step::Cancel),
-        2 => (task_pick(), moment(), prop::option::of(0..3_usize))
-            .prop_map(|(task, moment, content)| Step::Reschedule(task, moment, content)),
+        3 => (task_pick(), name_pick()).prop_map(|(task, name)| Step::Cancel(task, name)),
+        3 => (task_pick(), name_pick(), moment(), prop::option::of(0..3_usize)).prop_map(
+            |(task, name, moment, content)| Step::Reschedule(task, name, moment, content)
+        ),
         1 => replay.prop_map(|(tasks, first, step)| Step::Replay(tasks, Spread { first, step })),
         1 => purge.prop_map(|(lane, state, age, limit)| Step::Purge { lane, state, age, limit }),
         1 => (ended, picks()).prop_map(|(state, tasks)| Step::Discard(state, tasks)),
@@ -287,6 +368,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         3 => (picks(), lease()).prop_map(|(tasks, lease)| Step::Lend(tasks, lease)),
         2 => prop::collection::vec(stranger(), 1..3).prop_map(Step::Adopt),
         1 => (lane(), policing()).prop_map(|(topic, how)| Step::Police { topic, how }),
+        7 => (lane(), 0..2_u8, recurring())
+            .prop_map(|(topic, name, how)| Step::Recur { topic, name, how }),
         7 => span().prop_map(Step::Advance),
         1 => back.prop_map(Step::SetBack),
     ]

@@ -42,6 +42,11 @@ impl Topics {
         Some(true)
     }
 
+    /// Notes that a topic may have recurring schedules.
+    pub(crate) fn note_schedules(&mut self, topic: &Topic) {
+        self.0.get_mut(topic).into_iter().for_each(|topic| topic.has_schedules = true);
+    }
+
     pub(crate) fn forget_misfire(&mut self, topic: &Topic, misfire: Misfire) {
         self.0
             .get_mut(topic)

@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
-use delayd::model::task::{Lane, OnDead, Options, Receipt, State, StoreId, TaskId};
+use delayd::model::task::{
+    Lane, Occurrence, OnDead, Options, Receipt, ScheduleName, State, StoreId, TaskId,
+};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, Misfire,
-    Misfired, Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing,
+    Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence, Pause, Plan, Planned,
+    Rescheduled, Result, Schedule, ScheduleSet, Settle, Settled, Spread, Standing, TaskName,
     TopicEntry, Transition, Want,
 };
 use delayd_wire::Span;
@@ -16,7 +19,8 @@ use delayd_wire::Span;
 use crate::bench::{START, ms, receipt, topic_of};
 use crate::model::Model;
 use crate::steps::{
-    Addition, Policing, ReceiptPick, Step, Stranger, TOPICS, TaskPick, destination, lanes, policy,
+    Addition, NamePick, Planning, Policing, ReceiptPick, Recurring, Step, Stranger, TOPICS,
+    TaskPick, destination, lanes, policy,
 };
 
 /// A call with the model's ids and receipts.
@@ -27,8 +31,8 @@ pub(crate) enum Call {
     Claim(Claim),
     Settle(Vec<Settle>),
     Extend(Lane, TaskId, Receipt, Duration),
-    Cancel(Lane, TaskId),
-    Reschedule(Lane, TaskId, Moment, Option<NewContent>),
+    Cancel(Lane, TaskId, Option<TaskName>),
+    Reschedule(Lane, TaskId, Option<TaskName>, Moment, Option<NewContent>),
     Replay(Lane, Vec<TaskId>, Spread),
     Purge(Lane, State, UnixMillis, usize),
     Discard(Lane, State, Vec<TaskId>),
@@ -38,6 +42,10 @@ pub(crate) enum Call {
     Lend(Lane, Vec<TaskId>, Receipt, Duration),
     Adopt(Vec<Adoptee>),
     Police(TopicEntry, Policing),
+    SetSchedule(TopicEntry, NewSchedule),
+    PauseSchedule(Lane, ScheduleName, Option<Pause>),
+    DeleteSchedule(Lane, ScheduleName),
+    Plan(Box<Plan>),
     SetClock(UnixMillis),
 }
 
@@ -54,6 +62,15 @@ pub(crate) enum Answer {
     Adopted(Vec<Adopted>),
     /// The result, if the topic exists.
     Policed(Option<String>),
+    ScheduleSet(ScheduleSet),
+    Schedule(Option<Schedule>),
+    Deleted(bool),
+    Planned(Planned),
+}
+
+/// One of the schedules of the machine.
+pub(crate) fn schedule_name(which: u8) -> ScheduleName {
+    format!("schedule-{which}").parse().unwrap()
 }
 
 fn adoptee(task: &Stranger) -> Adoptee {
@@ -96,6 +113,8 @@ pub(crate) struct World {
     /// idempotency keys are not used after that.
     era: u32,
     receipts: Vec<Receipt>,
+    /// How many steps there were.
+    steps: u64,
     pub(crate) call: Call,
     pub(crate) answer: Answer,
 }
@@ -109,6 +128,7 @@ impl World {
             noted: BTreeSet::new(),
             era: 0,
             receipts: Vec::new(),
+            steps: 0,
             call: Call::Nothing,
             answer: Answer::Nothing,
         }
@@ -116,6 +136,7 @@ impl World {
 
     /// Resolves a step and lets the model answer it.
     pub(crate) fn take(mut self, step: &Step) -> Self {
+        self.steps += 1;
         self.call = self.resolve(step);
         self.era += u32::from(matches!(step, Step::SetBack(_)));
         self.answer = self.answer();
@@ -195,17 +216,19 @@ impl World {
                 let (lane, id) = self.task(task);
                 Call::Extend(lane, id, self.receipt(by, id), *lease)
             }
-            Step::Cancel(task) => {
+            Step::Cancel(task, name) => {
                 let (lane, id) = self.task(task);
-                Call::Cancel(lane, id)
+                Call::Cancel(lane, id, self.name(id, name.as_ref()))
             }
-            Step::Reschedule(task, moment, content) => {
+            Step::Reschedule(task, name, moment, content) => {
                 let (lane, id) = self.task(task);
+                let name = self.name(id, name.as_ref());
                 let content = content.map(|which| NewContent {
                     destination: destination(which),
                     content: "new".into(),
+                    keeps_mode: which % 2 == 0,
                 });
-                Call::Reschedule(lane, id, *moment, content)
+                Call::Reschedule(lane, id, name, *moment, content)
             }
             Step::Replay(tasks, spread) => {
                 Call::Replay(lanes().remove(0), self.ids(tasks), *spread)
@@ -227,9 +250,81 @@ impl World {
             }
             Step::Adopt(strangers) => Call::Adopt(strangers.iter().map(adoptee).collect()),
             Step::Police { topic, how } => Call::Police(topic_of(TOPICS[*topic], 1), how.clone()),
+            Step::Recur { topic, name, how } => self.recur(*topic, schedule_name(*name), how),
             Step::Advance(by) => Call::SetClock(self.model.now + *by),
             Step::SetBack(by) => Call::SetClock(self.model.now - *by),
         }
+    }
+
+    fn recur(&self, topic: usize, name: ScheduleName, how: &Recurring) -> Call {
+        let (entry, lane) = (topic_of(TOPICS[topic], 1), lanes().remove(topic));
+        match how {
+            Recurring::Set(definition) => Call::SetSchedule(
+                entry,
+                NewSchedule {
+                    name,
+                    definition: format!("definition\n{definition}"),
+                    revision: self.steps,
+                    moved: None,
+                },
+            ),
+            Recurring::Pause(pause) => Call::PauseSchedule(lane, name, *pause),
+            Recurring::Delete => Call::DeleteSchedule(lane, name),
+            Recurring::Plan(planning) => match self.model.schedule(&lane, &name) {
+                Some(schedule) => Call::Plan(Box::new(self.planned(entry, &schedule, planning))),
+                None => Call::Nothing,
+            },
+        }
+    }
+
+    fn planned(&self, topic: TopicEntry, schedule: &Schedule, planning: &Planning) -> Plan {
+        let now = self.model.now;
+        let due = now - planning.ago + planning.after;
+        let occurrence = Occurrence {
+            name: schedule.name.clone(),
+            moment: due,
+            cursor: format!("c{}[UTC]", self.steps),
+            after: planning.skips.then_some(TaskId(0)),
+            missed: planning.missed.unwrap_or_default(),
+        };
+        let addition = Addition {
+            destination: planning.destination,
+            moment: Moment::At(due),
+            key: None,
+            idempotency: None,
+            expires_after: planning.expires_after,
+            on_dead: planning.on_dead,
+            quota: None,
+        };
+        let mut task = self.new_task(&topic, &addition);
+        task.options.schedule = Some(Box::new(occurrence));
+        task.content = format!("occurrence {}", self.steps);
+        let next =
+            NextOccurrence { task, since: schedule.since + planning.ago, look: due.max(now) };
+        Plan {
+            topic,
+            name: schedule.name.clone(),
+            revision: schedule.revision,
+            cursor: schedule.cursor.clone(),
+            since: schedule.since + Duration::from_millis(planning.is_stale.into()),
+            next: (!planning.is_last).then_some(next),
+            missed: planning.missed.map(|count| (count, now)),
+            look_again: now + planning.after,
+        }
+    }
+
+    /// A name of the task, which may have passed to another one, or one that it never had.
+    fn name(&self, id: TaskId, pick: Option<&NamePick>) -> Option<TaskName> {
+        let own = || self.model.key_of(id);
+        let other = |key: u8| format!("key {key}");
+        Some(match pick? {
+            NamePick::Key(key) => TaskName::Key(own().unwrap_or_else(|| other(*key))),
+            NamePick::Idempotency(key) => {
+                let idempotency_key = format!("key {key} of era {}", self.era);
+                TaskName::Idempotency { key: own(), idempotency_key }
+            }
+            NamePick::Other(key) => TaskName::Key(other(*key)),
+        })
     }
 
     fn ids(&self, picks: &[TaskPick]) -> Vec<TaskId> {
@@ -269,6 +364,7 @@ impl World {
             attempt,
             started,
             took: ms(7),
+            wait: attempt.is_multiple_of(2).then(|| ms(5_000)),
             outcome: "503".into(),
             answer: "{}".into(),
         }
@@ -305,9 +401,12 @@ impl World {
             Call::Extend(lane, id, by, lease) => {
                 Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
             }
-            Call::Cancel(lane, id) => Answer::Cancelled(model.cancel(&lane, id)),
-            Call::Reschedule(lane, id, moment, content) => {
-                Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
+            Call::Cancel(lane, id, name) => {
+                Answer::Cancelled(model.cancel_if(&lane, id, None, name.as_ref()))
+            }
+            Call::Reschedule(lane, id, name, moment, content) => {
+                let name = name.as_ref();
+                Answer::Rescheduled(model.reschedule_if(&lane, id, name, moment, content))
             }
             Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
             Call::Purge(lane, state, before, limit) => {
@@ -352,6 +451,26 @@ impl World {
                 }
                 Policing::Unregister => model.unregister(&entry).then(String::new),
             }),
+            Call::SetSchedule(entry, new) => {
+                model.register(entry.clone());
+                let lane = new.name.lane_in(&entry.topic, entry.shards);
+                Answer::ScheduleSet(model.set_schedule(&lane, new))
+            }
+            Call::PauseSchedule(lane, name, pause) => {
+                Answer::Schedule(model.pause_schedule(&lane, &name, pause))
+            }
+            Call::DeleteSchedule(lane, name) => {
+                Answer::Deleted(model.delete_schedule(&lane, &name))
+            }
+            Call::Plan(plan) => {
+                let planned = model.plan(&plan);
+                if let Planned::Added { task: id, .. } = planned {
+                    let lane = plan.topic.lane_of(id);
+                    let call = model.get(&lane, id).and_then(|task| task.options.on_dead?.task_id);
+                    self.tasks.extend(call.into_iter().chain([id]).map(|id| (lane.clone(), id)));
+                }
+                Answer::Planned(planned)
+            }
             Call::SetClock(now) => {
                 model.now = now;
                 Answer::Nothing

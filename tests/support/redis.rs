@@ -53,12 +53,36 @@ pub(crate) struct Place {
     pub(crate) host: String,
     /// The command that starts its keeper; empty for none.
     pub(crate) by: Vec<String>,
+    /// With it, the server has only a port with TLS, and uses TLS with other servers.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// The files of a server with TLS, and of its clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    pub(crate) ca: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Tls {
+    /// The server's options; clients need a certificate.
+    fn options(&self) -> [(&'static str, String); 5] {
+        let text = |path: &Path| path.display().to_string();
+        [
+            ("tls-cert-file", text(&self.certificate)),
+            ("tls-key-file", text(&self.key)),
+            ("tls-ca-cert-file", text(&self.ca)),
+            ("tls-replication", "yes".into()),
+            ("tls-auth-clients", "yes".into()),
+        ]
+    }
 }
 
 impl Place {
     /// On this machine's loopback interface.
     pub(crate) fn here() -> Self {
-        Self { host: "127.0.0.1".into(), by: Vec::new() }
+        Self { host: "127.0.0.1".into(), by: Vec::new(), tls: None }
     }
 
     fn is_here(&self) -> bool {
@@ -73,7 +97,7 @@ pub(crate) struct Server {
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     folder: PathBuf,
-    host: String,
+    place: Place,
     port: u16,
     pid: u32,
 }
@@ -127,7 +151,18 @@ impl Server {
     /// The options of most servers, and further ones.
     fn options_at(place: &Place, port: u16, further: &[&str]) -> Vec<String> {
         let port = port.to_string();
-        let mut options = vec!["--port", &port, "--bind", &place.host, "--daemonize", "no"];
+        let of_tls: Vec<(String, String)> = place
+            .tls
+            .iter()
+            .flat_map(Tls::options)
+            .map(|(name, value)| (format!("--{name}"), value))
+            .collect();
+        let mut options = match place.tls {
+            Some(_) => vec!["--port", "0", "--tls-port", &port],
+            None => vec!["--port", &port],
+        };
+        options.extend(of_tls.iter().flat_map(|(name, value)| [name.as_str(), value]));
+        options.extend(["--bind", &place.host, "--daemonize", "no"]);
         options.extend(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
         if !place.is_here() {
             // Only this machine can reach that place.
@@ -179,14 +214,29 @@ impl Server {
         Self::launched_in(place, &[], |port, folder| {
             // A Sentinel keeps its state in its configuration file, and must find it there.
             let file = folder.join("sentinel.conf");
-            std::fs::write(&file, format!("port {port}\nbind {}\n{lines}", place.host)).unwrap();
+            let mut text = format!("bind {}\n{lines}", place.host);
+            match &place.tls {
+                None => text += &format!("port {port}\n"),
+                Some(tls) => {
+                    text += &format!("port 0\ntls-port {port}\n");
+                    tls.options().iter().for_each(|(name, value)| {
+                        text += &format!("{name} {value}\n");
+                    });
+                }
+            }
+            std::fs::write(&file, text).unwrap();
             vec![file.display().to_string(), "--sentinel".into()]
         })
     }
 
     /// A node of a cluster that does not exist yet, with variables in its environment.
     pub(crate) fn cluster_node(variables: &[(&str, &str)]) -> Self {
-        Self::launched_in(&Place::here(), variables, |port, _| {
+        Self::cluster_node_at(&Place::here(), variables)
+    }
+
+    /// The same in another place.
+    pub(crate) fn cluster_node_at(place: &Place, variables: &[(&str, &str)]) -> Self {
+        Self::launched_in(place, variables, |port, _| {
             let bus = free_port().to_string();
             let mut further = vec![
                 "--cluster-enabled",
@@ -202,7 +252,10 @@ impl Server {
                 "--repl-diskless-sync-delay",
                 "0",
             ]);
-            Self::options_at(&Place::here(), port, &further)
+            if place.tls.is_some() {
+                further.extend(["--tls-cluster", "yes"]);
+            }
+            Self::options_at(place, port, &further)
         })
     }
 
@@ -237,7 +290,7 @@ impl Server {
             .unwrap();
         let orders = keeper.stdin.take();
         let answers = BufReader::new(keeper.stdout.take().unwrap());
-        Self { keeper, orders, answers, folder, host: place.host.clone(), port, pid: 0 }
+        Self { keeper, orders, answers, folder, place: place.clone(), port, pid: 0 }
     }
 
     /// Gives the keeper an order and reads its answer.
@@ -254,19 +307,19 @@ impl Server {
         let is_ours = format!("process_id:{}\r\n", self.pid);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            match info(&self.host, self.port) {
+            match self.info() {
                 Some(info) if !info.contains(&is_ours) => return false,
                 Some(info) if !info.contains("loading:1\r\n") => return true,
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        panic!("redis-server does not answer on {}:{}; its log:\n{log}", self.host, self.port);
+        panic!("redis-server does not answer on {}:{}; its log:\n{log}", self.host(), self.port);
     }
 
     /// Its address, without the port.
     pub(crate) fn host(&self) -> &str {
-        &self.host
+        &self.place.host
     }
 
     /// Its port.
@@ -281,7 +334,8 @@ impl Server {
 
     /// The URL of its database 0.
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}:{}/0", self.host, self.port)
+        let scheme = if self.place.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{}:{}/0", self.host(), self.port)
     }
 
     /// The path by which other processes find the disk of a server with its own file system,
@@ -318,6 +372,14 @@ impl Server {
         assert!(self.launch(), "another server has taken port {}", self.port);
     }
 
+    /// The output of `INFO`, if a server answers on the port.
+    fn info(&self) -> Option<String> {
+        match self.place.tls {
+            Some(_) => self.command_unless_cut_off(&["INFO"]),
+            None => info(self.host(), self.port),
+        }
+    }
+
     /// Runs one command. Returns its answer as `redis-cli` prints it to a pipe.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         self.command_unless_cut_off(words).unwrap_or_else(|| panic!("redis-cli {words:?}"))
@@ -326,9 +388,14 @@ impl Server {
     /// Runs one command on a server that a Sentinel may be making a replica, which disconnects its
     /// clients.
     pub(crate) fn command_unless_cut_off(&self, words: &[&str]) -> Option<String> {
-        let (host, port) = (&self.host, self.port.to_string());
-        let output =
-            Command::new("redis-cli").args(["-h", host, "-p", &port]).args(words).output().unwrap();
+        let mut command = Command::new("redis-cli");
+        command.args(["-h", self.host(), "-p", &self.port.to_string()]);
+        if let Some(Tls { ca, certificate, key }) = &self.place.tls {
+            // A test may have given the server a certificate that has expired.
+            command.args(["--tls", "--insecure"]).arg("--cacert").arg(ca);
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+        let output = command.args(words).output().unwrap();
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 

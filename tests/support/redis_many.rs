@@ -73,6 +73,11 @@ impl Watched {
         Self::assembled(&here, &here, false, options)
     }
 
+    /// All servers are in one place.
+    pub(crate) fn at(place: &Place) -> Self {
+        Self::assembled(place, place, false, &[])
+    }
+
     /// The primary and a fourth Sentinel are in one place, all others in another.
     pub(crate) fn apart(primary: &Place, others: &Place, options: &[&str]) -> Self {
         Self::assembled(primary, others, true, options)
@@ -226,6 +231,11 @@ impl Cluster {
     /// Starts all nodes, and waits until all slots are covered.
     pub(crate) fn start() -> Self {
         Self::of((0..6).map(|_| Server::cluster_node(&[])).collect())
+    }
+
+    /// The same in another place.
+    pub(crate) fn at(place: &Place) -> Self {
+        Self::of((0..6).map(|_| Server::cluster_node_at(place, &[])).collect())
     }
 
     /// A cluster that runs as long as another process, even if this one ends.

@@ -30,6 +30,25 @@ impl<T> Answer<T> {
     }
 }
 
+/// Declares the result for one entry of a batch: an [`Answer`], or why the entry was refused.
+macro_rules! item_of_batch {
+    ($(#[$($attribute:tt)*])* pub enum $name:ident { $done:ident($answer:ident) }) => {
+        $(#[$($attribute)*])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[serde(untagged)]
+        pub enum $name {
+            $done($answer),
+            Failed {
+                #[serde(deserialize_with = "ErrorCode::of_failure")]
+                #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
+                dm_error: ErrorCode,
+                error_msg: String,
+            },
+        }
+    };
+}
+
 /// The fields of an answer that has only the envelope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Ok))]

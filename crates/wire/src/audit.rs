@@ -24,6 +24,9 @@ pub struct AuditEntry {
     /// The destination that the request names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sn: Option<ServiceName>,
+    /// The recurring schedule that the request names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// The task that the request names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
@@ -125,6 +128,7 @@ impl AuditEntry {
             action: action.into(),
             topic: None,
             sn: None,
+            schedule: None,
             task_id: None,
             tasks: None,
             dry_run: false,

@@ -9,10 +9,28 @@ use crate::{BreakerState, UnixMillis};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Destinations {
     pub destinations: Vec<DestinationShown>,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub unharmed: Unharmed,
+    /// With `sampled`: when the oldest part of `waiting` and `overdue` was counted; 0 until all
+    /// lanes were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of_ms: Option<UnixMillis>,
 }
 
-/// One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms` and the last error are
-/// those of the instance that answers. The rest comes from the store.
+/// How late the instance that answers began the first callbacks of the last minute, to the services
+/// whose breaker is closed and that are not held. What operators delayed does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Unharmed {
+    /// The last callbacks that were counted, at most 128 of a service.
+    pub calls: usize,
+    /// The 99th percentile of their lateness. Null without calls.
+    pub lateness_p99_ms: Option<u64>,
+}
+
+/// One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms`, `no_access_token` and
+/// the last error are those of the instance that answers. The rest comes from the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationShown {
@@ -22,6 +40,9 @@ pub struct DestinationShown {
     pub configured: bool,
     pub held: bool,
     pub waiting: u64,
+    /// With `sampled`: the waiting tasks whose due time had passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overdue: Option<u64>,
     pub breaker: BreakerState,
     pub in_flight: usize,
     /// The current limit of concurrent calls.
@@ -29,9 +50,15 @@ pub struct DestinationShown {
     pub rate: Option<String>,
     /// The remaining time of its own `Retry-After`.
     pub retry_after_ms: Option<u64>,
+    /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
     /// Null before the first failure, and for a token with only the scope `view`.
     pub last_error: Option<String>,
     pub last_error_ms: Option<UnixMillis>,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub recent: RecentCalls,
 }
 
 /// All that the instance that answers knows about a destination.
@@ -62,18 +89,28 @@ pub struct DestinationDetail {
     /// The limit of concurrent calls in the configuration.
     pub slots: usize,
     pub rate: Option<String>,
+    /// What counts as success, as the configuration writes it. Null for a destination that it does
+    /// not name or allow.
+    pub success: Option<String>,
     /// The remaining time of its own `Retry-After`.
     pub retry_after_ms: Option<u64>,
+    /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
     /// Null before the first failure, and for a token with only the scope `view`.
     pub last_error: Option<String>,
     pub last_error_ms: Option<UnixMillis>,
     pub recent: RecentCalls,
+    /// Of the other services.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub unharmed: Unharmed,
     /// The last changes of the breaker, at most 16, the oldest first.
     pub transitions: Vec<BreakerChange>,
 }
 
 /// The last calls, at most 128.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RecentCalls {
     pub calls: usize,

@@ -44,6 +44,119 @@ pub struct InstanceShown {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct InstanceGetRequest {}
+
+/// How the instance that answers works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct InstanceDetail {
+    pub id: String,
+    /// `embedded` or `redis`.
+    pub store: String,
+    /// The store's clock minus the clock of the instance; 0 if the difference cannot be measured.
+    pub clock_offset_ms: i64,
+    /// How often the clock of the instance has jumped.
+    pub clock_jumps: u64,
+    /// Results of callbacks that the store has not confirmed yet.
+    pub settles_pending: u64,
+    /// The kinds of calls of the store that were made in the last minute, or have failed.
+    pub operations: Vec<StoreOperation>,
+    /// The Redis servers. Empty with the embedded store.
+    pub servers: Vec<StoreServer>,
+    /// The disk of the embedded store. Null with Redis.
+    pub disk: Option<DiskSpace>,
+    pub reloads: ConfigReloads,
+    pub log: LogLines,
+}
+
+/// Calls of the store of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StoreOperation {
+    /// Such as `add`, `claim` or `settle`.
+    pub op: String,
+    /// The last calls within a minute, at most 128.
+    pub calls: usize,
+    /// The median of their durations. Null without calls.
+    pub p50_ms: Option<f64>,
+    /// The 99th percentile of their durations. Null without calls.
+    pub p99_ms: Option<f64>,
+    /// The calls that failed since the start of the instance.
+    pub errors: Vec<StoreErrors>,
+}
+
+/// Failed calls of one kind of error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StoreErrors {
+    /// Such as `unavailable` or `full`.
+    pub kind: String,
+    pub count: u64,
+}
+
+/// A Redis server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StoreServer {
+    pub name: String,
+    /// Whether the instance sends it nothing, because it does not answer.
+    pub away: bool,
+}
+
+/// The file system of the embedded store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DiskSpace {
+    pub free_bytes: u64,
+    /// With less than this free, adds are refused.
+    pub reserve_bytes: u64,
+    /// The last fsyncs within a minute, at most 128.
+    pub fsyncs: usize,
+    /// The median of their durations. Null without fsyncs.
+    pub fsync_p50_ms: Option<f64>,
+    /// The 99th percentile of their durations. Null without fsyncs.
+    pub fsync_p99_ms: Option<f64>,
+}
+
+/// Reloads of the configuration since the start of the instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ConfigReloads {
+    pub taken: u64,
+    pub refused: u64,
+    /// When the last one was. Null before the first.
+    pub last_ms: Option<UnixMillis>,
+    /// Whether the last configuration that was read is in force.
+    pub in_force: bool,
+    /// Why the last one was refused. Null for a token with only the scope `view`.
+    pub error: Option<String>,
+}
+
+/// The log of the instance since its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LogLines {
+    pub errors: u64,
+    pub warnings: u64,
+    /// The last errors and warnings, at most 20, the newest first. Null for a token with only the
+    /// scope `view`.
+    pub last: Option<Vec<LogLine>>,
+}
+
+/// An error or a warning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LogLine {
+    pub at_ms: UnixMillis,
+    /// `error` or `warn`.
+    pub level: String,
+    /// Shortened to 500 bytes.
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
 #[serde(deny_unknown_fields)]
 pub struct SeriesRequest<S = Span> {

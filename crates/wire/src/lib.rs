@@ -10,6 +10,7 @@
     reason = "doc comments become OpenAPI descriptions, and many names need none"
 )]
 
+#[macro_use]
 mod answer;
 mod audit;
 mod backoff;
@@ -24,6 +25,8 @@ mod overview;
 mod rate;
 mod record;
 mod request;
+mod schedule;
+mod schedule_record;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod span;
@@ -40,33 +43,39 @@ pub use code::ErrorCode;
 pub use dead::{Cause, CauseTopic, Causes, Done};
 pub use destination::{
     BreakerChange, DestinationDetail, DestinationShown, Destinations, Held, Probed, RecentCalls,
+    Unharmed,
 };
 pub use failure::Failure;
 pub use forecast::{
     ForecastFigures, ForecastSpan, ServiceForecast, ServiceForecasts, ServiceForecastsRequest,
 };
-pub use instance::{InstanceListRequest, InstanceShown, Instances, Series, SeriesRequest};
+pub use instance::{
+    ConfigReloads, DiskSpace, InstanceDetail, InstanceGetRequest, InstanceListRequest,
+    InstanceShown, Instances, LogLine, LogLines, Series, SeriesRequest, StoreErrors,
+    StoreOperation, StoreServer,
+};
 pub use one_of::OneOf;
 pub use overview::{
-    DestinationFigures, LiveRequest, Objective, OverdueShown, Overview, OverviewRequest,
-    TaskCounts, WhoAmI, WhoAmIRequest,
+    DestinationFigures, InstanceHealth, LiveRequest, Objective, OverdueShown, Overview,
+    OverviewRequest, TaskCounts, WhoAmI, WhoAmIRequest,
 };
 pub use rate::{InvalidRate, Rate};
 pub use record::{
     AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,
 };
-pub use request::{
-    AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
-    AdoptedRecord, AuditListRequest, BatchRequest, CancelManyRequest, CancelRequest, CausesRequest,
-    DeadPurgeRequest, DeadReplayRequest, DestinationListRequest, ExtendRequest, FindRequest,
-    ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall,
-    PullRequest, RecordsRequest, ResumeRequest, SearchRequest, TopicListRequest, TopicPurgeRequest,
-    TopicRequest, UpdateManyRequest, UpdateRequest,
+pub use request::*;
+pub use schedule::{
+    ScheduleBackfilled, ScheduleChange, ScheduleMisfire, ScheduleMoment, ScheduleOccurrence,
+    ScheduleOverlap, SchedulePreview, ScheduleRan, ScheduleShown, Schedules, TaskSchedule,
+};
+pub use schedule_record::{
+    ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleKept, ScheduleRecord, ScheduleRecords,
+    SchedulesEnded,
 };
 pub use span::{InvalidSpan, Span};
 pub use task::{
     Attempt, Batch, BatchItem, Changed, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note,
-    Page, Pulled, PulledMany, Stored, Task,
+    Page, Pulled, PulledMany, Returned, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{

@@ -68,8 +68,29 @@ pub struct Overview {
     pub instances: u64,
     /// How many of them make callbacks.
     pub workers: u64,
+    /// The instance that answers, and its store.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub health: InstanceHealth,
     /// The last step of `/delay/series`: figures of the instance that answers.
     pub last: Series,
+}
+
+/// How the instance that answers works; `/delay/instance/get` shows more.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct InstanceHealth {
+    /// The 99th percentile of the last calls of the store, at most 128 of each kind within a
+    /// minute. Null without calls.
+    pub store_p99_ms: Option<f64>,
+    /// The Redis servers that do not answer.
+    pub servers_away: u64,
+    /// Whether the disk of the embedded store has less free space than its reserve.
+    pub disk_full: bool,
+    /// The store's clock minus the clock of the instance.
+    pub clock_offset_ms: i64,
+    /// Whether the last configuration that was read was refused.
+    pub config_refused: bool,
 }
 
 /// Tasks by state.
@@ -114,7 +135,8 @@ pub struct Objective {
     pub late: u64,
 }
 
-/// A destination. `breaker`, `in_flight` and `concurrency` are those of the instance that answers.
+/// A destination. `breaker`, `no_access_token`, `in_flight` and `concurrency` are those of the
+/// instance that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationFigures {
@@ -125,6 +147,9 @@ pub struct DestinationFigures {
     /// False if the configuration neither names nor allows it.
     pub configured: bool,
     pub breaker: BreakerState,
+    /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
     pub in_flight: u64,
     /// The current limit of concurrent calls.
     pub concurrency: u64,

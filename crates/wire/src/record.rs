@@ -106,17 +106,8 @@ pub struct AdoptAnswer {
 /// The derive takes no generic arguments in a `value_type`.
 type AdoptedAnswer = Answer<AdoptedTask>;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(untagged)]
-pub enum AdoptItem {
-    Kept(AdoptedAnswer),
-    Failed {
-        #[serde(deserialize_with = "ErrorCode::of_failure")]
-        #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
-        dm_error: ErrorCode,
-        error_msg: String,
-    },
+item_of_batch! {
+    pub enum AdoptItem { Kept(AdoptedAnswer) }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -91,7 +91,10 @@ schemas! {
     RateText, "Rate" => string("Events per unit of time: \"100/s\", \"6000/m\" or \"500/h\".")
         .min_length(Some(1));
     Rate, "Rate" => RateText::schema();
-    Rfc3339, "Rfc3339" => string("A time such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
+    Rfc3339, "Rfc3339" => string(
+        "A time such as \"2026-11-21T12:30:00.000Z\" (RFC 3339); in UTC, unless the request names \
+         another zone.",
+    );
 }
 
 /// The schema of a string.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, TopicName,
-    UnixMillis, Way,
+    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskSchedule, TaskState,
+    TopicName, UnixMillis, Way,
 };
 
 /// The answer to an add.
@@ -45,18 +45,9 @@ pub struct Batch {
 /// The derive takes no generic arguments in a `value_type`.
 type StoredAnswer = Answer<Stored>;
 
-/// The result for one task of a batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(untagged)]
-pub enum BatchItem {
-    Stored(StoredAnswer),
-    Failed {
-        #[serde(deserialize_with = "ErrorCode::of_failure")]
-        #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
-        dm_error: ErrorCode,
-        error_msg: String,
-    },
+item_of_batch! {
+    /// The result for one task of a batch.
+    pub enum BatchItem { Stored(StoredAnswer) }
 }
 
 /// A task as its consumer sees it. If nothing is due, `content` and `task_id` are null.
@@ -75,6 +66,9 @@ pub struct Pulled {
     pub attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// Only of an occurrence of a recurring schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<TaskSchedule>,
 }
 
 /// The answer to a pull with `count`.
@@ -99,6 +93,18 @@ pub struct Moved {
     pub due_ms: UnixMillis,
     /// `due_ms` as text.
     pub due: Rfc3339,
+}
+
+/// The answer to a nack.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Returned {
+    /// Only with `at`: when the next attempt is due. Absent if the task is not tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_ms: Option<UnixMillis>,
+    /// `due_ms` as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<Rfc3339>,
 }
 
 /// The derive takes no generic arguments in a `value_type`.
@@ -145,6 +151,9 @@ pub struct Task<Options> {
     /// The content was removed after the end of the task (`history.contents = false`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub content_removed: bool,
+    /// Only of an occurrence of a recurring schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<TaskSchedule>,
     /// The attempts that were logged, the newest last. The log may be incomplete, because it is
     /// written separately from the task.
     pub log: Vec<Attempt>,
@@ -158,6 +167,10 @@ pub struct Attempt {
     pub attempt: u32,
     pub started_ms: UnixMillis,
     pub duration_ms: u64,
+    /// How long the task then waits for its next attempt. Null after a success and after the last
+    /// attempt, and if an older version or another store made it.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
     pub outcome: Option<String>,
     pub answer: Option<String>,
 }

@@ -16,6 +16,9 @@ pub struct Topics {
     /// determine the order; 0 until the instance has counted all topics once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sorted_as_of_ms: Option<UnixMillis>,
+    /// With `trend`: the time between two points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trend_step_ms: Option<u64>,
     /// For the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
@@ -36,6 +39,10 @@ pub struct TopicListed {
     /// The due time of the task that is overdue for longest. Absent if no task is overdue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_overdue_ms: Option<UnixMillis>,
+    /// With `trend`: the scheduled and leased tasks of the last half hour, as the instance that
+    /// answers counted them, the oldest first; at most 30 points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trend: Option<Vec<u32>>,
 }
 
 /// One topic.

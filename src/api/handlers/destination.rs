@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::{
-    BreakerChange, DestinationDetail, DestinationListRequest, DestinationShown, Destinations, Held,
-    Probed, RecentCalls,
+    BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
+    Destinations, Held, Probed, RecentCalls, Unharmed,
 };
 
 use crate::api::middleware::route::Routed;
@@ -15,9 +15,11 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, ServiceName};
 use crate::api::wire::json::{self, required};
-use crate::limits::{Allowance, Detail, Standing};
+use crate::limits::{Allowance, Detail};
+use crate::metrics::Quantiles;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
+use crate::sampler::Snapshot;
 use crate::store::{Admin, Holds, Topics};
 
 pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
@@ -27,17 +29,11 @@ pub(crate) async fn list(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Destinations>, Error> {
-    let DestinationListRequest {} = json::read(request.body())?;
-    let lanes: Vec<Lane> =
-        api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
-    let waiting: BTreeMap<Destination, u64> = api
-        .store
-        .waiting(lanes)
-        .await?
-        .into_iter()
-        .map(|waiting| (waiting.destination, waiting.count))
-        .collect();
-    let holds: HashSet<Destination> = api.store.holds().await?.held.into_iter().collect();
+    let DestinationListRequest { sampled } = json::read(request.body())?;
+    let Counted { waiting, holds, as_of } = match sampled.unwrap_or_default() {
+        true => Counted::sampled(&api),
+        false => Counted::read(&api).await?,
+    };
     let services: BTreeMap<Destination, Allowance> = api
         .services
         .all()
@@ -50,40 +46,112 @@ pub(crate) async fn list(
         .map(|sn| {
             let known = || api.services.get(sn.as_str()).map(|service| service.allowance());
             let allowance = services.get(sn).copied().or_else(known);
-            let standing = api.limits.standing(sn, allowance.unwrap_or_default());
-            let waiting = waiting.get(sn).copied().unwrap_or_default();
-            let shown =
-                shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now());
+            let detail = api.limits.detail(sn, allowance.unwrap_or_default());
+            let (waiting, overdue) = waiting.get(sn).copied().unwrap_or_default();
+            let shown = shown(sn, allowance, &detail, waiting, holds.contains(sn), api.clock.now());
             DestinationShown {
+                overdue: as_of.map(|_| overdue),
                 last_error: shown.last_error.and_then(|error| caller.content(error)),
                 ..shown
             }
         })
         .collect();
-    Ok(Success::of(Destinations { destinations }))
+    let (unharmed, as_of_ms) = (unharmed(&api, None), as_of.map(Into::into));
+    Ok(Success::of(Destinations { destinations, unharmed, as_of_ms }))
+}
+
+/// The tasks that wait for each destination, and the holds.
+struct Counted {
+    /// The number of waiting tasks, and of overdue ones, if they are known.
+    waiting: BTreeMap<Destination, (u64, u64)>,
+    holds: HashSet<Destination>,
+    /// Of samples: when the oldest was read.
+    as_of: Option<UnixMillis>,
+}
+
+impl Counted {
+    /// The exact counts: the store looks at all lanes.
+    async fn read(api: &Api) -> Result<Self, Error> {
+        let lanes: Vec<Lane> =
+            api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
+        let waiting = api.store.waiting(lanes).await?.into_iter();
+        let holds = api.store.holds().await?.held.into_iter().collect();
+        let waiting = waiting.map(|waiting| (waiting.destination, (waiting.count, 0))).collect();
+        Ok(Self { waiting, holds, as_of: None })
+    }
+
+    /// The last counts of the sampler.
+    fn sampled(api: &Api) -> Self {
+        let snapshot = api.sampled.snapshots().borrow().clone();
+        let all = snapshot.destinations.iter();
+        let waiting = all.map(|(sn, figures)| (sn.clone(), (figures.waiting, figures.overdue)));
+        Self {
+            waiting: waiting.collect(),
+            holds: api.limits.held().into_iter().collect(),
+            as_of: Some(as_of(&snapshot)),
+        }
+    }
+}
+
+/// When the oldest figure was read; 0 until all lanes were counted once.
+fn as_of(snapshot: &Snapshot) -> UnixMillis {
+    if snapshot.is_complete { snapshot.oldest } else { UnixMillis(0) }
+}
+
+/// The services that are not in trouble, except one.
+fn unharmed(api: &Api, except: Option<&Destination>) -> Unharmed {
+    let held: HashSet<Destination> = api.limits.held().into_iter().collect();
+    // The limits are asked before the metrics: the limits call the metrics under their lock.
+    let meant: HashSet<Destination> = api
+        .services
+        .all()
+        .iter()
+        .filter(|service| {
+            let (sn, allowance) = (service.name(), service.allowance());
+            Some(sn) != except
+                && !held.contains(sn)
+                && api.limits.standing(sn, allowance).breaker == BreakerState::Closed
+        })
+        .map(|service| service.name().clone())
+        .collect();
+    let is_meant = |name: &str| meant.iter().any(|sn| sn.as_str() == name);
+    let Quantiles { count, p99, .. } = api.metrics.callbacks.lateness_of(is_meant);
+    Unharmed { calls: count, lateness_p99_ms: p99.map(millis) }
+}
+
+fn millis(span: Duration) -> u64 {
+    span.as_millis() as u64
 }
 
 fn shown(
     sn: &Destination,
     configured: Option<Allowance>,
-    standing: Standing,
+    Detail { standing, recent, .. }: &Detail,
     waiting: u64,
     held: bool,
     now: UnixMillis,
 ) -> DestinationShown {
-    let (last_error, ago) = standing.last_failure.unzip();
+    let (last_error, ago) = standing.last_failure.clone().unzip();
     DestinationShown {
         sn: sn.to_string(),
         configured: configured.is_some(),
         held,
         waiting,
+        overdue: None,
         breaker: standing.breaker,
         in_flight: standing.in_flight,
         concurrency: standing.window,
         rate: configured.and_then(|allowance| allowance.rate).map(|rate| rate.to_string()),
-        retry_after_ms: standing.held_for.map(|left| left.as_millis() as u64),
+        retry_after_ms: standing.held_for.map(millis),
+        no_access_token: standing.no_token.clone(),
         last_error,
         last_error_ms: ago.map(|ago| (now - ago).into()),
+        recent: RecentCalls {
+            calls: recent.count,
+            failures: recent.failures,
+            p50_ms: recent.p50.map(millis),
+            p99_ms: recent.p99.map(millis),
+        },
     }
 }
 
@@ -95,7 +163,8 @@ pub(crate) async fn get(
     let sn = read_sn(request.body())?;
     let snapshot = api.sampled.snapshots().borrow().clone();
     let sampled = snapshot.destinations.get(&sn);
-    let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
+    let service = api.services.get(sn.as_str());
+    let allowance = service.as_ref().map(|service| service.allowance());
     let held = api.limits.is_held(&sn);
     if sampled.is_none() && allowance.is_none() && !held {
         return Err(Error::NotFound(
@@ -103,20 +172,20 @@ pub(crate) async fn get(
                 .into(),
         ));
     }
-    let Detail { standing, slots, probes_in, recent, changes } =
-        api.limits.detail(&sn, allowance.unwrap_or_default());
+    let detail = api.limits.detail(&sn, allowance.unwrap_or_default());
+    let unharmed = unharmed(&api, Some(&sn));
     let now = api.clock.now();
-    let millis = |span: Duration| span.as_millis() as u64;
     let waiting = sampled.map_or(0, |figures| figures.waiting);
-    let DestinationShown { sn, last_error, last_error_ms, rate, retry_after_ms, .. } =
-        shown(&sn, allowance, standing.clone(), waiting, held, now);
+    let DestinationShown { sn, last_error, last_error_ms, rate, retry_after_ms, recent, .. } =
+        shown(&sn, allowance, &detail, waiting, held, now);
+    let Detail { standing, slots, probes_in, changes, .. } = detail;
     Ok(Success::of(DestinationDetail {
         sn,
         configured: allowance.is_some(),
         held,
         waiting,
         overdue: sampled.map_or(0, |figures| figures.overdue),
-        as_of_ms: if snapshot.is_complete { snapshot.oldest } else { UnixMillis(0) }.into(),
+        as_of_ms: as_of(&snapshot).into(),
         complete: snapshot.is_complete,
         cut: sampled.is_some_and(|figures| figures.is_cut),
         breaker: standing.breaker,
@@ -125,15 +194,13 @@ pub(crate) async fn get(
         concurrency: standing.window,
         slots,
         rate,
+        success: service.map(|service| service.success().to_string()),
         retry_after_ms,
+        no_access_token: standing.no_token,
         last_error: last_error.and_then(|error| caller.content(error)),
         last_error_ms,
-        recent: RecentCalls {
-            calls: recent.count,
-            failures: recent.failures,
-            p50_ms: recent.p50.map(millis),
-            p99_ms: recent.p99.map(millis),
-        },
+        recent,
+        unharmed,
         transitions: changes
             .into_iter()
             .map(|(to, ago)| BreakerChange { at_ms: (now - ago).into(), to })

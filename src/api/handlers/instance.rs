@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{InstanceListRequest, InstanceShown, Instances, Series, Span};
+use delayd_wire::{
+    ConfigReloads, DiskSpace, InstanceDetail, InstanceGetRequest, InstanceListRequest,
+    InstanceShown, Instances, LogLines, Series, Span, StoreErrors, StoreOperation, StoreServer,
+};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -11,6 +14,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
 use crate::api::wire::json;
+use crate::metrics::{DiskMetrics, ErrorKind, LogLine, OpFigures, log_figures};
 use crate::sampler::{FIGURES, Point};
 
 pub(crate) type SeriesRequest = delayd_wire::SeriesRequest<Span>;
@@ -41,6 +45,74 @@ pub(crate) async fn list(
     };
     let instances = api.instances.living().iter().map(shown).collect();
     Ok(Success::of(Instances { instances }))
+}
+
+/// `POST /delay/instance/get`
+pub(crate) async fn get(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<InstanceDetail>, Error> {
+    let InstanceGetRequest {} = json::read(request.body())?;
+    let (metrics, now) = (&api.metrics, api.clock.now());
+    let (reloads, log) = (metrics.config.reloads(), log_figures());
+    let servers = metrics.store.breakers.as_ref().and_then(|servers| servers.now());
+    let server = |(name, away): (Arc<str>, bool)| StoreServer { name: name.to_string(), away };
+    let (ago, error) = reloads.last.unzip();
+    let error = error.flatten();
+    let line = |LogLine { age, is_error, message }| delayd_wire::LogLine {
+        at_ms: (now - age).into(),
+        level: if is_error { "error" } else { "warn" }.to_owned(),
+        message,
+    };
+    Ok(Success::of(InstanceDetail {
+        id: api.instances.id().to_owned(),
+        store: api.store.kind().to_owned(),
+        clock_offset_ms: metrics.worker.clock_offset_ms(),
+        clock_jumps: metrics.worker.clock_jumps.get(),
+        settles_pending: u64::try_from(metrics.worker.settles_pending.get()).unwrap_or(0),
+        operations: metrics.store.figures().into_iter().map(operation).collect(),
+        servers: servers.unwrap_or_default().into_iter().map(server).collect(),
+        disk: metrics.store.disk.as_ref().map(disk),
+        reloads: ConfigReloads {
+            taken: reloads.taken,
+            refused: reloads.refused,
+            last_ms: ago.map(|ago| (now - ago).into()),
+            in_force: error.is_none(),
+            error: error.and_then(|error| caller.content(error)),
+        },
+        log: LogLines {
+            errors: log.errors,
+            warnings: log.warnings,
+            last: caller.content(log.last.into_iter().map(line).collect()),
+        },
+    }))
+}
+
+fn operation(OpFigures { op, recent, errors }: OpFigures) -> StoreOperation {
+    let error =
+        |(kind, count): (ErrorKind, u64)| StoreErrors { kind: kind.as_str().to_owned(), count };
+    StoreOperation {
+        op: op.as_str().to_owned(),
+        calls: recent.count,
+        p50_ms: recent.p50.map(millis),
+        p99_ms: recent.p99.map(millis),
+        errors: errors.into_iter().map(error).collect(),
+    }
+}
+
+fn disk(disk: &DiskMetrics) -> DiskSpace {
+    let ((free_bytes, reserve_bytes), fsyncs) = (disk.space(), disk.recent_fsyncs());
+    DiskSpace {
+        free_bytes,
+        reserve_bytes,
+        fsyncs: fsyncs.count,
+        fsync_p50_ms: fsyncs.p50.map(millis),
+        fsync_p99_ms: fsyncs.p99.map(millis),
+    }
+}
+
+fn millis(span: Duration) -> f64 {
+    span.as_micros() as f64 / 1_000.0
 }
 
 /// `POST /delay/series`

@@ -10,5 +10,6 @@ pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod migration;
 pub(crate) mod overview;
+pub(crate) mod schedule;
 pub(crate) mod task;
 pub(crate) mod topic;

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use delayd_wire::{
-    DestinationFigures, Objective, OverdueShown, Overview, OverviewRequest, TaskCounts, WhoAmI,
-    WhoAmIRequest,
+    DestinationFigures, InstanceHealth, Objective, OverdueShown, Overview, OverviewRequest,
+    TaskCounts, WhoAmI, WhoAmIRequest,
 };
 
 use super::instance;
@@ -15,6 +15,7 @@ use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::json;
+use crate::metrics::Metrics;
 use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
 use crate::model::token::Scope;
@@ -94,7 +95,22 @@ pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
         paused_topics: topics.iter().filter(|topic| topic.paused.is_some()).count() as u64,
         instances: living.len() as u64,
         workers: snapshot.workers as u64,
+        health: health(&api.metrics),
         last: instance::shown(step, last.iter()),
+    }
+}
+
+/// The store's calls are those of the last minute.
+fn health(metrics: &Metrics) -> InstanceHealth {
+    let store = &metrics.store;
+    let servers = store.breakers.as_ref().and_then(|servers| servers.now()).unwrap_or_default();
+    let space = store.disk.as_ref().map(|disk| disk.space());
+    InstanceHealth {
+        store_p99_ms: store.recent().p99.map(|p99| p99.as_micros() as f64 / 1_000.0),
+        servers_away: servers.iter().filter(|(_, is_away)| *is_away).count() as u64,
+        disk_full: space.is_some_and(|(free, reserve)| free < reserve),
+        clock_offset_ms: metrics.worker.clock_offset_ms(),
+        config_refused: metrics.config.reloads().last.is_some_and(|(_, why)| why.is_some()),
     }
 }
 
@@ -119,6 +135,7 @@ fn destinations(api: &Api, snapshot: &Snapshot) -> Vec<DestinationFigures> {
             held: figures.is_held,
             configured: figures.is_configured,
             breaker: standing.breaker,
+            no_access_token: standing.no_token,
             in_flight: standing.in_flight as u64,
             concurrency: standing.window as u64,
         }

@@ -69,7 +69,8 @@ impl PulledTasks {
         claim: &Answered,
     ) {
         if task.attempt == 1 {
-            self.first.push(FirstHandOut { due: task.due, claim: *claim });
+            let missed = task.options.schedule.as_ref().map_or(0, |schedule| schedule.missed);
+            self.first.push(FirstHandOut { due: task.due, missed, claim: *claim });
         }
         self.held.hold(lane.clone(), task.id, receipt.clone());
         self.bytes += task.content.len();
@@ -79,6 +80,7 @@ impl PulledTasks {
             task_id: Some(task.id.into()),
             attempt: Some(task.attempt),
             receipt: (!self.held.consumes).then(|| receipt.to_string()),
+            schedule: task.options.schedule.as_deref().map(Into::into),
         });
     }
 }
@@ -95,6 +97,8 @@ pub(crate) struct Answered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstHandOut {
     due: UnixMillis,
+    /// The missed moments of its recurring schedule for which the task stands.
+    pub(crate) missed: u64,
     claim: Answered,
 }
 

@@ -11,16 +11,17 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::model::task::{Destination, TaskId, Topic};
+use crate::model::task::{Destination, ScheduleName, TaskId, Topic};
 
 /// What a call is about. It is known once the body has been read.
 pub(crate) type KnownTarget = Arc<OnceLock<Target>>;
 
-/// The topic, destination and tasks that a request names.
+/// The topic, destination, schedule and tasks that a request names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Target {
     topic: Option<Topic>,
     destination: Option<Destination>,
+    schedule: Option<ScheduleName>,
     task_id: Option<TaskId>,
     tasks: Option<u64>,
     dry_run: bool,
@@ -34,6 +35,8 @@ struct Fields<'a> {
     topic: Option<&'a RawValue>,
     #[serde(borrow)]
     sn: Option<&'a RawValue>,
+    #[serde(borrow)]
+    schedule: Option<&'a RawValue>,
     #[serde(borrow)]
     task_id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -60,6 +63,7 @@ impl Target {
         Self {
             topic: name(fields.topic).or_else(|| records.as_deref().and_then(common_topic)),
             destination: name(fields.sn),
+            schedule: name(fields.schedule),
             task_id: value(fields.task_id).map(TaskId),
             tasks: ids.map(|ids| ids.len()).or(records.map(|all| all.len())).map(|n| n as u64),
             dry_run: value(fields.dry_run).unwrap_or_default(),
@@ -71,6 +75,7 @@ impl Target {
         AuditEntry {
             topic: self.topic.as_ref().map(Into::into),
             sn: self.destination.map(|sn| delayd_wire::ServiceName(sn.to_string())),
+            schedule: self.schedule.map(Into::into),
             task_id: self.task_id.map(Into::into),
             tasks: self.tasks,
             dry_run: self.dry_run,
@@ -119,5 +124,8 @@ mod tests {
         let (destination, task_id) = (Some("a.b".parse().unwrap()), Some(TaskId(7)));
         let expected = Target { destination, task_id, dry_run: true, ..Target::default() };
         assert_eq!(target, expected);
+        let schedule = |body: &str| Target::read(body.as_bytes()).schedule;
+        assert_eq!(schedule(r#"{"schedule":"nightly"}"#), Some("nightly".parse().unwrap()));
+        assert_eq!(schedule(r#"{"schedule":"not a name"}"#), None);
     }
 }

@@ -61,6 +61,7 @@ pub(crate) fn document(routes: &Routes) -> Value {
             {"name": "dead", "description": "Dead letters"},
             {"name": "topic", "description": "Topics: settings, counts, pauses"},
             {"name": "destination", "description": "Destinations: state and holds"},
+            {"name": "schedule", "description": "Recurring schedules"},
             {"name": "audit", "description": "Audit: administrative actions"},
             {"name": "beside", "description": "Health, metrics, documentation"},
         ],

@@ -24,6 +24,7 @@ use tower::Service;
 
 use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
 use crate::api::transport::tracked_io::{RunningBody, TrackedBody, TrackedIo};
+use crate::api::transport::wire::{Secured, Wire};
 
 /// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
 /// asks [`crate::api::transport::delivery_confirmation`] for the last byte only when the rest is on
@@ -39,6 +40,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Serving<S> {
     pub(crate) service: S,
+    /// `None` for connections without TLS.
+    pub(crate) tls: Option<Secured>,
     pub(crate) timeouts: IoTimeouts,
     /// The slots of all connections. If none is free, others wait for one.
     pub(crate) slots: Arc<Semaphore>,
@@ -74,7 +77,7 @@ where
             tracing::debug!(%error, "A connection was closed before its first request: {error}");
             return;
         }
-        let Self { service, timeouts, slots, draining, linger, cut_off } = self;
+        let Self { service, tls, timeouts, slots, draining, linger, cut_off } = self;
         let activity = Arc::new(IoActivity::new(timeouts));
         let drained = async {
             draining.cancelled().await;
@@ -100,7 +103,18 @@ where
                 answer(service.clone(), activity.clone(), request)
             })
         };
-        let io = TokioIo::new(TrackedIo { stream, activity: activity.clone() });
+        let io = TrackedIo { stream, activity: activity.clone() };
+        let io = match tls {
+            None => Wire::Plain(io),
+            Some(tls) => tokio::select! {
+                shaken = tls.accept(io) => match shaken {
+                    Some(io) => io,
+                    None => return,
+                },
+                Some(_) = end.next() => return,
+            },
+        };
+        let io = TokioIo::new(io);
         let mut connection =
             pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {

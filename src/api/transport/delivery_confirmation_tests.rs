@@ -77,7 +77,7 @@ async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Confirmatio
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = Router::new().route("/", get(handler));
-    tokio::spawn(serve(listener, router, ServerParams::default(), std::future::pending()));
+    tokio::spawn(serve(listener, router, ServerParams::default(), None, std::future::pending()));
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     (stream, told)

@@ -30,6 +30,8 @@ use tower::Service;
 
 use crate::api::transport::connection::Serving;
 pub use crate::api::transport::io_timeouts::IoTimeouts;
+use crate::api::transport::wire::Secured;
+use crate::tls;
 
 /// The accept queue's length. The system may allow less (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
@@ -73,12 +75,13 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `shutdown` resolves. Then accepts no more connections, lets running requests
-/// finish, and cuts off the rest after [`ServerParams::drain`].
+/// Serves until `shutdown` resolves, with TLS if `tls` is there. Then accepts no more connections,
+/// lets running requests finish, and cuts off the rest after [`ServerParams::drain`].
 pub async fn serve<S>(
     listener: TcpListener,
     service: S,
     params: ServerParams,
+    tls: Option<Arc<tls::Server>>,
     shutdown: impl Future<Output = ()>,
 ) where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send>
@@ -91,6 +94,7 @@ pub async fn serve<S>(
     let (draining, cut_off) = (CancellationToken::new(), CancellationToken::new());
     let serving = Serving {
         service,
+        tls: tls.map(Secured::new),
         timeouts: params.timeouts,
         slots: slots.clone(),
         draining: draining.clone(),

@@ -27,7 +27,7 @@ async fn start(router: Router, params: ServerParams) -> Running {
     let address = listener.local_addr().unwrap();
     let (shutdown, told) = oneshot::channel();
     let serving = tokio::spawn(async move {
-        serve(listener, router, params, async move { told.await.unwrap() }).await;
+        serve(listener, router, params, None, async move { told.await.unwrap() }).await;
     });
     Running { address, shutdown, serving }
 }

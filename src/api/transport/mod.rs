@@ -5,3 +5,4 @@ pub(crate) mod delivery_confirmation;
 pub(crate) mod io_timeouts;
 pub(crate) mod listener;
 pub(crate) mod tracked_io;
+pub(crate) mod wire;

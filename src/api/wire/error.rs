@@ -48,20 +48,33 @@ pub(crate) enum Error {
     /// The receipt's lease has ended.
     #[error("receipt: it no longer holds the task, which is now {}", .0.as_str())]
     Stale(State),
-    /// The task's state does not allow the call.
-    #[error("task_id: the task is {}, which does not allow this call", .0.as_str())]
-    Conflict(State),
-    /// The task is leased. It will be cancelled unless its current attempt succeeds.
-    #[error("task_id: the task is leased; it will be cancelled unless this attempt succeeds")]
-    CancelPending,
+    /// The task's state does not allow the call. First the field that names the task.
+    #[error("{0}: the task is {state}, which does not allow this call", state = .1.as_str())]
+    Conflict(&'static str, State),
+    /// The task is leased. It will be cancelled unless its current attempt succeeds. With the field
+    /// that names the task.
+    #[error("{0}: the task is leased; it will be cancelled unless this attempt succeeds")]
+    CancelPending(&'static str),
     /// Another task has the id of an adopted record.
     #[error("task_id: another task already has this id here")]
     TakenId,
+    /// Another schedule has the name of an adopted one.
+    #[error(
+        "schedule: another schedule already has this name here; delete one of the two, and move \
+         again"
+    )]
+    TakenSchedule,
+    /// This store itself has the schedule of the record.
+    #[error("schedule: this very store has it, and a mover has paused it there")]
+    OwnSchedule,
     /// This store itself has leased the task of the record to the mover.
     #[error("task_id: this store itself has leased the task for a move to another store")]
     OwnTask,
-    /// The topic to be deleted has tasks.
-    #[error("topic: it still holds tasks or their history; purge it first")]
+    /// The topic to be deleted has tasks or recurring schedules.
+    #[error(
+        "topic: it still holds tasks, their history, or recurring schedules; delete its schedules \
+         and purge it first"
+    )]
     TopicNotEmpty,
     /// A body or a content is too long.
     #[error("{0}")]
@@ -77,6 +90,12 @@ pub(crate) enum Error {
         "topic: does not exist yet, and there are already {0} topics, the limit of limits.topics"
     )]
     TooManyTopics(usize),
+    /// The lane of a new schedule has as many as it takes.
+    #[error(
+        "schedule: does not exist yet, and this lane of the topic has {0} schedules, the limit; \
+         delete some, or use another topic"
+    )]
+    TooManySchedules(usize),
     /// Draining, overloaded, or too slow.
     #[error("{0}")]
     Unavailable(&'static str),
@@ -105,6 +124,14 @@ impl Error {
         Self::Invalid(sentence.into())
     }
 
+    /// The error of a field that lies below another one.
+    pub(crate) fn below(self, field: &str) -> Self {
+        match self {
+            Self::Invalid(sentence) => Self::Invalid(format!("{field}.{sentence}")),
+            other => other,
+        }
+    }
+
     /// The topic does not exist.
     pub(crate) fn no_topic() -> Self {
         Self::NotFound("topic: there is no such topic".into())
@@ -128,12 +155,14 @@ impl Error {
             Self::Forbidden(_) => ErrorCode::Forbidden,
             Self::NotFound(_) => ErrorCode::NotFound,
             Self::MethodNotAllowed(_) => ErrorCode::MethodNotAllowed,
-            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending => ErrorCode::Conflict,
-            Self::TopicNotEmpty | Self::TakenId => ErrorCode::Conflict,
-            Self::OwnTask => ErrorCode::OwnTask,
+            Self::Stale(_) | Self::Conflict(..) | Self::CancelPending(_) => ErrorCode::Conflict,
+            Self::TopicNotEmpty | Self::TakenId | Self::TakenSchedule => ErrorCode::Conflict,
+            Self::OwnTask | Self::OwnSchedule => ErrorCode::OwnTask,
             Self::TooLarge(_) => ErrorCode::TooLarge,
             Self::MediaType => ErrorCode::MediaType,
-            Self::TooManyTopics(_) | Self::TooFast { .. } => ErrorCode::UsedUp,
+            Self::TooManyTopics(_) | Self::TooManySchedules(_) | Self::TooFast { .. } => {
+                ErrorCode::UsedUp
+            }
             Self::Store(store::Error::KeyReused) => ErrorCode::KeyReused,
             Self::Store(store::Error::OverQuota) => ErrorCode::UsedUp,
             Self::Store(store::Error::Corrupt(_)) | Self::Internal => ErrorCode::Internal,
@@ -168,8 +197,8 @@ impl Error {
                     "topic: its number of shards is changing, so this is not confirmed: repeat it"
                 }
                 store::Error::OverQuota => {
-                    "topic: its quota of pending tasks is used up; repeat it when some have been \
-                     delivered"
+                    "topic: its quota of pending tasks, or the share of the task's lane, is used \
+                     up; repeat it when some have been delivered"
                 }
                 store::Error::Corrupt(_) => return Self::Internal.to_string(),
             }

@@ -75,6 +75,11 @@ impl Id {
     pub(crate) fn given(field: Option<Self>) -> Option<TaskId> {
         field.and_then(|id| id.0)
     }
+
+    /// Whether the field names a task: 0 does not.
+    pub(crate) fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 impl<'de> Deserialize<'de> for Id {

@@ -11,9 +11,15 @@ use crate::store::{Idempotency, Moment};
 /// The longest `key` or `idempotency_key`, in bytes.
 pub(crate) const MAX_KEY: usize = 256;
 
+/// The beginnings of the keys under which a run and a backfill of a schedule store their tasks.
+pub(crate) const OF_RUN: &str = "schedule-run/";
+pub(crate) const OF_BACKFILL: &str = "schedule-backfill/";
+
 /// The header of the IETF draft
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+/// Its name in sentences.
+const HEADER_NAME: &str = "Idempotency-Key";
 
 /// Checks a `key` or an `idempotency_key`.
 ///
@@ -38,35 +44,64 @@ pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
         Error::invalid("Idempotency-Key: must be one value of visible ASCII characters")
     })?;
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    checked(bare.to_owned(), "Idempotency-Key").map(Some)
+    checked(bare.to_owned(), HEADER_NAME).map(Some)
 }
 
 /// The key of an add, from the field or the header. If both are given, they must agree.
 ///
 /// # Errors
-/// [`Error::Invalid`] if they differ.
+/// [`Error::Invalid`] if they differ, or if the key could be that of a schedule.
 pub(crate) fn agreed(field: Option<String>, header: Option<&str>) -> Result<Option<String>, Error> {
     match (field, header) {
-        (Some(field), Some(header)) if field != header => Err(Error::invalid(
-            "idempotency_key: differs from the header Idempotency-Key; give one of the two",
-        )),
-        (Some(field), _) => checked(field, "idempotency_key").map(Some),
-        (None, header) => Ok(header.map(str::to_owned)),
+        (Some(field), Some(header)) if field != header => {
+            return Err(Error::invalid(
+                "idempotency_key: differs from the header Idempotency-Key; give one of the two",
+            ));
+        }
+        (Some(field), _) => {
+            checked(field, "idempotency_key").and_then(|key| unreserved(key, "idempotency_key"))
+        }
+        (None, Some(header)) => unreserved(header.to_owned(), HEADER_NAME),
+        (None, None) => return Ok(None),
+    }
+    .map(Some)
+}
+
+/// Refuses the keys of schedules. A caller's add under such a key would take the place of an
+/// occurrence.
+fn unreserved(key: String, field: &str) -> Result<String, Error> {
+    match [OF_RUN, OF_BACKFILL].into_iter().find(|reserved| key.starts_with(reserved)) {
+        None => Ok(key),
+        Some(reserved) => Err(Error::Invalid(format!(
+            "{field}: expected a key that does not begin with {reserved:?}, because the keys of \
+             recurring schedules do, got {key:?}"
+        ))),
     }
 }
 
+/// When a task is due, as a request says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given<'a> {
+    /// With a number.
+    Moment(Moment),
+    /// With a text. The text counts, because other zone data may read it as another moment.
+    Text { at: &'a str, zone: Option<&'a str> },
+}
+
 /// The key with the request's fingerprint. Two requests are the same if they have the same topic,
-/// due time (or delay), destination, options and content; the formatting of their JSON does not
-/// matter.
+/// due time (or delay, or texts of `at` and `zone`), destination, options and content; the
+/// formatting of their JSON does not matter.
 pub(crate) fn idempotency(
     key: String,
     window: Duration,
     topic: &Topic,
-    (moment, destination, options, content): (Moment, &Destination, &Options, &str),
+    (moment, destination, options, content): (Given<'_>, &Destination, &Options, &str),
 ) -> Idempotency {
     let moment = match moment {
-        Moment::At(moment) => format!("@{}", moment.0),
-        Moment::After(wait) => format!("+{}", wait.as_millis()),
+        Given::Moment(Moment::At(moment)) => format!("@{}", moment.0),
+        Given::Moment(Moment::After(wait)) => format!("+{}", wait.as_millis()),
+        // With the length of the first text, so that different pairs cannot be the same.
+        Given::Text { at, zone } => format!("at {} {at}{}", at.len(), zone.unwrap_or_default()),
     };
     let options = serde_json::to_string(options).expect("options are plain data");
     let mut hash = sha1_smol::Sha1::new();
@@ -83,6 +118,7 @@ pub(crate) fn idempotency(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::clock::UnixMillis;
 
     #[test]
     fn the_header_is_taken_with_and_without_quotation_marks() {
@@ -120,6 +156,22 @@ mod tests {
     }
 
     #[test]
+    fn no_key_of_a_caller_can_be_that_of_a_schedule() {
+        let says = |field: Option<&str>, header| {
+            agreed(field.map(str::to_owned), header).unwrap_err().to_string()
+        };
+        let key = "schedule-run/nightly/k";
+        let rest = "expected a key that does not begin with \"schedule-run/\", because the keys of \
+                    recurring schedules do, got \"schedule-run/nightly/k\"";
+        assert_eq!(says(Some(key), None), format!("idempotency_key: {rest}"));
+        assert_eq!(says(Some(key), Some(key)), format!("idempotency_key: {rest}"));
+        assert_eq!(says(None, Some(key)), format!("Idempotency-Key: {rest}"));
+        let backfill = says(Some("schedule-backfill/"), None);
+        assert!(backfill.contains("begin with \"schedule-backfill/\""), "{backfill}");
+        assert!(agreed(Some("schedule-running/k".into()), None).is_ok());
+    }
+
+    #[test]
     fn a_fingerprint_differs_in_each_part() {
         let topic: Topic = "t".parse().unwrap();
         let of = |moment, sn: &str, options: &Options, content: &str| {
@@ -127,19 +179,56 @@ mod tests {
             idempotency("k".into(), Duration::ZERO, &topic, (moment, &sn, options, content))
                 .fingerprint
         };
-        let (now, later) = (Moment::After(Duration::ZERO), Moment::After(Duration::from_millis(1)));
+        let after = |millis| Given::Moment(Moment::After(Duration::from_millis(millis)));
+        let (now, later) = (after(0), after(1));
         let plain = Options::default();
         let first = of(now, "a", &plain, "{}");
         assert_eq!(first, of(now, "a", &plain, "{}"));
         let thrice = Options { max_attempts: Some(3), ..Options::default() };
         for other in [
             of(later, "a", &plain, "{}"),
-            of(Moment::At(crate::model::clock::UnixMillis(0)), "a", &plain, "{}"),
+            of(Given::Moment(Moment::At(UnixMillis(0))), "a", &plain, "{}"),
+            of(Given::Text { at: "0", zone: None }, "a", &plain, "{}"),
             of(now, "b", &plain, "{}"),
             of(now, "a", &thrice, "{}"),
             of(now, "a", &plain, "{ }"),
         ] {
             assert_ne!(first, other);
+        }
+    }
+
+    /// Keys that are stored, and those of other versions, must keep their fingerprints.
+    #[test]
+    fn the_fingerprint_of_a_number_never_changes() {
+        let of = |moment| {
+            let (topic, sn): (Topic, Destination) = ("t".parse().unwrap(), "a".parse().unwrap());
+            let what = (Given::Moment(moment), &sn, &Options::default(), "{}");
+            idempotency("k".into(), Duration::ZERO, &topic, what).fingerprint
+        };
+        // By Python's hashlib.
+        let after = Moment::After(Duration::ZERO);
+        assert_eq!(of(after), 0x351fdf06e99293e10363e5a2248bb27d);
+        let at = Moment::At(UnixMillis(1_795_234_567_042));
+        assert_eq!(of(at), 0x4ec078b240c2ae8ae107948aa7d34a0f);
+    }
+
+    #[test]
+    fn a_fingerprint_covers_the_texts_of_the_time_and_the_zone() {
+        let of = |at, zone| {
+            let (topic, sn): (Topic, Destination) = ("t".parse().unwrap(), "a".parse().unwrap());
+            let what = (Given::Text { at, zone }, &sn, &Options::default(), "{}");
+            idempotency("k".into(), Duration::ZERO, &topic, what).fingerprint
+        };
+        let first = of("2026-11-23 20:00", Some("Asia/Shanghai"));
+        assert_eq!(first, of("2026-11-23 20:00", Some("Asia/Shanghai")));
+        for (at, zone) in [
+            ("2026-11-23 20:00", Some("+08:00")),
+            ("2026-11-23T20:00", Some("Asia/Shanghai")),
+            ("2026-11-23 20:00[Asia/Shanghai]", None),
+            ("2026-11-23 20:00Asia/Shanghai", None),
+            ("2026-11-23T20:00+08:00", None),
+        ] {
+            assert_ne!(first, of(at, zone), "{at} {zone:?}");
         }
     }
 }

@@ -55,11 +55,11 @@ impl Error {
             dm_error,
             error_msg: self.message(),
             state: match self {
-                Self::Stale(state) | Self::Conflict(state) => Some(*state),
-                Self::CancelPending => Some(State::Leased),
+                Self::Stale(state) | Self::Conflict(_, state) => Some(*state),
+                Self::CancelPending(_) => Some(State::Leased),
                 _ => None,
             },
-            cancel_pending: matches!(self, Self::CancelPending).then_some(true),
+            cancel_pending: matches!(self, Self::CancelPending(_)).then_some(true),
             request_id: if dm_error == ErrorCode::Internal { request_id::current() } else { None },
             failed: None,
             results: None,
@@ -143,8 +143,8 @@ mod tests {
         check(Error::no_task(), 404, 1004, None).await;
         check(Error::MethodNotAllowed("POST"), 405, 1005, None).await;
         check(Error::Stale(State::Dead), 409, 1009, None).await;
-        check(Error::Conflict(State::Delivered), 409, 1009, None).await;
-        check(Error::CancelPending, 409, 1009, None).await;
+        check(Error::Conflict("key", State::Delivered), 409, 1009, None).await;
+        check(Error::CancelPending("task_id"), 409, 1009, None).await;
         check(Error::TakenId, 409, 1009, None).await;
         check(Error::OwnTask, 409, 1010, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
@@ -167,7 +167,7 @@ mod tests {
             json_of(Error::Stale(State::Delivered).into_response()).await["state"],
             "delivered"
         );
-        let pending = json_of(Error::CancelPending.into_response()).await;
+        let pending = json_of(Error::CancelPending("task_id").into_response()).await;
         assert_eq!(
             (&pending["state"], &pending["cancel_pending"]),
             (&"leased".into(), &true.into())

@@ -1,9 +1,10 @@
 //! Converts the store's types into those of answers.
 
-use delayd_wire::{Count, Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
+use delayd_wire::{Count, Holder, Rfc3339, ServiceName, Stored, TaskSchedule, TopicName, Way};
 
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, TaskId, Topic};
+use crate::model::task::{Destination, Occurrence, TaskId, Topic};
+use crate::model::zone::Zone;
 use crate::store::{Added, AttemptNote, Counts, Durability, LeaseKind, Novelty};
 
 impl From<TaskId> for delayd_wire::TaskId {
@@ -41,6 +42,17 @@ impl From<LeaseKind> for Holder {
     }
 }
 
+impl From<&Occurrence> for TaskSchedule {
+    fn from(occurrence: &Occurrence) -> Self {
+        Self {
+            name: occurrence.name.to_string(),
+            moment_ms: occurrence.moment.into(),
+            moment: occurrence.moment.into(),
+            missed: occurrence.missed,
+        }
+    }
+}
+
 impl From<AttemptNote> for delayd_wire::Note {
     fn from(note: AttemptNote) -> Self {
         Self {
@@ -60,6 +72,11 @@ impl From<Counts> for Count {
     }
 }
 
+/// A due time as text, in the zone that the request named; `None`: UTC.
+pub(crate) fn due(due: UnixMillis, zone: Option<&Zone>) -> Rfc3339 {
+    zone.map_or_else(|| due.into(), |zone| Rfc3339(zone.rfc3339(due)))
+}
+
 /// How a task is delivered.
 pub(crate) fn way_of(destination: &Destination) -> Way {
     if destination.is_pull() { Way::Pull } else { Way::Push }
@@ -76,7 +93,13 @@ pub(crate) fn last_outcome(outcome: String) -> Option<String> {
 }
 
 /// The answer for a stored task, also as an item of a batch.
-pub(crate) fn stored(added: Added, mode: Way, durability: Durability) -> Stored {
+/// `zone` is the one in which its due time is shown; `None`: UTC.
+pub(crate) fn stored(
+    added: Added,
+    mode: Way,
+    zone: Option<&Zone>,
+    durability: Durability,
+) -> Stored {
     let (duplicate, state) = match added.novelty {
         Novelty::Duplicate { state } => (true, state),
         Novelty::New | Novelty::Replaced => (false, None),
@@ -84,7 +107,7 @@ pub(crate) fn stored(added: Added, mode: Way, durability: Durability) -> Stored 
     Stored {
         task_id: added.id.into(),
         due_ms: added.due.into(),
-        due: added.due.into(),
+        due: due(added.due, zone),
         mode,
         durability,
         duplicate,

@@ -22,7 +22,7 @@ async fn before_a_guard(
         },
     );
     receiver.client.public =
-        Pair::new(&params(Duration::from_secs(2)), &connector::tls().unwrap(), &guard);
+        Pair::new(Duration::from_secs(2), &connector::tls().unwrap(), None, &guard);
     (receiver, port)
 }
 

@@ -6,13 +6,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
-use super::super::{Secret, ServiceParams, Services, SuccessRule};
+use super::super::{Credentials, Secret, ServiceParams, Services, SuccessRule};
 use super::*;
 
 #[path = "guard_tests.rs"]
 mod guard_tests;
 #[path = "h2_tests.rs"]
 mod h2_tests;
+#[path = "header_tests.rs"]
+mod header_tests;
 
 /// What the receiver does after it has read a request.
 #[derive(Clone)]
@@ -83,12 +85,23 @@ impl Receiver {
     }
 
     fn configure(&self, endpoints: Vec<String>, success: SuccessRule, secrets: Vec<Secret>) {
+        self.configure_with(endpoints, success, secrets, Credentials::default());
+    }
+
+    fn configure_with(
+        &self,
+        endpoints: Vec<String>,
+        success: SuccessRule,
+        secrets: Vec<Secret>,
+        credentials: Credentials,
+    ) {
         let params = ServiceParams {
             name: "s".into(),
             endpoints,
             allowance: Default::default(),
             success,
             secrets,
+            credentials,
         };
         self.services.replace(vec![params]).unwrap();
     }
@@ -112,6 +125,18 @@ impl Receiver {
     }
 
     async fn call_of(&self, name: &str, url: &str, headers: &Headers, timeout: Duration) -> Answer {
+        self.call_noted(name, url, headers, timeout).await.0
+    }
+
+    /// Returns the excerpt too.
+    async fn call_noted(
+        &self,
+        name: &str,
+        url: &str,
+        headers: &Headers,
+        timeout: Duration,
+    ) -> (Answer, String) {
+        let excerpt = Excerpt::default();
         let service = self.services.get(name).unwrap();
         let call = Call {
             service: &service,
@@ -126,11 +151,12 @@ impl Receiver {
             timeout,
             body: Bytes::from_static(b"{\"n\": 1}"),
             final_statuses: None,
-            excerpt: &Excerpt::default(),
+            excerpt: &excerpt,
             trace: TraceContext::random(false),
             called: None,
+            occurrence: None,
         };
-        self.client.call(&call).await
+        (self.client.call(&call).await, excerpt.into_text())
     }
 
     /// The connections that requests came on, in order.
@@ -183,7 +209,7 @@ fn failed(outcome: &str, fault: Fault) -> Answer {
 }
 
 fn delivered() -> Answer {
-    Answer::Delivered { outcome: "200 OK".into() }
+    Answer::delivered("200 OK")
 }
 
 #[tokio::test]
@@ -349,17 +375,16 @@ async fn a_call_that_is_not_answered_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_ends_counts_by_its_status_where_the_rule_allows() {
+async fn an_answer_that_never_ends_is_a_failure() {
     let head = || Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into());
     let receiver = Receiver::start(vec![vec![head(), Act::Hang], vec![head(), Act::Hang]]).await;
-    let answer = receiver.call_within(Duration::from_millis(50)).await;
-    assert_eq!(
-        answer,
-        failed("200 OK, but the answer broke off: timed out after 50ms", Fault::Destination)
-    );
+    let broken = "200 OK, but the answer broke off: timed out after 50ms";
     let endpoint = receiver.services.get("s").unwrap().pick().url("/").unwrap();
-    receiver.point_at(vec![endpoint.to_string()], SuccessRule::Status);
-    assert_eq!(receiver.call_within(Duration::from_millis(50)).await, delivered());
+    for rule in [SuccessRule::DmError, SuccessRule::Status] {
+        receiver.point_at(vec![endpoint.to_string()], rule);
+        let answer = receiver.call_within(Duration::from_millis(50)).await;
+        assert_eq!(answer, failed(broken, Fault::Destination));
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use delayd_wire::{
     Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest, TaskId,
     TaskState, TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis,
@@ -36,7 +36,6 @@ use super::client::{GivenBy, Server, ServerUrl};
 use super::exported::{Exported, list_of};
 use super::retry_client::RetryClient;
 use super::secret::SecretArg;
-use super::topic_settings::TopicSettings;
 use super::{Code, output, progress};
 use crate::model::clock::Clock;
 use crate::model::task::{Receipt, Topic};
@@ -46,6 +45,8 @@ use delayd_wire::Span;
 mod history;
 pub(super) mod import_batch;
 mod report;
+pub(super) mod schedules;
+mod settings;
 mod withdrawal;
 
 use import_batch::{Adopted, Adoption, adopt};
@@ -65,11 +66,11 @@ const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskS
 
 /// Move the tasks of a running service to another one, while both continue to serve.
 ///
-/// Topics are set first. Then waiting tasks are moved, with their ids, due times, attempts and
-/// contents; dead tasks are copied. This is repeated until nothing waits at the old service. Tasks
-/// that are leased or about to fire stay there; if they are retried, they are moved then. No task
-/// fires early and none is lost, and each fires at one of the two services. If this command is
-/// killed, start it again: it continues.
+/// Topics are set first. Then recurring schedules are moved, and waiting tasks, with their ids, due
+/// times, attempts and contents; dead tasks are copied. This is repeated until nothing waits at the
+/// old service. Tasks that are leased or about to fire stay there; if they are retried, they are
+/// moved then. No task fires early and none is lost, and each fires at one of the two services. If
+/// this command is killed, start it again: it continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -124,7 +125,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     ensure!(args.server.url() != &args.to, "--to must be another service than --server");
     let old = RetryClient::new(args.server.client()?, args.patience.0);
     let new = RetryClient::new(
-        Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN).client()?,
+        Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN)
+            .trusting(&args.server)
+            .client()?,
         args.patience.0,
     );
     let mut mover = Mover {
@@ -138,6 +141,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         listed: HashSet::new(),
         signs: 0,
         held: BTreeMap::new(),
+        kept_schedules: HashSet::new(),
         told: 0,
         tallies: Tallies::default(),
         args,
@@ -161,7 +165,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             output::many(left, "task")
         );
     }
-    Ok(if left == 0 { Code::Done } else { Code::Failed })
+    let kept = mover.kept_schedules.len();
+    if kept > 0 {
+        eprintln!("delayd: {} left at the old service", output::many(kept as u64, "schedule"));
+    }
+    Ok(if left == 0 && kept == 0 { Code::Done } else { Code::Failed })
 }
 
 struct Mover {
@@ -185,6 +193,8 @@ struct Mover {
     /// By topic: tasks that the new service has stored, and that another consumer holds at the old
     /// one. If they succeed there, they must end at the new one.
     held: BTreeMap<String, Vec<TaskId>>,
+    /// The recurring schedules that the new service refuses: topic and name.
+    kept_schedules: HashSet<(String, String)>,
     told: u64,
     tallies: Tallies,
 }
@@ -201,7 +211,12 @@ impl Mover {
             self.listed.clear();
             for topic in &topics {
                 self.settings(topic).await?;
-                self.waiting(topic).await?;
+                self.waiting(topic, TaskState::Leased).await?;
+                // After the tasks that an earlier run had leased: one of them may be the occurrence
+                // of a schedule. Before the others: an occurrence that waits is not moved, because
+                // the new service plans it again.
+                self.schedules(topic).await?;
+                self.waiting(topic, TaskState::Scheduled).await?;
             }
             // A refused task that is gone by now does not count as left.
             self.refused.retain(|id, _| self.listed.contains(id));
@@ -245,54 +260,23 @@ impl Mover {
         Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
     }
 
-    /// Sets the topic at the new service before any of its tasks is moved.
-    async fn settings(&mut self, topic: &str) -> anyhow::Result<()> {
-        if self.tallies.knows(topic) {
-            return Ok(());
-        }
-        let shown: TopicShown<_> = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
-        let settings = TopicSettings::from(shown);
-        let there = settings
-            .create_at(&self.new)
-            .await
-            .with_context(|| format!("topic {topic} at the new service"))?;
-        for (is_other, what) in [
-            (
-                there.shards != settings.shards,
-                "another number of shards: tasks with a key or on_dead will be refused",
-            ),
-            (
-                there.paused != settings.paused,
-                "another pause: tasks paused here may be delivered there, or vice versa",
-            ),
-        ] {
-            if is_other {
-                eprintln!("delayd: topic {topic} exists at the new service, and has {what}");
+    /// One pass over the waiting tasks, or over those that are leased: some may be leased by an
+    /// earlier run.
+    async fn waiting(&mut self, topic: &str, state: TaskState) -> anyhow::Result<()> {
+        let mut cursor = None;
+        loop {
+            let page = self.page(&self.old, topic, state, cursor).await?;
+            page.tasks.iter().for_each(|task| self.see(task));
+            let to_move = page.tasks.iter().filter(|task| self.is_to_move(task));
+            let ids: Vec<TaskId> = to_move.map(|task| task.task_id).collect();
+            for batch in ids.chunks(self.args.batch.into()) {
+                self.batch(topic, batch).await?;
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(());
             }
         }
-        self.tallies.of(topic);
-        Ok(())
-    }
-
-    /// One pass over the waiting tasks, and over those that an earlier run had leased.
-    async fn waiting(&mut self, topic: &str) -> anyhow::Result<()> {
-        for state in [TaskState::Leased, TaskState::Scheduled] {
-            let mut cursor = None;
-            loop {
-                let page = self.page(&self.old, topic, state, cursor).await?;
-                page.tasks.iter().for_each(|task| self.see(task));
-                let to_move = page.tasks.iter().filter(|task| self.is_to_move(task));
-                let ids: Vec<TaskId> = to_move.map(|task| task.task_id).collect();
-                for batch in ids.chunks(self.args.batch.into()) {
-                    self.batch(topic, batch).await?;
-                }
-                cursor = page.cursor;
-                if cursor.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Records that a task waits, and whether it was refused and pushed back since.

@@ -6,21 +6,11 @@ use serde_json::{Value, json};
 
 use crate::cli::table;
 
-const HEADS: [&str; 9] = [
-    "topic",
-    "moved",
-    "there already",
-    "superseded",
-    "withdrawn",
-    "dead copied",
-    "history copied",
-    "refused",
-    "left",
-];
-
 /// The results of one topic.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
+    /// Recurring schedules that were moved.
+    pub(super) schedules: u64,
     pub(super) moved: u64,
     /// Adopted by an earlier run.
     pub(super) known: u64,
@@ -32,6 +22,25 @@ pub(super) struct Tally {
     pub(super) ended: u64,
     pub(super) refused: u64,
     pub(super) left: u64,
+}
+
+impl Tally {
+    /// Each result: its heading in the table, its name in JSON, and the number.
+    fn results(&self) -> [(&'static str, &'static str, u64); 9] {
+        let Self { schedules, moved, known, superseded, withdrawn, dead, ended, refused, left } =
+            *self;
+        [
+            ("schedules", "schedules", schedules),
+            ("moved", "moved", moved),
+            ("there already", "known", known),
+            ("superseded", "superseded", superseded),
+            ("withdrawn", "withdrawn", withdrawn),
+            ("dead copied", "dead", dead),
+            ("history copied", "history", ended),
+            ("refused", "refused", refused),
+            ("left", "left", left),
+        ]
+    }
 }
 
 /// The results of all topics, by name.
@@ -59,25 +68,21 @@ impl Tallies {
         if self.0.is_empty() {
             return "no topics".into();
         }
+        let heads = Tally::default().results().map(|(head, ..)| head);
         let row = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
-            let numbers = [moved, known, superseded, withdrawn, dead, ended, refused, left]
-                .map(ToString::to_string);
+            let numbers = tally.results().map(|(.., number)| number.to_string());
             [vec![topic.clone()], numbers.to_vec()].concat()
         };
         let rows: Vec<_> = self.0.iter().map(row).collect();
-        table::columns(&HEADS, &rows)
+        table::columns(&[&["topic"], &heads[..]].concat(), &rows)
     }
 
     pub(super) fn json(&self) -> Value {
         let (moved, left) = self.totals();
         let topic = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
-            json!({
-                "topic": topic, "moved": moved, "known": known, "superseded": superseded,
-                "withdrawn": withdrawn,
-                "dead": dead, "history": ended, "refused": refused, "left": left,
-            })
+            let numbers = tally.results().map(|(_, name, number)| (name.to_owned(), number.into()));
+            let topic = ("topic".to_owned(), topic.as_str().into());
+            Value::Object([topic].into_iter().chain(numbers).collect())
         };
         let topics: Vec<Value> = self.0.iter().map(topic).collect();
         json!({"moved": moved, "left": left, "topics": topics})

@@ -166,7 +166,8 @@ async fn list(args: ListArgs) -> anyhow::Result<Code> {
     let read = async |limit, cursor| {
         // At least one field, so that the answer has counts.
         let sort = Some(sort.unwrap_or_default());
-        let body = TopicListRequest { matches: matches.as_deref(), sort, limit, cursor };
+        let body =
+            TopicListRequest { matches: matches.as_deref(), sort, limit, trend: None, cursor };
         let page: Topics = client.call("/delay/topic/list", &body).await?;
         Ok((page.topics, page.cursor))
     };

@@ -117,11 +117,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    type Alone = crate::cli::args::Alone<Args>;
 
     #[test]
     fn only_what_is_given_is_asked_for() {

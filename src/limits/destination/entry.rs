@@ -108,6 +108,7 @@ impl Entry {
             in_flight: self.bulkhead.in_flight(),
             window: self.gate.slow_start(now).min(self.bulkhead.limit()),
             held_for: self.gate.held_for(now),
+            no_token: self.gate.no_token().map(str::to_owned),
             last_failure: self.gate.last_failure(now),
         }
     }

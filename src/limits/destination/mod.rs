@@ -171,6 +171,13 @@ impl DestinationLimits {
         }
     }
 
+    /// Grants `destination` no permits, because there is no access token for it; `None`: there is
+    /// one again.
+    pub fn set_no_token(&self, destination: &Destination, why: Option<String>) {
+        let (now, params) = (Instant::now(), self.0.params());
+        self.0.table().set_no_token(destination, why, &params, now);
+    }
+
     /// The current state of `destination`.
     pub fn standing(&self, destination: &Destination, allowance: Allowance) -> Standing {
         let (now, params) = (Instant::now(), self.0.params());

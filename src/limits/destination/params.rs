@@ -55,6 +55,8 @@ pub struct Standing {
     pub window: usize,
     /// How much longer the wait for its `Retry-After` lasts.
     pub held_for: Option<Duration>,
+    /// Why there is no OAuth token for it, so that it is not called.
+    pub no_token: Option<String>,
     /// The outcome of its last failed call, and how long ago it was.
     pub last_failure: Option<(String, Duration)>,
 }

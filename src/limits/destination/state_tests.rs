@@ -42,6 +42,27 @@ async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_token_nothing_is_called_until_there_is_one() {
+    let (limits, a, b) = (limits(100, 10), name("a"), name("b"));
+    limits.set_no_token(&a, None);
+    assert!(limits.0.table().entries.is_empty(), "a token changes nothing for an unused one");
+    limits.set_no_token(&a, Some("down".into()));
+    assert_eq!((limits.free(&a, most(0)), limits.free(&b, most(0))), (0, 10));
+    assert_eq!(limits.blocked_by(&a, most(0)), Some(Culprit::Receiver));
+    assert_eq!(limits.standing(&a, most(0)).no_token.as_deref(), Some("down"));
+    let sleeper = Arc::new(Notify::new());
+    let _waiter = wait(&limits, &a, &sleeper);
+    assert_eq!(wait_for(&limits, &a), None, "no time opens it");
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    limits.forget_idle();
+    assert_eq!(limits.free(&a, most(0)), 0, "it is not forgotten");
+    assert!(!is_awake(&sleeper));
+    limits.set_no_token(&a, None);
+    assert!(is_awake(&sleeper));
+    assert_eq!((limits.free(&a, most(0)), limits.blocked_by(&a, most(0))), (10, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn destinations_that_nobody_uses_are_forgotten() {
     let limits = limits(100, 10);
     let busy = limits.reserve(&name("busy"), most(0), 1);

@@ -153,6 +153,20 @@ impl Table {
         }
     }
 
+    /// Sets why the destination has no OAuth token; `None` if it has one.
+    pub(super) fn set_no_token(
+        &mut self,
+        destination: &Destination,
+        why: Option<String>,
+        params: &LimitParams,
+        now: Instant,
+    ) {
+        if why.is_some() || self.entries.contains_key(destination) {
+            self.entry(destination, params, now).gate.set_no_token(why);
+            self.serve(destination, now);
+        }
+    }
+
     /// Ends the wait for the destination's `Retry-After`.
     pub(super) fn end_retry_after(&mut self, destination: &Destination, now: Instant) {
         if let Some(entry) = self.entries.get_mut(destination) {

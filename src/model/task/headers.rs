@@ -78,6 +78,11 @@ impl Headers {
         self.0.is_empty()
     }
 
+    /// The names, in lower case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The trace context that the callback gets by these headers, if they hold a valid one.
     pub fn trace(&self) -> Option<TraceContext> {
         self.0.get(TRACEPARENT.as_str())?.parse().ok()
@@ -99,6 +104,11 @@ impl Headers {
     }
 }
 
+/// Whether only delayd may set the header of this name, which is in lower case.
+pub fn is_reserved_header(name: &str) -> bool {
+    REFUSED.contains(&name) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Returns the name in lower case, if the header may be sent.
 fn check(name: &str, value: &str) -> Result<String, InvalidHeaders> {
     let shown = || name.chars().take(64).collect::<String>();
@@ -106,7 +116,7 @@ fn check(name: &str, value: &str) -> Result<String, InvalidHeaders> {
         return Err(InvalidHeaders(format!("{:?} is not a valid header name", shown())));
     };
     let known = known.as_str();
-    if REFUSED.contains(&known) || REFUSED_PREFIXES.iter().any(|prefix| known.starts_with(prefix)) {
+    if is_reserved_header(known) {
         return Err(InvalidHeaders(format!(
             "{:?} is delayd's own business and cannot be given",
             shown()

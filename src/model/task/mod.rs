@@ -8,11 +8,15 @@
 //!
 //! The arrows are methods of [`crate::store::Store`]; `docs/LIFECYCLE.md` shows all of them.
 
+#[macro_use]
+mod hex;
+
 mod content_digest;
 mod destination;
 mod headers;
 mod id;
 mod lane;
+mod occurrence;
 mod options;
 mod receipt;
 mod store_id;
@@ -23,9 +27,11 @@ pub use delayd_wire::{
     MisfirePolicy, Mode, TaskState as State, TopicHistory, TopicPolicy, TopicRetry,
 };
 pub use destination::Destination;
-pub use headers::{Headers, InvalidHeaders};
+pub use headers::{Headers, InvalidHeaders, is_reserved_header};
+pub(crate) use hex::read_hex;
 pub use id::TaskId;
 pub use lane::Lane;
+pub use occurrence::{Occurrence, ScheduleName};
 pub use options::{OnDead, Options};
 pub use receipt::Receipt;
 pub use store_id::StoreId;

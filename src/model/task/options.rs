@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContentDigest, Destination, Headers, StoreId, TaskId};
+use super::{ContentDigest, Destination, Headers, Occurrence, StoreId, TaskId, Topic};
 use crate::model::trace::TraceContext;
 use delayd_wire::Backoff;
 use delayd_wire::Span;
@@ -54,6 +54,9 @@ pub struct Options {
     /// traces, otherwise the caller's. Callers cannot set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
+    /// The occurrence of a recurring schedule that this task is. Callers cannot set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Box<Occurrence>>,
     /// The digest of the content, if it was removed after the end of the task. Callers cannot set
     /// it. It stays the last field: scripts of the Redis store look for it at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,19 @@ pub struct Options {
 }
 
 impl Options {
+    /// The `webhook-id` of a task with these options: that of the occurrence, if the task is one;
+    /// otherwise [`StoreId::webhook_id`]. `store` is this store, and counts unless the task has an
+    /// origin.
+    pub fn webhook_id(&self, store: StoreId, topic: &Topic, id: TaskId) -> String {
+        let store = self.origin.unwrap_or(store);
+        match &self.schedule {
+            Some(occurrence) if !occurrence.cursor.is_empty() => {
+                occurrence.webhook_id(store, topic)
+            }
+            _ => store.webhook_id(id),
+        }
+    }
+
     /// Whether no option is set.
     pub fn is_default(&self) -> bool {
         // This is called for nearly every task. Comparing with a default costs ten times as much.
@@ -74,6 +90,7 @@ impl Options {
             expires_after,
             on_dead,
             traceparent,
+            schedule,
             removed,
         } = self;
         let has_times = max_attempts.is_some()
@@ -82,6 +99,7 @@ impl Options {
             || expires_after.is_some();
         let has_names =
             origin.is_some() || key.is_some() || traceparent.is_some() || removed.is_some();
-        !has_names && !has_times && headers.is_empty() && on_dead.is_none()
+        let is_of_task = headers.is_empty() && on_dead.is_none() && schedule.is_none();
+        is_of_task && !has_names && !has_times
     }
 }

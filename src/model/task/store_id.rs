@@ -1,10 +1,5 @@
 //! The id of a store, and the `webhook-id` that it is part of.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::{InvalidName, TaskId};
 
 /// The id of a store: 64 random bits, created once and kept with its tasks. Written as 16
@@ -27,37 +22,7 @@ impl StoreId {
     }
 }
 
-impl FromStr for StoreId {
-    type Err = InvalidName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let is_plain =
-            text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let read = is_plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        read.map(Self).ok_or_else(|| {
-            InvalidName("must be 16 characters out of 0-9 a-f, as a store is called".into())
-        })
-    }
-}
-
-impl fmt::Display for StoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl Serialize for StoreId {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreId {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'_, str>::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+written_as_hex!(StoreId, "must be 16 characters out of 0-9 a-f, as a store is called");
 
 #[cfg(test)]
 mod tests {

@@ -42,16 +42,19 @@ pub trait Admin: Send + Sync + 'static {
     /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
     /// cancelled.
     fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send {
-        self.cancel_in(lane, id, None)
+        self.cancel_if(lane, id, None, None)
     }
 
-    /// As [`Self::cancel`]. With `only`, a task in another state is refused: it has changed since
-    /// the caller selected it. A leased task counts as scheduled.
-    fn cancel_in(
+    /// As [`Self::cancel`], on conditions that the store checks in the same step. With `only`, a
+    /// task in another state is refused: it has changed since the caller selected it. A leased task
+    /// counts as scheduled. With `name`, a task that does not have this name is unknown: the name
+    /// has passed to another task since the caller looked it up.
+    fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
         only: Option<State>,
+        name: Option<&TaskName>,
     ) -> impl Future<Output = Result<Cancelled>> + Send;
 
     /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins a new
@@ -60,6 +63,19 @@ pub trait Admin: Send + Sync + 'static {
         &self,
         lane: &Lane,
         id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> impl Future<Output = Result<Rescheduled>> + Send {
+        self.reschedule_if(lane, id, None, moment, content)
+    }
+
+    /// As [`Self::reschedule`]. With `name`, a task that does not have this name is unknown, as in
+    /// [`Self::cancel_if`].
+    fn reschedule_if(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> impl Future<Output = Result<Rescheduled>> + Send;
@@ -218,11 +234,16 @@ pub struct NewContent {
     pub destination: Destination,
     /// The content.
     pub content: String,
+    /// Refuses it for a task that is pulled if the new destination is called, or the reverse.
+    pub keeps_mode: bool,
 }
 
 /// The result of a reschedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rescheduled {
+    /// The new content is for the other delivery mode ([`NewContent::keeps_mode`]); nothing
+    /// changed.
+    OtherMode,
     /// The task is due at the new moment.
     Done {
         /// The new due moment.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::intake::Moment;
 use super::sampling::Instance;
 use super::topics::{Misfire, Registered, Revision};
 use crate::model::clock::UnixMillis;
@@ -41,7 +42,8 @@ pub trait Delivery: Send + Sync + 'static {
 
     /// What each instance polls every second, in as few requests as possible: the registry unless
     /// its revision is the one that was `seen`, the manual holds, the next moments of lanes, as
-    /// [`Self::next_due`] and [`Self::next_pull`], and the heartbeats. Each part may fail alone.
+    /// [`Self::next_due`] and [`Self::next_pull`], the earliest plans of recurring schedules, and
+    /// the heartbeats. Each part may fail alone.
     fn look(&self, look: Look) -> impl Future<Output = Looked> + Send;
 
     /// The store's now, and for each lane the next moment at which a claim would have work: a due
@@ -148,6 +150,8 @@ pub struct Look {
     pub workers: Vec<Lane>,
     /// The lanes for which consumers wait at this instance.
     pub consumers: Vec<Lane>,
+    /// The lanes whose recurring schedules this instance plans.
+    pub planners: Vec<Lane>,
     /// The heartbeat of this instance.
     pub heartbeat: Option<Instance>,
 }
@@ -164,6 +168,9 @@ pub struct Looked {
     pub next: Result<Option<NextDue>>,
     /// When consumers have something to pull. `None` if the poll named no lane.
     pub pulls: Result<Option<NextDue>>,
+    /// When planners have something to plan: the earliest planned moment of each lane. `None` if
+    /// the poll named no lane.
+    pub plans: Result<Option<NextDue>>,
     /// The lanes of consumers of which nothing is known, because their server did not answer.
     pub unknown: Vec<Lane>,
     /// The lanes of workers whose server did not answer. Empty if `next` is an error.
@@ -259,6 +266,8 @@ pub struct Swept {
     pub misfired_expired: u32,
     /// Tasks that are dead, because they fell due in a pause.
     pub misfired_dead: u32,
+    /// Occurrences that have expired, because an earlier one had not ended.
+    pub skipped: u32,
 }
 
 /// What a lane holds for its worker after a claim.
@@ -350,8 +359,8 @@ pub enum Transition {
     },
     /// Scheduled again; the attempt counts.
     Retry {
-        /// The delay from the store's now.
-        after: Duration,
+        /// When it is due.
+        due: Moment,
         /// Such as `503 Service Unavailable`.
         outcome: String,
     },
@@ -420,6 +429,9 @@ pub struct AttemptNote {
     pub started: UnixMillis,
     /// How long the attempt took.
     pub took: Duration,
+    /// How long the task then waits for its next attempt; `None` after a success and after the last
+    /// attempt, and in notes of older versions.
+    pub wait: Option<Duration>,
     /// The outcome, such as `503 Service Unavailable`; cut to
     /// [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes.
     pub outcome: String,

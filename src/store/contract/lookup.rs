@@ -33,6 +33,11 @@ impl TaskName {
         Lane { topic: topic.topic.clone(), shard: Lane::shard_of_key(key, topic.shards) }
     }
 
+    /// This name, unless it is an id: an id never passes to another task.
+    pub fn that_may_pass_on(&self) -> Option<&Self> {
+        Some(self).filter(|name| !matches!(name, Self::Id(_)))
+    }
+
     /// The text by which a lane knows the task.
     pub fn text(&self) -> Cow<'_, str> {
         match self {

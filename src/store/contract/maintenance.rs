@@ -43,8 +43,14 @@ pub trait Maintenance: Send + Sync + 'static {
     ) -> impl Future<Output = Result<()>> + Send;
 
     /// Finds lanes that hold tasks of unregistered topics (a failover may lose the entry),
-    /// registers these topics, and returns them. Slow; runs in the background.
+    /// registers these topics, and returns them. Also marks topics whose lanes have recurring
+    /// schedules, as [`Self::mark_schedules`]. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
+
+    /// Marks that the topic may have recurring schedules: planners look only at such topics. The
+    /// first set of a schedule does it, too; a failover may lose the mark while the schedules
+    /// survive. Returns whether it was not marked.
+    fn mark_schedules(&self, topic: &Topic) -> impl Future<Output = Result<bool>> + Send;
 }
 
 /// The answer of `histories`.
@@ -66,4 +72,6 @@ pub struct History {
     /// Whether there is more to remove or store: idempotency keys whose window has ended, or
     /// dead-letter calls that a full disk delayed.
     pub has_leftovers: bool,
+    /// Whether the lane has recurring schedules.
+    pub has_schedules: bool,
 }

@@ -16,6 +16,7 @@ mod lookup;
 mod maintenance;
 mod migration;
 mod sampling;
+mod schedules;
 mod topics;
 
 pub use admin::{
@@ -38,12 +39,19 @@ pub use lookup::TaskName;
 pub use maintenance::{Histories, History, Maintenance};
 pub use migration::{Adopted, Adoptee, MOVED, Standing};
 pub use sampling::{Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample};
+pub use schedules::{
+    DueSchedules, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule, NewSchedule,
+    NextOccurrence, Pause, Plan, Planned, PlannedOccurrence, SKIPPED, Schedule, ScheduleSet,
+    Schedules, UNPLANNED,
+};
 pub use topics::{
     Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
 
 /// A whole store: all parts, and what concerns it as one.
-pub trait Store: Delivery + Intake + Topics + Admin + Maintenance + Sampling + Audit {
+pub trait Store:
+    Delivery + Intake + Topics + Admin + Schedules + Maintenance + Sampling + Audit
+{
     /// The state of the circuit breaker around the store: the worst one if there are several
     /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {

@@ -46,6 +46,8 @@ pub struct Instance {
     /// Whether it shares the lanes with others: it may claim, and asks for help. Earlier versions
     /// do not say so, because they look at all lanes and never ask.
     pub divides: bool,
+    /// The newest format of a store that it knows. Earlier versions do not say it, and know 1.
+    pub format: u32,
     /// Whether the server of some lanes has not answered its polls for a while.
     pub lacks_lanes: bool,
     /// When the store received the heartbeat. The sender leaves 0.

@@ -91,12 +91,20 @@ pub struct Registered {
     /// Its past pauses whose tasks are not simply delivered late, the newest last, at most
     /// [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
+    /// Whether its lanes may have recurring schedules. Planners look only at such topics.
+    pub has_schedules: bool,
 }
 
 impl Registered {
     /// A topic without policy and pauses.
     pub fn plain(entry: TopicEntry) -> Self {
-        Self { entry, policy: Arc::default(), paused: None, misfires: Vec::new() }
+        Self {
+            entry,
+            policy: Arc::default(),
+            paused: None,
+            misfires: Vec::new(),
+            has_schedules: false,
+        }
     }
 }
 

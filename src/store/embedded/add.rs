@@ -171,7 +171,7 @@ fn is_full(tx: &mut WriteTx<'_>, lane: &Lane, quota: u64) -> rusqlite::Result<bo
 }
 
 /// The task's options, with an id for its dead-letter call: `drawn`, or a new one of its lane.
-fn with_call(
+pub(super) fn with_call(
     tx: &mut WriteTx<'_>,
     task: &NewTask,
     shard: u16,

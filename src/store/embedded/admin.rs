@@ -1,32 +1,39 @@
 //! `cancel`, `reschedule` and `replay`.
 
+use super::find::find_in;
 use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
 use super::settle::apply;
 use super::sql;
 use super::sql::task::replayed;
 use super::write_tx::WriteTx;
-use crate::model::task::{Lane, Options, State, TaskId};
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
+use crate::model::task::{Destination, Lane, Options, State, TaskId};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread, TaskName};
 use rusqlite::OptionalExtension;
 
 pub(super) fn cancel(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    id: TaskId,
+    (id, name): (TaskId, Option<&TaskName>),
     only: Option<State>,
 ) -> rusqlite::Result<Cancelled> {
     let now = tx.now;
+    if !tx.is_named(lane, id, name)? {
+        return Ok(Cancelled::Unknown);
+    }
     Ok(apply(tx, lane, id, |record| record.cancel(now, only))?.unwrap_or(Cancelled::Unknown))
 }
 
 pub(super) fn reschedule(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    id: TaskId,
+    (id, name): (TaskId, Option<&TaskName>),
     moment: Moment,
     content: Option<&NewContent>,
 ) -> rusqlite::Result<Rescheduled> {
+    if !tx.is_named(lane, id, name)? {
+        return Ok(Rescheduled::Unknown);
+    }
     let Some(number) = tx.find_lane(lane)? else { return Ok(Rescheduled::Unknown) };
     let Some(record) = tx.load(number, id)? else { return Ok(Rescheduled::Unknown) };
     if let Some(cancelled) = record.fulfilled(tx.now) {
@@ -39,6 +46,14 @@ pub(super) fn reschedule(
         return Ok(Rescheduled::Refused { state });
     }
     let due = moment.due(tx.now);
+    if let Some(new) = content
+        && new.keeps_mode
+    {
+        let pull = tx.find_destination(number, &Destination::pull())?;
+        if new.destination.is_pull() != (pull == Some(before.destination)) {
+            return Ok(Rescheduled::OtherMode);
+        }
+    }
     let destination = match content {
         Some(new) => tx.destination(number, &new.destination)?,
         None => before.destination,
@@ -93,6 +108,18 @@ pub(super) fn replay(
 }
 
 impl WriteTx<'_> {
+    /// Whether a task has this name now; always without a name.
+    fn is_named(
+        &mut self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
+    ) -> rusqlite::Result<bool> {
+        let Some(name) = name else { return Ok(true) };
+        let Some(number) = self.find_lane(lane)? else { return Ok(false) };
+        Ok(find_in(self.db, number, name, self.now)? == Some(id))
+    }
+
     /// The options of a task; none if the task has no row.
     pub(super) fn options(&self, id: TaskId) -> rusqlite::Result<Options> {
         let read = |row: &rusqlite::Row<'_>| read_options(row, 0, id);

@@ -138,6 +138,15 @@ fn take(
                 budget.swept.unreadable += 1;
                 continue;
             };
+            if let Some(occurrence) = &task.options.schedule
+                && before.attempts == 0
+                && overlaps(tx, lane, occurrence.after)?
+            {
+                let after = before.skipped(tx.now);
+                tx.replace(id, &Record::Pending(before), &after)?;
+                budget.swept.skipped += 1;
+                continue;
+            }
             let after = before.leased_by(receipt, LeaseKind::of_claim(&want.destination), deadline);
             task.attempt = after.attempts;
             if let Some(moment) = before.expires {
@@ -151,6 +160,16 @@ fn take(
         }
     }
     Ok(tasks)
+}
+
+/// Whether the occurrence before one that falls due has not ended.
+fn overlaps(
+    tx: &mut WriteTx<'_>,
+    lane: i64,
+    occurrence_before: Option<TaskId>,
+) -> rusqlite::Result<bool> {
+    let Some(id) = occurrence_before.filter(|id| id.0 > 0) else { return Ok(false) };
+    Ok(matches!(tx.load(lane, id)?, Some(Record::Pending(_))))
 }
 
 /// A due task.

@@ -110,6 +110,7 @@ async fn what_is_purged_leaves_nothing_behind() {
         attempt: 1,
         started: bench.clock.now(),
         took: Duration::from_millis(5),
+        wait: None,
         outcome: "410 Gone".into(),
         answer: "gone".into(),
     };
@@ -292,8 +293,8 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     bench.add_task(push_back("h1:80")).await;
     let moved = bench.add_task(push_back("h2:80")).await;
     assert_eq!((known("h1:80").await, known("h2:80").await), (false, true));
-    let content =
-        crate::store::NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
+    let (destination, content) = ("a".parse().unwrap(), "{}".into());
+    let content = crate::store::NewContent { destination, content, keeps_mode: false };
     let moment = crate::store::Moment::After(Duration::ZERO);
     bench.store.reschedule(&lane(), moved, moment, Some(content)).await.unwrap();
     assert!(!known("h2:80").await);

@@ -28,18 +28,29 @@ pub(super) fn find(
         };
         return Ok(lanes.iter().map(|lane| is_home(lane).then_some(*id)).collect());
     }
-    let text = name.text();
-    let in_lane = |lane: &Lane| {
-        let Some(lane) = lane_number(db, lane)? else { return Ok(None) };
-        let found = match name {
-            TaskName::Idempotency { .. } => db
-                .prepare_cached(answer::SQL)?
-                .query_row((lane, &text, now), |row| row.get(answer::task)),
-            TaskName::Id(_) | TaskName::Key(_) => {
-                db.prepare_cached(owner::SQL)?.query_row((lane, &text), |row| row.get(owner::task))
-            }
-        };
-        found.optional()
+    let in_lane = |lane: &Lane| match lane_number(db, lane)? {
+        Some(number) => find_in(db, number, name, now),
+        None => Ok(None),
     };
     lanes.iter().map(in_lane).collect()
+}
+
+/// The task that a key names in a lane; an id names its own task.
+pub(super) fn find_in(
+    db: &Connection,
+    lane: i64,
+    name: &TaskName,
+    now: UnixMillis,
+) -> rusqlite::Result<Option<TaskId>> {
+    let text = name.text();
+    let found = match name {
+        TaskName::Id(id) => return Ok(Some(*id)),
+        TaskName::Key(_) => {
+            db.prepare_cached(owner::SQL)?.query_row((lane, &text), |row| row.get(owner::task))
+        }
+        TaskName::Idempotency { .. } => db
+            .prepare_cached(answer::SQL)?
+            .query_row((lane, &text, now), |row| row.get(answer::task)),
+    };
+    found.optional()
 }

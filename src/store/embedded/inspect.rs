@@ -58,6 +58,9 @@ impl Embedded {
         let threads = Mutex::new(Threads { handles, ..Threads::default() });
         Ok(Self {
             id,
+            // Nothing is written.
+            format: 0,
+            recurring: Arc::default(),
             writes: Arc::new(writes),
             claims: TaskTracker::new(),
             reads,

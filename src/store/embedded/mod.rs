@@ -88,8 +88,13 @@ mod note;
 mod query;
 mod receipts;
 mod record;
+mod recurring_topics;
 mod rows;
 mod sample;
+mod schedule_verbs;
+#[cfg(test)]
+pub(crate) use schedule_verbs::garble_schedule;
+mod schedules;
 mod settle;
 #[cfg(test)]
 mod silence_tests;
@@ -138,6 +143,9 @@ pub struct Params {
 #[derive(Debug)]
 pub struct Embedded {
     id: StoreId,
+    /// The format of the file.
+    format: u32,
+    recurring: Arc<recurring_topics::RecurringTopics>,
     writes: Arc<threads::write_queue::WriteQueue>,
     /// Claims on behalf of callers, which may have disconnected.
     claims: TaskTracker,
@@ -233,6 +241,8 @@ impl Embedded {
         let beside = disk::schema::open_beside(&path).map_err(explain)?;
         let hold = disk::schema::open_beside(&path).map_err(explain)?;
         let id = disk::identity::read(&beside).map_err(explain)?;
+        let format = disk::format::read(&beside, &path)?;
+        let recurring = recurring_topics::read(&beside).map_err(explain)?;
         disk::schema::leave_syncs_to_a_thread(&db).map_err(explain)?;
         let failed = |error: std::io::Error| {
             let path = path.display();
@@ -299,6 +309,8 @@ impl Embedded {
         let threads = Mutex::new(Threads { handles, file: Some(file), lock: Some(lock) });
         Ok(Self {
             id,
+            format,
+            recurring: Arc::new(recurring_topics::RecurringTopics::of(recurring)),
             writes: Arc::new(writes),
             claims: TaskTracker::new(),
             reads,

@@ -2,9 +2,8 @@
 //! limit of the file's size makes it really answer SQLITE_FULL.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -19,7 +18,8 @@ use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{OnDead, Options, State, TaskId};
 use crate::store::{
     Admin, Asker, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment,
-    NewContent, NewTask, Settle, Settled, TopicEntry, Topics,
+    NewContent, NewSchedule, NewTask, NextOccurrence, Pause, Plan, Planned, ScheduleSet, Schedules,
+    Settle, Settled, TopicEntry, Topics,
 };
 
 const MIB: u64 = 1 << 20;
@@ -85,6 +85,7 @@ fn note(id: TaskId) -> AttemptNote {
         attempt: 1,
         started: START,
         took: Duration::ZERO,
+        wait: None,
         outcome,
         answer,
     }
@@ -169,9 +170,10 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
         topic(),
         "a known one is only looked up"
     );
-    let content = NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
-    let moment = Moment::After(Duration::ZERO);
-    let moved = bench.store.reschedule(&lane(), second, moment, Some(content)).await;
+    let (destination, content) = ("a".parse().unwrap(), "{}".into());
+    let content = Some(NewContent { destination, content, keeps_mode: false });
+    let now = Moment::After(Duration::ZERO);
+    let moved = bench.store.reschedule(&lane(), second, now, content).await;
     assert!(matches!(moved, Err(Error::Full(_))), "{moved:?}");
 
     let moved = bench.store.add(vec![keyed(60_000)]).await.remove(0);
@@ -457,4 +459,42 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     assert!(tend_and_measure() > 3 * MIB, "it has just been tried in vain");
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(tend_and_measure(), 0);
+}
+
+/// The moments are missed as in an outage. What is stored is called, and a schedule can be paused.
+#[tokio::test]
+async fn below_the_reserve_nothing_is_planned() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let set = async |name: &str| {
+        let (name, definition) = (name.parse().unwrap(), "{}".to_owned());
+        let new = NewSchedule { name, definition, revision: 7, moved: None };
+        bench.store.set_schedule(&topic(), new).await
+    };
+    let ScheduleSet::Created(schedule) = set("a").await.unwrap() else { panic!("it is new") };
+    disk.leave(RESERVE / 2);
+    assert!(matches!(set("b").await, Err(Error::Full(_))));
+    let (since, look) = (schedule.since, START);
+    let next = NextOccurrence { task: new_task("a", 0), since, look };
+    let plan = || Plan {
+        topic: topic(),
+        name: schedule.name.clone(),
+        revision: 7,
+        cursor: None,
+        since,
+        next: Some(next.clone()),
+        missed: None,
+        look_again: START,
+    };
+    let planned = bench.store.plan(plan()).await;
+    assert!(matches!(planned, Err(Error::Full(_))), "{planned:?}");
+    let due = bench.store.due_schedules(&lane(), 0).await.unwrap();
+    assert_eq!(due.names, std::slice::from_ref(&schedule.name), "the planner tries again");
+    disk.leave(100 * MIB);
+    assert!(matches!(bench.store.plan(plan()).await.unwrap(), Planned::Added { .. }));
+    disk.leave(RESERVE / 2);
+    assert_eq!(bench.claim(&[("a", 9)]).await.tasks.len(), 1);
+    let (lane, pause) = (lane(), Some(Pause::Operator));
+    assert!(bench.store.pause_schedule(&lane, &schedule.name, pause).await.unwrap().is_some());
+    assert!(bench.store.delete_schedule(&lane, &schedule.name).await.unwrap());
 }

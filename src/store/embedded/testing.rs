@@ -58,7 +58,8 @@ pub(super) fn new_task(destination: &str, after_ms: u64) -> NewTask {
 }
 
 pub(super) fn retry(after_ms: u64) -> Transition {
-    Transition::Retry { after: Duration::from_millis(after_ms), outcome: "503".into() }
+    let due = Moment::After(Duration::from_millis(after_ms));
+    Transition::Retry { due, outcome: "503".into() }
 }
 
 pub(super) fn delivered() -> Transition {

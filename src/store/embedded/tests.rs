@@ -10,10 +10,10 @@ use rusqlite::ffi;
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
 use crate::model::clock::{Clock, UnixMillis};
-use crate::model::task::State;
+use crate::model::task::{ScheduleName, State};
 use crate::store::{
-    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Maintenance, Registered,
-    Settled, Store, Topics, Transition,
+    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Maintenance, MovedSchedule,
+    NewSchedule, Pause, Registered, Schedules, Settled, Store, TopicEntry, Topics, Transition,
 };
 
 #[tokio::test]
@@ -282,4 +282,49 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         drop((one, two))
     };
     let _ = tokio::join!(first, second, open);
+}
+
+/// Planners look at each topic that is said to have schedules, in every second.
+#[tokio::test]
+async fn only_topics_with_schedules_are_said_to_have_some_after_each_change_and_restart() {
+    let bench = bench();
+    let other = TopicEntry { topic: "other".parse().unwrap(), shards: 2 };
+    let name: ScheduleName = "s".parse().unwrap();
+    bench.store.register(other.clone()).await.unwrap();
+    let with_schedules = async |bench: &Bench| {
+        let found = bench.store.topics().await.unwrap().into_iter();
+        let found = found.filter(|known| known.has_schedules);
+        found.map(|known| known.entry.topic.to_string()).collect::<Vec<_>>()
+    };
+    let new = |revision| NewSchedule {
+        name: name.clone(),
+        definition: "1".into(),
+        revision,
+        moved: None,
+    };
+    bench.store.set_schedule(&topic(), new(1)).await.unwrap();
+    assert_eq!(with_schedules(&bench).await, ["orders"]);
+    let bench = bench.reopen();
+    assert_eq!(with_schedules(&bench).await, ["orders"], "after a restart");
+    let lane_of_other = name.lane_in(&other.topic, other.shards);
+    bench.store.set_schedule(&other, new(2)).await.unwrap();
+    assert!(bench.store.delete_schedule(&lane(), &name).await.unwrap());
+    assert_eq!(with_schedules(&bench).await, ["other"], "after a deletion");
+    bench.store.pause_schedule(&lane_of_other, &name, Some(Pause::Move)).await.unwrap();
+    assert_eq!(with_schedules(&bench).await, ["other"], "while it moves");
+    assert!(bench.store.forget_schedule(&lane_of_other, &name, 2).await.unwrap());
+    assert_eq!(with_schedules(&bench).await, [] as [&str; 0], "after a move");
+    let bench = bench.reopen();
+    assert_eq!(with_schedules(&bench).await, [] as [&str; 0], "after another restart");
+    assert!(bench.store.unregister(&other).await.unwrap());
+    let moved = MovedSchedule {
+        origin: "00c0ffee00c0ffee".parse().unwrap(),
+        set: START,
+        since: START,
+        cursor: None,
+        is_paused: false,
+    };
+    let adopted = NewSchedule { moved: Some(moved), ..new(3) };
+    bench.store.set_schedule(&other, adopted).await.unwrap();
+    assert_eq!(with_schedules(&bench).await, ["other"], "after an adopt");
 }

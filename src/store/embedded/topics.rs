@@ -7,6 +7,7 @@ use std::sync::{Arc, Once};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::rows::read_topic;
+use super::schedules;
 use super::sql::lane::lost_topics;
 use super::sql::misfire::over;
 use super::sql::topic::registered;
@@ -69,6 +70,7 @@ fn read_registered(
         policy: Arc::new(read_policy(row, registered::policy, &entry.topic)?),
         paused: row.get(registered::paused)?,
         misfires,
+        has_schedules: false,
         entry,
     })
 }
@@ -190,7 +192,7 @@ pub(super) fn unregister(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::
     tx.forget_names()?;
     let has_tasks: bool =
         tx.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
-    if has_tasks {
+    if has_tasks || schedules::topic_has(tx.db, name)? {
         return Ok(topic(tx.db, &entry.topic)?.is_none());
     }
     for statement in [

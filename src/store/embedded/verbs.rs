@@ -13,7 +13,7 @@ use super::threads::write_queue::WriteQueue;
 use super::write_tx::counts;
 use super::{
     Embedded, PER_TASK, add, admin, audit, claim, contents, destination, find, forecast, forget,
-    fsck, list, migration, note, query, sample, settle, topics, write_tx,
+    fsck, list, migration, note, query, sample, schedules, settle, topics, write_tx,
 };
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
@@ -32,6 +32,12 @@ const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 impl Embedded {
+    /// Topics, with the note of those that have schedules.
+    fn with_schedules(&self, mut topics: Vec<Registered>) -> Vec<Registered> {
+        self.recurring.mark(&mut topics);
+        topics
+    }
+
     /// A claim that a silent disk does not delay. Tasks that it takes after its caller has
     /// disconnected are given back without counting the attempt, because their lease may last for
     /// hours.
@@ -89,11 +95,19 @@ async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. 
 impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
         // This store counts no revisions: the registry is read each time.
-        let Look { seen: _, workers, consumers, heartbeat } = look;
+        let Look { seen: _, workers, consumers, planners, heartbeat } = look;
         let next =
             if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
         let pulls =
             if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
+        let plans = match planners.is_empty() {
+            true => Ok(None),
+            false => {
+                let clock = self.clock.clone();
+                let next = self.reads.run(move |db| schedules::next(db, &planners, clock.now()));
+                next.await.map(Some)
+            }
+        };
         let holds = self.holds().await;
         let meter = self.meter.clone();
         // Last: a pause that has been read must not wait for the others.
@@ -102,11 +116,12 @@ impl Delivery for Embedded {
             meter.iter().for_each(Meter::measure);
             topics::topics(db)
         });
-        let registry = registry.await.map(|topics| Some((Revision::default(), topics)));
+        let registry =
+            registry.await.map(|topics| Some((Revision::default(), self.with_schedules(topics))));
         let now = self.clock.now();
         let instances = heartbeat.map(|own| Instance { seen: now, ..own }).into_iter().collect();
         let (unknown, unanswered, instances) = (Vec::new(), Vec::new(), Ok(instances));
-        Looked { registry, holds, next, pulls, unknown, unanswered, instances }
+        Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
     }
 
     async fn id(&self) -> Result<StoreId> {
@@ -234,31 +249,39 @@ impl Topics for Embedded {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
         let topic = topic.clone();
-        self.reads.run(move |db| topics::registered(db, &topic)).await
+        let found = self.reads.run(move |db| topics::registered(db, &topic)).await?;
+        Ok(self.with_schedules(found.into_iter().collect()).pop())
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        self.reads.run(topics::topics).await
+        Ok(self.with_schedules(self.reads.run(topics::topics).await?))
     }
 }
 
 impl Admin for Embedded {
-    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
-        let lane = lane.clone();
-        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id, only)).await
-    }
-
-    async fn reschedule(
+    async fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
+        only: Option<State>,
+        name: Option<&TaskName>,
+    ) -> Result<Cancelled> {
+        let (lane, name) = (lane.clone(), name.cloned());
+        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, (id, name.as_ref()), only)).await
+    }
+
+    async fn reschedule_if(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let lane = lane.clone();
+        let (lane, name) = (lane.clone(), name.cloned());
         let larger = content.as_ref().map(|new| new.content.len());
         let work = move |tx: &mut write_tx::WriteTx<'_>| {
-            admin::reschedule(tx, &lane, id, moment, content.as_ref())
+            admin::reschedule(tx, &lane, (id, name.as_ref()), moment, content.as_ref())
         };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
@@ -378,6 +401,10 @@ impl Maintenance for Embedded {
             ids.drain(..seen);
         }
         Ok(())
+    }
+
+    async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        Ok(self.recurring.note(topic))
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::{FromRedisValue, Value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use super::answer::{corrupt, state, text};
 use super::arguments::write_moment;
+use super::find::kind_of;
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread, TaskName};
 
 /// The most ids of one script call.
 const MOST: usize = 500;
@@ -18,12 +19,19 @@ const MOST: usize = 500;
 pub(super) async fn cancel(
     session: &Session,
     lane: &Lane,
-    id: TaskId,
+    (id, name): (TaskId, Option<&TaskName>),
     only: Option<State>,
 ) -> Result<Cancelled> {
     let only = only.map_or("", |state| state.as_str());
-    let call = session.lane_call(&script::CANCEL, lane).arg(id.0).arg(only).take();
-    match text(session.confirming.run_one(call).await?)?.as_str() {
+    let script = if name.is_some() { &script::CANCEL_NAMED } else { &script::CANCEL };
+    let mut call = session.lane_call(script, lane);
+    call.arg(id.0).arg(only);
+    write_name(&mut call, name);
+    let answer = session.confirming.run_one(call).await?;
+    if answer == Value::Nil {
+        return Ok(Cancelled::Unknown);
+    }
+    match text(answer)?.as_str() {
         "done" => Ok(Cancelled::Done),
         "pending" => Ok(Cancelled::Pending),
         "unknown" => Ok(Cancelled::Unknown),
@@ -34,18 +42,26 @@ pub(super) async fn cancel(
 pub(super) async fn reschedule(
     session: &Session,
     lane: &Lane,
-    id: TaskId,
+    (id, name): (TaskId, Option<&TaskName>),
     moment: Moment,
     content: Option<&NewContent>,
 ) -> Result<Rescheduled> {
-    let mut call = session.lane_call(&script::RESCHEDULE, lane);
+    let script = if name.is_some() { &script::RESCHEDULE_NAMED } else { &script::RESCHEDULE };
+    let mut call = session.lane_call(script, lane);
     call.arg(id.0);
     write_moment(&mut call, moment);
     if let Some(new) = content {
         call.arg(new.destination.as_str()).arg(&new.content);
+        if new.keeps_mode {
+            call.arg("same");
+        }
     }
-    let answer =
-        Vec::<Value>::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
+    write_name(&mut call, name);
+    let answer = session.confirming.run_one(call).await?;
+    if answer == Value::Nil {
+        return Ok(Rescheduled::Unknown);
+    }
+    let answer = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?;
     let mut fields = answer.into_iter();
     match text(fields.next().unwrap_or_default())?.as_str() {
         "done" => {
@@ -53,7 +69,15 @@ pub(super) async fn reschedule(
             Ok(Rescheduled::Done { due: UnixMillis(due) })
         }
         "unknown" => Ok(Rescheduled::Unknown),
+        "other mode" => Ok(Rescheduled::OtherMode),
         name => Ok(Rescheduled::Refused { state: state(name)? }),
+    }
+}
+
+/// The last arguments of a script behind `lua/named.lua`.
+fn write_name(call: &mut Cmd, name: Option<&TaskName>) {
+    if let Some(name) = name {
+        call.arg(kind_of(name)).arg(name.text().as_ref());
     }
 }
 

@@ -74,7 +74,8 @@ fn read_swept(counts: Value) -> Result<Swept> {
         expired,
         misfired_expired,
         misfired_dead,
-    ] = <[u32; 8]>::from_redis_value(counts).map_err(corrupt)?;
+        skipped,
+    ] = <[u32; 9]>::from_redis_value(counts).map_err(corrupt)?;
     Ok(Swept {
         push_leases,
         pull_leases,
@@ -84,6 +85,7 @@ fn read_swept(counts: Value) -> Result<Swept> {
         expired,
         misfired_expired,
         misfired_dead,
+        skipped,
     })
 }
 

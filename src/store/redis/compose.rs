@@ -35,7 +35,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 19] = library![
+const LIBRARY: [(&str, &str); 20] = library![
     now,
     keys,
     entry,
@@ -48,6 +48,7 @@ const LIBRARY: [(&str, &str); 19] = library![
     lease,
     ending,
     sweep,
+    recurring,
     overdue,
     forget,
     where,

@@ -19,18 +19,22 @@ pub(super) async fn find(
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
-    let kind = match name {
-        TaskName::Id(_) => "id",
-        TaskName::Key(_) => "key",
-        TaskName::Idempotency { .. } => "idempotency",
-    };
-    let asked = format!("{kind} {}", name.text());
+    let asked = format!("{} {}", kind_of(name), name.text());
     let told = ask_lanes(session, &[], FIND, &[(&asked, lanes)], read_id).await.1;
     let (_, found) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     let answered = |found: Option<Option<TaskId>>| {
         found.ok_or_else(|| Error::Unavailable("the server of a lane does not answer".into()))
     };
     found.into_iter().map(answered).collect()
+}
+
+/// The kind of a name, as the scripts know it.
+pub(super) fn kind_of(name: &TaskName) -> &'static str {
+    match name {
+        TaskName::Id(_) => "id",
+        TaskName::Key(_) => "key",
+        TaskName::Idempotency { .. } => "idempotency",
+    }
 }
 
 /// An id; an empty text means none.

@@ -69,9 +69,8 @@ async fn listen_once(session: &Session) -> Option<()> {
     let live = node.link(Purpose::Working).current()?;
     let at = live.at().clone();
     drop(live);
-    let client = session.servers.client(&at).ok()?;
     let subscribe = async {
-        let mut subscription = client.get_async_pubsub().await.ok()?;
+        let mut subscription = session.servers.subscriber(&at).await.ok()?;
         subscription.subscribe(session.keys.hints()).await.ok()?;
         Some(subscription)
     };

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use super::answer::corrupt;
 use super::ids::counter;
 use super::keys::Keys;
-use super::script;
 use super::session::{Identity, Session};
+use super::{instances, script};
 use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
-use crate::store::{Error, FORMAT, Formats, Result};
+use crate::store::{Error, FORMAT, Formats, INSTANCE_TTL, Result};
 
 /// How old a returned id may be: longer than the interval of polls, which read the id too.
 const FRESH: Duration = Duration::from_secs(2);
@@ -49,6 +49,14 @@ pub(super) async fn id(session: &Session) -> Result<StoreId> {
     answer.map(|known| known.id)
 }
 
+/// The store's format, as it was read last; `None` if it was never read.
+pub(super) async fn known_format(session: &Session) -> Option<u32> {
+    match &*session.identity.lock().await {
+        Some((_, Ok(known))) => Some(known.format),
+        _ => None,
+    }
+}
+
 /// Refuses the answer to [`ask`] if this program does not know the store's format.
 ///
 /// # Errors
@@ -69,9 +77,24 @@ pub(super) async fn formats(session: &Session) -> Result<Formats> {
 }
 
 /// Gives the store the newest format that this program knows. Returns the formats before.
+///
+/// # Errors
+/// [`Error::Misconfigured`] while an instance runs that does not know the new format: it would
+/// damage what newer instances store, until it notices the format.
 pub(super) async fn raise_format(session: &Session) -> Result<Formats> {
     let before = formats(session).await?;
     if before.can_rise() {
+        let living = instances::living(session).await?;
+        if let Some(older) = living.iter().find(|instance| instance.format < FORMAT) {
+            return Err(Error::Misconfigured(format!(
+                "instance {} at {} runs version {}, which does not know format {FORMAT}: stop it, \
+                 wait for {} seconds, and then raise the format",
+                older.name,
+                older.address,
+                older.version,
+                INSTANCE_TTL.as_secs()
+            )));
+        }
         let raise = cmd("HSET").arg(session.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
         session.confirming.run_one(raise).await?;
     }

@@ -29,6 +29,11 @@ pub(super) fn read(answer: Value) -> Result<Vec<Instance>> {
     Ok(living)
 }
 
+/// The instances that have sent a heartbeat lately.
+pub(super) async fn living(session: &Session) -> Result<Vec<Instance>> {
+    read(session.working.run_one(beat(session, None)).await?)
+}
+
 pub(super) async fn forget(session: &Session, id: &str) -> Result<()> {
     let forget = cmd("HDEL").arg(session.keys.instances()).arg(id).take();
     session.working.run_one(forget).await.map(drop)

@@ -9,6 +9,7 @@
 //! | pauses | `<p>:DELAY_TOPIC_PAUSES-{R}` | hash topic → see `lua/lib/registry.lua` |
 //! | the store | `<p>:DELAY_STORE-{R}` | hash: `id`, `since`, …; see `identity` |
 //! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
+//! | topics with recurring schedules | `<p>:DELAY_TOPIC_SCHEDULED-{R}` | hash topic → 1 |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
 //! | instances | `<p>:DELAY_INSTANCES-{R}` | hash instance → see `lua/heartbeat.lua` |
 //! | the audit log | `<p>:DELAY_AUDIT-{R}` | stream of entries, each with JSON as `entry` |
@@ -55,10 +56,12 @@ const KEYS: &str = "DELAY_KEYS_TOPIC_TASK";
 const IDEMPOTENCY: &str = "DELAY_IDEMPOTENCY_TOPIC_TASK";
 const WINDOWS: &str = "DELAY_WINDOWS_TOPIC_TASK";
 const NOTES: &str = "DELAY_NOTES_TOPIC_TASK";
+const RECURRING: &str = "DELAY_RECURRING_TOPIC_TASK";
+const PLANS: &str = "DELAY_PLANS_TOPIC_TASK";
 const LOCK: &str = "DELAY_TOPIC_RELOAD_LOCK";
 
 /// The roles of a lane's keys that hold tasks or keys of tasks.
-const ROLES: [&str; 15] = [
+const ROLES: [&str; 17] = [
     BODIES,
     SCHEDULE,
     ENTRIES,
@@ -74,10 +77,12 @@ const ROLES: [&str; 15] = [
     IDEMPOTENCY,
     WINDOWS,
     NOTES,
+    RECURRING,
+    PLANS,
 ];
 
 /// The roles of the keys of a lane script.
-const OF_SCRIPT: [&str; 16] = [
+const OF_SCRIPT: [&str; 18] = [
     BODIES,
     OFFSETS,
     DESTINATIONS,
@@ -94,6 +99,8 @@ const OF_SCRIPT: [&str; 16] = [
     IDEMPOTENCY,
     WINDOWS,
     NOTES,
+    RECURRING,
+    PLANS,
 ];
 
 /// What the name of a key says.
@@ -101,6 +108,8 @@ const OF_SCRIPT: [&str; 16] = [
 pub(super) enum Named {
     /// A lane's content.
     Bodies(Lane),
+    /// A lane's recurring schedules.
+    Recurring(Lane),
     /// A lane's schedule, and its destination.
     Schedule(Lane, String),
     /// Another structure of a lane's tasks.
@@ -120,14 +129,16 @@ impl Keys {
         format!("{}:DELAY_TOPIC_LIST", self.prefix)
     }
 
-    /// The keys of a registry script: registry, policies, pauses, deletions, revision.
-    pub(super) fn of_registry(&self) -> [String; 5] {
+    /// The keys of a registry script: registry, policies, pauses, deletions, revision, topics with
+    /// recurring schedules.
+    pub(super) fn of_registry(&self) -> [String; 6] {
         [
             self.topics(),
             self.policies(),
             self.pauses(),
             self.beside_topics("DELAY_TOPIC_LEAVING"),
             self.revision(),
+            self.beside_topics("DELAY_TOPIC_SCHEDULED"),
         ]
     }
 
@@ -192,6 +203,10 @@ impl Keys {
         self.of_lane(DESTINATIONS, lane)
     }
 
+    pub(super) fn recurring(&self, lane: &Lane) -> String {
+        self.of_lane(RECURRING, lane)
+    }
+
     pub(super) fn notes(&self, lane: &Lane) -> String {
         self.of_lane(NOTES, lane)
     }
@@ -234,9 +249,10 @@ impl Keys {
         format!("{}:", self.of_lane(SCHEDULE, lane))
     }
 
-    /// A SCAN pattern for every lane's content.
-    pub(super) fn any_bodies(&self) -> String {
-        format!("{}:{BODIES}-{{*}}", self.escaped_prefix())
+    /// A SCAN pattern for every lane's tasks and recurring schedules: [`BODIES`] and
+    /// [`RECURRING`].
+    pub(super) fn any_contents(&self) -> String {
+        format!("{}:DELAY_RE*_TOPIC_TASK-{{*}}", self.escaped_prefix())
     }
 
     /// A SCAN pattern for every key of every lane.
@@ -265,15 +281,17 @@ impl Keys {
             (Ok(lane), ..) if lane.to_string() != tag => Named::Stray,
             (Ok(lane), SCHEDULE, Some(name)) => Named::Schedule(lane, name.to_owned()),
             (Ok(lane), BODIES, None) if tail.is_empty() => Named::Bodies(lane),
+            (Ok(lane), RECURRING, None) if tail.is_empty() => Named::Recurring(lane),
             (Ok(lane), other, None) if tail.is_empty() && other != SCHEDULE => Named::OfLane(lane),
             _ => Named::Stray,
         }
     }
 
-    /// The lane whose content this key holds.
-    pub(super) fn lane_of(&self, bodies: &str) -> Option<Lane> {
-        match self.read(bodies) {
-            Named::Bodies(lane) => Some(lane),
+    /// The lane whose tasks this key holds, or whose recurring schedules: then `true`.
+    pub(super) fn content_of(&self, key: &str) -> Option<(Lane, bool)> {
+        match self.read(key) {
+            Named::Bodies(lane) => Some((lane, false)),
+            Named::Recurring(lane) => Some((lane, true)),
             _ => None,
         }
     }
@@ -287,13 +305,14 @@ mod tests {
     fn keys_are_named_as_documented_and_read_back() {
         let keys = Keys::new("delay");
         let lane: Lane = "order:0".parse().unwrap();
-        let of_script = keys.of_script(&lane, 16);
+        let of_script = keys.of_script(&lane, 18);
         assert_eq!(of_script[0], "delay:DELAY_REALL_TOPIC_TASK-{order:0}");
         assert_eq!(of_script[6], "delay:DELAY_TOPIC_RELOAD_LOCK-{order:0}");
         assert_eq!(of_script[7], "delay:DELAY_DELIVERED_TOPIC_TASK-{order:0}");
         assert_eq!(of_script[3], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
         assert_eq!(keys.of_script(&lane, 4), of_script[..4]);
-        assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
+        assert_eq!(keys.content_of(&of_script[0]), Some((lane.clone(), false)));
+        assert_eq!(keys.content_of(&of_script[16]), Some((lane, true)));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
         for beside in keys.of_registry().into_iter().chain([keys.store(), keys.audit()]) {
             assert_eq!(
@@ -302,17 +321,18 @@ mod tests {
                 "{beside}"
             );
         }
-        assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");
+        assert_eq!(Keys::new("a[b").any_contents(), "a\\[b:DELAY_RE*_TOPIC_TASK-{*}");
     }
 
     #[test]
     fn a_key_says_whose_it_is() {
         let keys = Keys::new("delay");
         let lane: Lane = "order:eu:3".parse().unwrap();
-        let of_script = keys.of_script(&lane, 16);
+        let of_script = keys.of_script(&lane, 18);
         let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
         check(&of_script[0], Named::Bodies(lane.clone()));
-        for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15] {
+        check(&of_script[16], Named::Recurring(lane.clone()));
+        for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17] {
             check(&of_script[i], Named::OfLane(lane.clone()));
         }
         check(

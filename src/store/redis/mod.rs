@@ -64,6 +64,7 @@ mod query;
 mod record;
 mod registry;
 mod sample;
+mod schedules;
 #[doc(hidden)]
 pub mod script;
 mod session;

@@ -25,6 +25,8 @@ struct Line {
     attempt: u32,
     started_ms: i64,
     took_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
     outcome: String,
     answer: String,
 }
@@ -50,11 +52,16 @@ pub(super) async fn note(session: &Session, notes: &[AttemptNote]) -> Result<()>
     answers.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn write(note: &AttemptNote) -> String {
     let line = Line {
         attempt: note.attempt,
         started_ms: note.started.0,
-        took_ms: u64::try_from(note.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: millis(note.took),
+        wait_ms: note.wait.map(millis),
         outcome: shorten(&note.outcome).to_owned(),
         answer: note.answer[..note.answer.floor_char_boundary(MAX_ANSWER)].to_owned(),
     };
@@ -76,6 +83,7 @@ pub(super) async fn notes(session: &Session, lane: &Lane, id: TaskId) -> Result<
         attempt: line.attempt,
         started: UnixMillis(line.started_ms),
         took: Duration::from_millis(line.took_ms),
+        wait: line.wait_ms.map(Duration::from_millis),
         outcome: line.outcome,
         answer: line.answer,
     };

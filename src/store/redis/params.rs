@@ -6,14 +6,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::transport::address::{Login, read_url};
+use super::transport::connect::Access;
 use super::transport::dial::Target;
 use super::transport::node;
 use super::transport::sentinel::Sentinels;
 use super::transport::server::Mode;
 use super::transport::servers::Servers;
+use super::transport::tls::Tls;
 use crate::model::breaker;
 use crate::model::clock::Clock;
 use crate::store::{Error, Result};
+use crate::tls::ClientFiles;
 
 /// How the servers are found.
 #[derive(Clone)]
@@ -43,8 +46,11 @@ pub const ID_OUTAGE: Duration = Duration::from_secs(30);
 pub struct Params {
     /// How the servers are found.
     pub topology: Topology,
-    /// `redis://[user:password@]host:port/db`, at least one.
+    /// `redis://[user:password@]host:port/db`, at least one. With `rediss://`, all connections use
+    /// TLS, those to sentinels included.
     pub urls: Vec<String>,
+    /// What TLS trusts, and how it identifies this instance.
+    pub tls: ClientFiles,
     /// The prefix of every key, without braces.
     pub key_prefix: String,
     /// The longest wait for a connection, and for an answer.
@@ -65,6 +71,7 @@ impl Params {
         Self {
             topology: Topology::Standalone,
             urls: vec![url.into()],
+            tls: ClientFiles::default(),
             key_prefix: "delay".into(),
             timeout: Duration::from_secs(1),
             wait_replicas: 0,
@@ -88,16 +95,17 @@ impl Params {
     /// [`Error::Misconfigured`] if a URL cannot be read, or if there is none.
     pub(super) fn servers(&self) -> Result<Servers> {
         let mut addresses = Vec::new();
-        let mut login = Login::default();
+        let (mut login, mut is_tls) = (Login::default(), false);
         for url in self.urls.iter().rev() {
-            let (address, first) = read_url(url)?;
-            addresses.insert(0, address);
-            login = first;
+            let url = read_url(url)?;
+            addresses.insert(0, url.address);
+            (login, is_tls) = (url.login, is_tls || url.is_tls);
         }
+        let tls = is_tls.then(|| Tls::new(self.tls.clone())).transpose()?;
         let mode =
             if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
         let params = node::Params {
-            login,
+            access: Access { login, tls: tls.clone() },
             mode,
             timeout: self.timeout,
             breaker: self.breaker.clone(),
@@ -109,7 +117,8 @@ impl Params {
             (_, None) => Err(Error::Misconfigured("store.redis.urls names no server".into())),
             (Topology::Standalone, Some(first)) => Ok(Servers::one(Target::Server(first), params)),
             (Topology::Sentinel { master_name, username, password }, _) => {
-                let own = Login::of(username.as_deref(), password.as_deref());
+                let login = Login::of(username.as_deref(), password.as_deref());
+                let own = Access { login, tls };
                 let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
                 Ok(Servers::one(Target::Primary(Arc::new(sentinels)), params))
             }

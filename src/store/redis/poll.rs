@@ -42,6 +42,8 @@ pub(super) enum Audience {
     Workers,
     /// Pulled tasks.
     Consumers,
+    /// Recurring schedules.
+    Planners,
 }
 
 impl Audience {
@@ -50,6 +52,7 @@ impl Audience {
         match self {
             Self::Workers => "workers",
             Self::Consumers => "consumers",
+            Self::Planners => "planners",
         }
     }
 }
@@ -77,7 +80,11 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         released,
         instances::beat(session, look.heartbeat.as_ref()),
     ];
-    let asked = [(Audience::Workers, &look.workers[..]), (Audience::Consumers, &look.consumers)];
+    let asked = [
+        (Audience::Workers, &look.workers[..]),
+        (Audience::Consumers, &look.consumers),
+        (Audience::Planners, &look.planners),
+    ];
     let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
     let (answers, told) = ask_lanes(session, &before, NEXT, &asked, read_moment).await;
     let [revision, id, held, released, living] =
@@ -106,8 +113,8 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         Some(told) if !lanes.is_empty() => next_due(told).map(Some),
         _ => Ok(None),
     };
-    let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls, unknown, unanswered, instances }
+    let (next, pulls, plans) = (of(&look.workers), of(&look.consumers), of(&look.planners));
+    Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
 }
 
 /// What a purge would find in each lane.
@@ -244,13 +251,14 @@ fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
 
 fn read_history(told: Value) -> Result<History> {
     let Value::Array(fields) = told else { return Ok(History::default()) };
-    let [ended, oldest, leftovers] =
-        <[Value; 3]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let [ended, oldest, leftovers, schedules] =
+        <[Value; 4]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let count = |value| u64::from_redis_value(value).map_err(corrupt);
     Ok(History {
         ended: count(ended)?,
         oldest: read_moment(oldest)?,
         has_leftovers: count(leftovers)? > 0,
+        has_schedules: count(schedules)? > 0,
     })
 }
 

@@ -48,11 +48,22 @@ const NORMAL: &str = "";
 const WAY_OUT: &str = " flags=allow-oom";
 const READ: &str = " flags=no-writes,allow-oom";
 
+/// The text of a file, behind that of another one if there are two.
+macro_rules! text {
+    ($file:literal $(, $guard:literal)?) => {
+        concat!(
+            $(include_str!(concat!("lua/", $guard, ".lua")),)?
+            include_str!(concat!("lua/", $file, ".lua"))
+        )
+    };
+}
+
 macro_rules! scripts {
-    ($($name:ident: $flags:expr, $file:literal;)+) => {
+    ($($name:ident: $flags:expr, $file:literal $(behind $guard:literal)?;)+) => {
         $(pub(super) static $name: LazyLock<Script> =
             LazyLock::new(|| {
-                Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua")))
+                let name = concat!($file $(, "_", $guard)?);
+                Script::new($flags, name, text!($file $(, $guard)?))
             });)+
 
         /// All scripts, to be loaded.
@@ -60,10 +71,10 @@ macro_rules! scripts {
             vec![$(&$name),+]
         }
 
-        /// The names and texts of the files.
+        /// The names and texts of the scripts, before they are composed.
         #[cfg(test)]
         pub(super) fn files() -> &'static [(&'static str, &'static str)] {
-            &[$(($file, include_str!(concat!("lua/", $file, ".lua")))),+]
+            &[$((concat!($file $(, "_", $guard)?), text!($file $(, $guard)?))),+]
         }
     };
 }
@@ -76,12 +87,21 @@ scripts! {
     SETTLE: WAY_OUT, "settle";
     EXTEND: WAY_OUT, "extend";
     CANCEL: WAY_OUT, "cancel";
+    CANCEL_NAMED: WAY_OUT, "cancel" behind "named";
     RESCHEDULE: NORMAL, "reschedule";
+    RESCHEDULE_NAMED: NORMAL, "reschedule" behind "named";
     REPLAY: WAY_OUT, "replay";
     PURGE: WAY_OUT, "purge";
     DISCARD: WAY_OUT, "discard";
     REMOVE_CONTENTS: WAY_OUT, "remove_contents";
     CLEAR: WAY_OUT, "clear";
+    SCHEDULE_SET: NORMAL, "schedule_set";
+    SCHEDULE_PAUSE: WAY_OUT, "schedule_pause";
+    SCHEDULE_DELETE: WAY_OUT, "schedule_delete";
+    SCHEDULES: READ, "schedules";
+    SCHEDULES_DUE: READ, "schedules_due";
+    PLAN: NORMAL, "plan";
+    SCHEDULED: NORMAL, "scheduled";
     LEND: WAY_OUT, "lend";
     STORE_ID: WAY_OUT, "store_id";
     IMPORTED: NORMAL, "imported";
@@ -120,6 +140,8 @@ scripts! {
     FSCK_STRAYS_LOOK: READ, "fsck_strays";
     FSCK_KEYS_REPAIR: WAY_OUT, "fsck_keys";
     FSCK_KEYS_LOOK: READ, "fsck_keys";
+    FSCK_RECURRING_REPAIR: WAY_OUT, "fsck_recurring";
+    FSCK_RECURRING_LOOK: READ, "fsck_recurring";
     FSCK_COUNTER: WAY_OUT, "fsck_counter";
     FSCK_TOPIC: WAY_OUT, "fsck_topic";
 }
@@ -135,7 +157,7 @@ mod tests {
     use super::*;
     use crate::store::{
         EXPIRED, FURTHEST_DEADLINE, INSTANCE_TTL, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS,
-        MAX_SAMPLED, MISFIRED, UNREADABLE,
+        MAX_RECENT, MAX_SAMPLED, MISFIRED, SKIPPED, UNPLANNED, UNREADABLE,
     };
 
     /// Redis makes a string of each key in each call, so each costs time.
@@ -156,8 +178,15 @@ mod tests {
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'\n"),
             format!("local UNREADABLE = '{UNREADABLE}'\n"),
             format!("local EXPIRED, MISFIRED = '{EXPIRED}', '{MISFIRED}'\n"),
+            format!("local SKIPPED = '{SKIPPED}'\n"),
         ] {
             assert!(CLAIM.code.contains(&line), "claim.lua should hold: {line}");
+        }
+        for line in [
+            format!("local MAX_RECENT = {MAX_RECENT}\n"),
+            format!("local UNPLANNED = '{UNPLANNED}'\n"),
+        ] {
+            assert!(PLAN.code.contains(&line) || SCHEDULE_SET.code.contains(&line), "{line}");
         }
         let lives = format!("local LIVES_MS, KEPT_MS = {},", INSTANCE_TTL.as_millis());
         assert!(HEARTBEAT.code.contains(&lives));

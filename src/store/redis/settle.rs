@@ -12,7 +12,7 @@ use super::transport::servers::Route;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{
-    Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition,
+    Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Moment, Result, Settle, Settled, Transition,
 };
 
 /// The most settles of one script call.
@@ -61,11 +61,12 @@ pub(super) async fn settle(
             let mut call = session.lane_call(&script::SETTLE, lane);
             for &i in chunk {
                 let (verb, wait, outcome) = write(&settles[i].transition);
-                call.arg(settles[i].id.0)
-                    .arg(settles[i].receipt.as_str())
-                    .arg(verb)
-                    .arg(wait)
-                    .arg(outcome);
+                call.arg(settles[i].id.0).arg(settles[i].receipt.as_str()).arg(verb);
+                match wait {
+                    Moment::After(wait) => call.arg(wait.as_millis() as u64),
+                    Moment::At(moment) => call.arg(format!("@{}", moment.0.max(0))),
+                };
+                call.arg(outcome);
             }
             calls.push(call);
             called.push((*lane, chunk));
@@ -84,16 +85,15 @@ pub(super) async fn settle(
     answers
 }
 
-fn write(transition: &Transition) -> (&'static str, u64, &str) {
+fn write(transition: &Transition) -> (&'static str, Moment, &str) {
+    const NONE: Moment = Moment::After(Duration::ZERO);
     match transition {
-        Transition::Delivered { outcome } => ("delivered", 0, shorten(outcome)),
-        Transition::Moved => ("moved", 0, MOVED),
-        Transition::Retry { after, outcome } => {
-            ("retry", after.as_millis() as u64, shorten(outcome))
-        }
-        Transition::Dead { outcome } => ("dead", 0, shorten(outcome)),
-        Transition::Release => ("release", 0, ""),
-        Transition::Keep { lease } => ("keep", (*lease).min(MAX_LEASE).as_millis() as u64, KEPT),
+        Transition::Delivered { outcome } => ("delivered", NONE, shorten(outcome)),
+        Transition::Moved => ("moved", NONE, MOVED),
+        Transition::Retry { due, outcome } => ("retry", *due, shorten(outcome)),
+        Transition::Dead { outcome } => ("dead", NONE, shorten(outcome)),
+        Transition::Release => ("release", NONE, ""),
+        Transition::Keep { lease } => ("keep", Moment::After((*lease).min(MAX_LEASE)), KEPT),
     }
 }
 

@@ -8,18 +8,21 @@ use super::query::Direction;
 use super::registry::{entry, reconcile, recover, topic};
 use super::{
     Redis, admin, audit, claim, contents, destination, find, forget, fsck, identity, instances,
-    migration, note, ping, poll, query, sample, settle,
+    migration, note, ping, poll, query, sample, schedules, settle,
 };
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use crate::model::task::{
+    Destination, Lane, Receipt, ScheduleName, State, StoreId, TaskId, Topic, TopicPolicy,
+};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability,
-    Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance,
-    Message, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled,
-    Result, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store, Summary, Task,
-    TaskName, TopicEntry, Topics, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
+    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
+    Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
+    Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task, TaskName,
+    TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -141,18 +144,26 @@ impl Topics for Redis {
 }
 
 impl Admin for Redis {
-    async fn cancel_in(&self, lane: &Lane, id: TaskId, only: Option<State>) -> Result<Cancelled> {
-        admin::cancel(&self.session, lane, id, only).await
-    }
-
-    async fn reschedule(
+    async fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
+        only: Option<State>,
+        name: Option<&TaskName>,
+    ) -> Result<Cancelled> {
+        admin::cancel(&self.session, lane, (id, name), only).await
+    }
+
+    async fn reschedule_if(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        name: Option<&TaskName>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = admin::reschedule(&self.session, lane, id, moment, content.as_ref()).await?;
+        let moved =
+            admin::reschedule(&self.session, lane, (id, name), moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
             self.session.hints.tell_all(lane, due);
         }
@@ -226,6 +237,59 @@ impl Admin for Redis {
     }
 }
 
+impl Schedules for Redis {
+    async fn set_schedule(&self, topic: &TopicEntry, new: NewSchedule) -> Result<ScheduleSet> {
+        schedules::set(&self.session, topic, &new).await
+    }
+
+    async fn schedules(
+        &self,
+        lane: &Lane,
+        names: Vec<ScheduleName>,
+    ) -> Result<Vec<Option<Schedule>>> {
+        schedules::read(&self.session, lane, &names).await
+    }
+
+    async fn schedule_names(
+        &self,
+        lane: &Lane,
+        after: Option<ScheduleName>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleName>> {
+        schedules::names(&self.session, lane, after.as_ref(), limit).await
+    }
+
+    async fn pause_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        pause: Option<Pause>,
+    ) -> Result<Option<Schedule>> {
+        schedules::pause(&self.session, lane, name, pause).await
+    }
+
+    async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
+        schedules::delete(&self.session, lane, name).await
+    }
+
+    async fn forget_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        revision: u64,
+    ) -> Result<bool> {
+        schedules::forget(&self.session, lane, name, revision).await
+    }
+
+    async fn plan(&self, plan: Plan) -> Result<Planned> {
+        schedules::plan(&self.session, &plan).await
+    }
+
+    async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
+        schedules::due(&self.session, lane, skip).await
+    }
+}
+
 impl Maintenance for Redis {
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
         poll::histories(&self.session, &lanes).await
@@ -247,6 +311,10 @@ impl Maintenance for Redis {
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         topic::forget_misfire(&self.session, topic, misfire).await
+    }
+
+    async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        topic::note_schedules(&self.session, topic).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -84,7 +84,9 @@ impl Members {
         let own_lacks = living.iter().any(|one| one.id == id && one.lacks_lanes);
         let divides =
             |one: &Instance| one.has_workers && one.divides && (own_lacks || !one.lacks_lanes);
-        let others = living.iter().filter(|one| divides(one) && is_young(one));
+        let is_member =
+            |one: &&Instance| divides(one) && is_young(one) && !is_replaced(one, living);
+        let others = living.iter().filter(is_member);
         members.all.extend(others.map(|one| Hashed::instance(&one.id)));
         members.all.sort_unstable();
         members
@@ -131,6 +133,15 @@ impl Members {
         let wait = (first - phase - (since + 1)).rem_euclid(cycle as i64);
         wait < now - since
     }
+}
+
+/// Whether another process has started since at the address of this one, on a host of its name.
+/// Then this one has ended, although its heartbeat is young.
+fn is_replaced(one: &Instance, living: &[Instance]) -> bool {
+    let is_at_its_place =
+        |other: &Instance| (&other.name, &other.address) == (&one.name, &one.address);
+    !one.address.is_empty()
+        && living.iter().any(|other| is_at_its_place(other) && other.started > one.started)
 }
 
 #[cfg(test)]
@@ -189,6 +200,32 @@ mod tests {
         let leaves = Instance { has_workers: false, ..own };
         assert!(Members::of(&[leaves], "own", true).is_alone(), "it still works its lanes");
         assert!(Members::of(&living[..4], "own", true).is_alone(), "the store's now is unknown");
+    }
+
+    /// A process that a supervisor starts again does not rely on the one before.
+    #[test]
+    fn a_process_that_was_replaced_at_its_address_is_no_member() {
+        let at = |id: &str, name: &str, address: &str, started: i64| Instance {
+            name: name.into(),
+            address: address.into(),
+            started: UnixMillis(started),
+            ..instance(id, 5_000)
+        };
+        let living = [
+            at("killed", "a", "10.0.0.1:7799", 100),
+            at("killed again", "a", "10.0.0.1:7799", 200),
+            at("own", "a", "10.0.0.1:7799", 300),
+            at("other port", "a", "10.0.0.1:7800", 100),
+            at("other host", "b", "10.0.0.1:7799", 100),
+            at("no address", "a", "", 100),
+            at("none either", "a", "", 200),
+        ];
+        let names = ["own", "other port", "other host", "no address", "none either"];
+        let mut all = names.map(Hashed::instance).to_vec();
+        all.sort_unstable();
+        assert_eq!(Members::of(&living, "own", true).all, all);
+        let other = Members::of(&living, "other host", true);
+        assert_eq!(other.all, all, "all views agree");
     }
 
     /// Otherwise every instance would look at all lanes while a server is away for all of them.

@@ -12,7 +12,7 @@ use super::ending::Ending;
 use super::handle::Settler;
 use crate::metrics::{End, TaskMetrics};
 use crate::model::task::Lane;
-use crate::store::{Asker, Delivery, Error, MAX_LEASE, Settled, Transition};
+use crate::store::{Asker, Delivery, Error, MAX_LEASE, Moment, Settled, Transition};
 use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
 
 /// What settling needs.
@@ -98,8 +98,10 @@ impl<S: Delivery> Settling<S> {
         let Some(task) = task.and_then(HeldTask::next_lease) else { return };
         // A claim returned it meanwhile under a newer lease, for which it was not called.
         match transition {
-            Transition::Retry { after, .. } if is_stale && task.lease().attempt > attempt => {
-                self.calls.spawn(self.clone().hold_back(lane, task, after));
+            Transition::Retry { due: Moment::After(wait), .. }
+                if is_stale && task.lease().attempt > attempt =>
+            {
+                self.calls.spawn(self.clone().hold_back(lane, task, wait));
             }
             _ => self.settler.send(Ending::of(lane, task, Transition::Release)),
         }

@@ -26,6 +26,22 @@ const ARGUMENTS = [
 /** A bound for a busy machine: each step waits for what it expects, not for a time. */
 const PATIENCE = 60_000;
 
+/** Some steps have no bound of their own: what a page evaluates, a new page, and a close. */
+const LONGEST = 300_000;
+
+/** Fails if `steps` do not end. */
+async function ends(steps) {
+  let timer;
+  const never = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`no end after ${LONGEST} ms`)), LONGEST);
+  });
+  try {
+    await Promise.race([steps, never]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /**
  * Runs `steps` with a page, and fails if a page of the browser had an error or opened a dialog.
  * Errors of the content security policy are among those of the console.
@@ -51,9 +67,10 @@ export async function withPage(steps, { expected = [], args = [] } = {}) {
     });
     const page = await context.newPage();
     try {
-      await steps(page);
+      await ends(steps(page));
     } catch (error) {
-      const shown = page.isClosed() ? "" : await page.locator("body").innerText();
+      const texts = context.pages().map((tab) => tab.locator("body").innerText().catch(String));
+      const shown = (await Promise.all(texts)).join("\n\nthe next page:\n");
       throw new Error(`${error.message}\n\nthe page:\n${shown}\n\n${errors.join("\n")}`, {
         cause: error,
       });
@@ -88,6 +105,16 @@ export const choose = (page, label, value) => page.getByLabel(label).selectOptio
 export const link = (page, name) => page.getByRole("link", { name, exact: true });
 export const button = (page, name) => page.getByRole("button", { name, exact: true });
 export const badge = (page, text) => page.locator("main .badge", { hasText: text }).first();
+
+/** Calls the API from the page. */
+export const post = (page, path, body) =>
+  page.evaluate(
+    async ([path, body]) => {
+      const headers = { "content-type": "application/json" };
+      return (await fetch(path, { method: "POST", headers, body })).json();
+    },
+    [path, body],
+  );
 
 /** The sentence that says what the last action did. */
 export const says = (page, text) => page.locator("main [role=status]", { hasText: text }).waitFor();

@@ -2,16 +2,14 @@
 // nothing is wider than the window. It also takes the pictures of the documentation.
 import { button, choose, input, isAccessible, open, withPage } from "./browser.mjs";
 
-const LOOKS = [
-  ["light", "en", 1440],
-  ["dark", "zh", 1440],
-  ["light", "zh", 360],
-  ["dark", "en", 360],
-];
+const LOOKS = ["light", "dark"].flatMap((theme) =>
+  ["en", "zh"].flatMap((language) => [1440, 360].map((width) => [theme, language, width])),
+);
 
 const { task, pictures } = input;
 const PAGES = ["", "topics", "topics?match=o&sort=dead", "topics/orders"];
 PAGES.push("tasks/orders?state=dead", "dead", "destinations", "destinations/message.call");
+PAGES.push("schedules", "schedules/orders", "schedules/orders/daily");
 PAGES.push("tasks?by=key&q=none", "tasks/orders?by=sn&q=message.call");
 PAGES.push(`task/orders/${task}`, "add", "forecast", "system", "audit", "topics/none", "nothing");
 
@@ -24,6 +22,8 @@ const DIALOGS = [
   ["tasks/orders", "Move all matching", "改期所有匹配的任务"],
   ["tasks/orders?state=dead", "Cancel all matching", "取消所有匹配的任务"],
   [`task/orders/${input.waiting}`, "Move", "改期"],
+  ["schedules/orders", "Set a schedule", "设置周期计划"],
+  ["schedules/orders/daily", "Delete the schedule", "删除周期计划"],
 ];
 
 async function takesPictures(page) {
@@ -58,11 +58,17 @@ await withPage(
       for (const name of PAGES) {
         await open(page, name);
         await isAccessible(page, `#/${name}, ${look}`);
+        if (name === "add") {
+          await page.getByRole("radio").last().check();
+          await isAccessible(page, `a time as text, ${look}`);
+        }
       }
       for (const [name, english, chinese] of DIALOGS) {
         await open(page, name);
         await button(page, language === "en" ? english : chinese).click();
         await page.locator("dialog [data-loading]").waitFor({ state: "detached" });
+        const ways = page.getByRole("dialog").getByRole("radio", { name: /text|文本/ });
+        if ((await ways.count()) > 0) await ways.check();
         await isAccessible(page, `a dialog of #/${name}, ${look}`);
         await page.keyboard.press("Escape");
         await page.getByRole("dialog").waitFor({ state: "detached" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
-  addTask, badge, button, choose, confirm, input, link, open, says, withPage,
+  addTask, badge, button, choose, confirm, input, link, open, post, says, withPage,
 } from "./browser.mjs";
 
 const { url, content } = input;
@@ -163,15 +163,6 @@ async function leavesAQuestion(page) {
   }
 }
 
-const post = (page, path, body) =>
-  page.evaluate(
-    async ([path, body]) => {
-      const headers = { "content-type": "application/json" };
-      return (await fetch(path, { method: "POST", headers, body })).json();
-    },
-    [path, body],
-  );
-
 /** The figures are those of the call, and the tasks that were added are among them. */
 async function readsTheForecast(page) {
   for (const delay of ["90m", "91m", "5h"]) {
@@ -255,6 +246,8 @@ async function replaysAndPurgesDeadTasks(page) {
   await open(page, "tasks/mortal?state=dead");
   await page.getByRole("row").nth(1).getByRole("link").click();
   await badge(page, "dead").waitFor();
+  // The log has an attempt, so the bar has a part for it.
+  await page.locator(".segments li", { hasText: "attempt 1" }).first().waitFor();
 
   await open(page, "dead");
   await page.getByRole("button", { name: "Purge mortal, 410" }).click();
@@ -286,6 +279,10 @@ async function probesADestination(page) {
   const calls = (url) => ({
     topic: "fragile", delay: "0s", content: `{"sn": "fragile", "url": "${url}"}`, attempts: "1",
   });
+  // A call of another service, whose lateness the page shows.
+  const other = '{"sn": "message.call", "url": "/other"}';
+  await addTask(page, { topic: "other", delay: "0s", content: other });
+  await badge(page, "delivered").waitFor();
   await addTask(page, calls("/fails"));
   await badge(page, "dead").waitFor();
   await open(page, "");
@@ -296,6 +293,7 @@ async function probesADestination(page) {
   const field = (name) => page.locator(".field", { hasText: name }).locator("dd").first();
   const changes = page.locator("tbody tr .badge");
   await badge(page, "open").waitFor();
+  await page.getByText(/The other services are called (on time|late, too)/).waitFor();
   assert.equal(await field("Failed").textContent(), "1 (100%)");
   assert.match(await field("Last error").textContent(), /^500/);
   assert.deepEqual(await changes.allTextContents(), ["open"]);
@@ -382,7 +380,7 @@ async function searchesTasks(page) {
   assert.equal(await rows(page).first().getByRole("link").textContent(), id);
 
   await open(page, "tasks/fragile?state=dead");
-  const outcome = await rows(page).first().getByRole("cell").nth(5).textContent();
+  const outcome = await rows(page).first().getByRole("cell").nth(6).textContent();
   await search(page, "outcome", outcome.slice(0, -1));
   await page.getByText("There are no such tasks.").waitFor();
   await search(page, "outcome", outcome);
@@ -402,7 +400,7 @@ async function movesAndCancelsAllMatching(page) {
   await says(page, "3 tasks were moved.");
   // The list shows one due time three times.
   await page.waitForFunction(() => {
-    const times = [...document.querySelectorAll("tbody tr td:nth-child(2)")];
+    const times = [...document.querySelectorAll("tbody tr td:nth-child(3)")];
     return times.length === 3 && new Set(times.map((time) => time.textContent)).size === 1;
   });
 

@@ -12,19 +12,12 @@ const isLive = async (page) => {
 };
 
 /** A sample arrives that was not there before. */
-const getsSamples = (page) =>
-  page.evaluate(() => {
-    const shown = document.querySelector("canvas")?.closest("figure");
-    const before = shown.textContent;
-    return new Promise((done) => {
-      const observer = new MutationObserver(() => {
-        if (shown.textContent === before) return;
-        observer.disconnect();
-        done();
-      });
-      observer.observe(shown, { subtree: true, childList: true, characterData: true });
-    });
-  });
+async function getsSamples(page) {
+  const graph = page.locator("figure.chart").first();
+  const before = await graph.textContent();
+  const isNew = (before) => document.querySelector("figure.chart").textContent !== before;
+  await page.waitForFunction(isNew, before, { polling: 100 });
+}
 
 /** The streams that are open, of all tabs that are open. */
 function recordStreams(context) {

@@ -14,15 +14,17 @@ const hasPage = async (page, name) => (await link(page, name).count()) === 1;
 async function changesNothing(page, token) {
   const { task } = input;
   const pages = ["topics", "topics/orders", `task/orders/${task}`, "dead", "destinations"];
-  pages.push("destinations/message.call");
+  pages.push("destinations/message.call", "schedules/orders", "schedules/orders/daily");
   for (const name of [...pages, "dead/orders", "tasks/orders?state=dead"]) {
     await open(page, name);
     const offered = page.locator("main button:not(.sort, [type=submit])");
     const names = await offered.allTextContents();
     assert.deepEqual(names.filter((name) => name !== "Load again"), [], name);
   }
-  await open(page, `task/orders/${task}`);
-  await page.getByText("Your token may not read the content.").waitFor();
+  for (const name of [`task/orders/${task}`, "schedules/orders/daily"]) {
+    await open(page, name);
+    await page.getByText("Your token may not read the content.").waitFor();
+  }
   await open(page, "tasks/orders?state=dead");
   const fields = await page.getByLabel("Search in").locator("option").allTextContents();
   assert(!fields.some((name) => /outcome|content/.test(name)), "fields that it may not read");
@@ -44,6 +46,12 @@ async function changesNothing(page, token) {
     "topic/resume": { topic: "orders" },
     "topic/purge": { topic: "orders", confirm: "orders" },
     "topic/delete": { topic: "orders" },
+    "schedule/set": { topic: "orders", schedule: "x", every: "1h", content: {} },
+    "schedule/pause": { topic: "orders", schedule: "daily" },
+    "schedule/resume": { topic: "orders", schedule: "daily" },
+    "schedule/delete": { topic: "orders", schedule: "daily" },
+    "schedule/run": { topic: "orders", schedule: "daily" },
+    "schedule/backfill": { topic: "orders", schedule: "daily", from: "2026-01", to: "2026-02" },
     "destination/hold": { sn: "message.call" },
     "destination/release": { sn: "message.call" },
     "destination/probe": { sn: "message.call" },

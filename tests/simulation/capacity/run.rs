@@ -128,7 +128,7 @@ impl Caller for Receiver {
         let late = self.redis.now_micros() - call.due.0 * 1_000;
         self.lateness.lock().unwrap().push(late);
         self.redis.time.sleep(self.redis.setup.call).await;
-        Answer::Delivered { outcome: "200 OK".into() }
+        Answer::delivered("200 OK")
     }
 }
 

@@ -145,6 +145,7 @@ impl Delivery for Access {
             holds: Ok(Holds::default()),
             next: Ok(next),
             pulls: Ok(None),
+            plans: Ok(None),
             unknown: Vec::new(),
             unanswered: Vec::new(),
             instances: Ok(instances),

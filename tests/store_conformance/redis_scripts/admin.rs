@@ -90,6 +90,94 @@ pub(super) const CANCEL: &[Row] = &[
     Row { case: "no task", before: &[], args: &["1", ""], answer: "unknown", after: &[] },
 ];
 
+pub(super) const CANCEL_NAMED: &[Row] = &[
+    Row {
+        case: "the newest task of its key",
+        before: &[HELD, &["owners k = 1 1 400"]],
+        args: &["1", "", "key", "k"],
+        answer: "pending",
+        after: &["- entries 1 = 1 0 - w r * shop ", "+ entries 1 = 1 0 ! w r * shop "],
+    },
+    Row {
+        case: "a task whose key has passed on",
+        before: &[HELD, &["owners k = 2 2 600"]],
+        args: &["1", "", "key", "k"],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "a key that no task has",
+        before: &[HELD],
+        args: &["1", "", "key", "k"],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "an idempotency key",
+        before: &[WAITING, &["used i = 1 ab 1001 1500 1"]],
+        args: &["1", "", "idempotency", "i"],
+        answer: "done",
+        after: &[
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ cancelled 1 @ 1000",
+            "+ entries 1 = 0 0 cancelled - * * shop ",
+        ],
+    },
+    Row {
+        case: "an idempotency key whose window has ended",
+        before: &[WAITING, &["used i = 1 ab 1000 1500 1"]],
+        args: &["1", "", "idempotency", "i"],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "an idempotency key whose task was removed",
+        before: &[&["used i = 1 ab 1001 1500 1"]],
+        args: &["1", "", "idempotency", "i"],
+        answer: "unknown",
+        after: &[],
+    },
+];
+
+pub(super) const RESCHEDULE_NAMED: &[Row] = &[
+    Row {
+        case: "another moment",
+        before: &[WAITING, &["owners k = 1 1 400"]],
+        args: &["1", "+900", "key", "k"],
+        answer: "[done, 1900]",
+        after: &[
+            "- bodies 1 = 1 1500 400 shop -|hello",
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ bodies 1 = 1 1900 400 shop -|hello",
+            "+ destinations shop @ 1900",
+            "+ schedule:shop 1 @ 1900",
+        ],
+    },
+    Row {
+        case: "other content",
+        before: &[WAITING, &["used i = 1 ab 1001 1500 1"]],
+        args: &["1", "1500", "shop", "bye", "idempotency", "i"],
+        answer: "[done, 1500]",
+        after: &["- bodies 1 = 1 1500 400 shop -|hello", "+ bodies 1 = 1 1500 400 shop -|bye"],
+    },
+    Row {
+        case: "content for the other mode",
+        before: &[WAITING, &["owners k = 1 1 400"]],
+        args: &["1", "1500", "@pull", "bye", "same", "key", "k"],
+        answer: "[other mode]",
+        after: &[],
+    },
+    Row {
+        case: "a task whose key has passed on",
+        before: &[WAITING, &["owners k = 2 2 600"]],
+        args: &["1", "+900", "shop", "bye", "key", "k"],
+        answer: "nil",
+        after: &[],
+    },
+];
+
 pub(super) const RESCHEDULE: &[Row] = &[
     Row {
         case: "another moment",
@@ -133,6 +221,13 @@ pub(super) const RESCHEDULE: &[Row] = &[
             "+ destinations mail @ 2000",
             "+ schedule:mail 1 @ 2000",
         ],
+    },
+    Row {
+        case: "other content for consumers that pull, of a task that is called",
+        before: &[WAITING],
+        args: &["1", "2000", "@pull", "bye", "same"],
+        answer: "[other mode]",
+        after: &[],
     },
     Row {
         case: "its expiry goes with it",

@@ -109,7 +109,7 @@ pub(super) const CLAIM: &[Row] = &[
         case: "a claim without destinations sweeps an expired lease",
         before: &[OVERDUE],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [shop], , [1, 0, 0, 0, 0, 0, 0, 0]]",
+        answer: "[1, 1000, [], [shop], , [1, 0, 0, 0, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 - w r * shop ",
             "- leased 1 @ 900",
@@ -126,7 +126,7 @@ pub(super) const CLAIM: &[Row] = &[
             "leased 1 @ 900",
         ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [], , [1, 0, 0, 1, 0, 0, 0, 0]]",
+        answer: "[1, 1000, [], [], , [1, 0, 0, 1, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 16 15 - w r * shop lease ran out",
             "- leased 1 @ 900",
@@ -142,7 +142,7 @@ pub(super) const CLAIM: &[Row] = &[
             "leased 1 @ 900",
         ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
-        answer: "[1, 1000, [], [], , [1, 0, 1, 0, 0, 0, 0, 0]]",
+        answer: "[1, 1000, [], [], , [1, 0, 1, 0, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
             "- leased 1 @ 900",
@@ -171,7 +171,7 @@ pub(super) const CLAIM: &[Row] = &[
         case: "an expired task is ended, not leased",
         before: &[DUE, &["expiries 1 @ 800"]],
         args: BY_A_WORKER,
-        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 1, 0, 0]]",
+        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 1, 0, 0, 0]]",
         after: &[
             "- destinations shop @ 500",
             "- expiries 1 @ 800",
@@ -198,7 +198,7 @@ pub(super) const CLAIM: &[Row] = &[
             "shop",
             "5",
         ],
-        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 0, 0, 1]]",
+        answer: "[1, 1000, [], [], , [0, 0, 0, 0, 0, 0, 0, 1, 0]]",
         after: &[
             "- destinations shop @ 500",
             "- schedule:shop 1 @ 500",
@@ -211,7 +211,7 @@ pub(super) const CLAIM: &[Row] = &[
         before: &[DUE, &["bodies 2 = 9 what is this", "schedule:shop 2 @ 400"]],
         args: BY_A_WORKER,
         answer: "[1, 1000, [2, 0, 9 what is this, 1, 1, 1 500 400 shop -|hello], [], 3000, \
-             [0, 0, 0, 0, 1, 0, 0, 0]]",
+             [0, 0, 0, 0, 1, 0, 0, 0, 0]]",
         after: &[
             "- destinations shop @ 500",
             "- schedule:shop 1 @ 500",
@@ -248,7 +248,7 @@ pub(super) const CLAIM: &[Row] = &[
             "5",
         ],
         answer: "[1, 1000, [4, 0, 9 what is this, 5, 1, 1 750 400 shop -|fifth, \
-             1, 2, 1 500 400 shop -|hello], [], 3000, [1, 0, 0, 0, 1, 1, 0, 1]]",
+             1, 2, 1 500 400 shop -|hello], [], 3000, [1, 0, 0, 0, 1, 1, 0, 1, 0]]",
         after: &[
             "- destinations shop @ 600",
             "- entries 1 = 1 0 - w r * shop ",
@@ -339,6 +339,32 @@ pub(super) const SETTLE: &[Row] = &[
             "+ destinations shop @ 1700",
             "+ entries 1 = 1 0 - - * r shop 503",
             "+ schedule:shop 1 @ 1700",
+        ],
+    },
+    Row {
+        case: "a retry names its moment",
+        before: &[HELD],
+        args: &["1", "r", "retry", "@1801", "503"],
+        answer: "[call 1801]",
+        after: &[
+            "- entries 1 = 1 0 - w r * shop ",
+            "- leased 1 @ 3000",
+            "+ destinations shop @ 1801",
+            "+ entries 1 = 1 0 - - * r shop 503",
+            "+ schedule:shop 1 @ 1801",
+        ],
+    },
+    Row {
+        case: "a retry names a past moment",
+        before: &[HELD],
+        args: &["1", "r", "retry", "@7", "503"],
+        answer: "[call 1000]",
+        after: &[
+            "- entries 1 = 1 0 - w r * shop ",
+            "- leased 1 @ 3000",
+            "+ destinations shop @ 1000",
+            "+ entries 1 = 1 0 - - * r shop 503",
+            "+ schedule:shop 1 @ 1000",
         ],
     },
     Row {
@@ -590,6 +616,20 @@ pub(super) const NEXT: &[Row] = &[
         ]],
         args: &["workers"],
         answer: "[1000, 2500]",
+        after: &[],
+    },
+    Row {
+        case: "the earliest look of planners",
+        before: &[DUE, &["plans a @ 1500", "plans b @ 9007199254740991"]],
+        args: &["planners"],
+        answer: "[1000, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "schedules that have ended",
+        before: &[DUE, &["plans b @ 9007199254740991"]],
+        args: &["planners"],
+        answer: "[1000, ]",
         after: &[],
     },
     Row {

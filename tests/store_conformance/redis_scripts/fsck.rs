@@ -208,3 +208,27 @@ pub(super) const FSCK_TOPIC: &[Row] = &[
         after: &[],
     },
 ];
+
+pub(super) const RECURRING: &[Row] = &[
+    Row {
+        case: "a schedule that no planner looks at",
+        before: &[&["recurring a = 1 0f 900 900 - - - - - -|{}"]],
+        args: &["recurring", "0", "100", "1", "1", "0"],
+        answer: "[0, 0, , [schedule-without-plan, a, 1], [a], ]",
+        after: &["+ plans a @ 1000"],
+    },
+    Row {
+        case: "one that is paused, and one that cannot be read",
+        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "recurring b = 2"]],
+        args: &["recurring", "0", "100", "1", "1", "0"],
+        answer: "[0, 0, , [unreadable-schedule, b, 0], [a, b], ]",
+        after: &[],
+    },
+    Row {
+        case: "looks at a schedule that is paused, and at one that is gone",
+        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "plans a @ 5", "plans b @ 6"]],
+        args: &["plans", "0", "100", "1", "1", "0"],
+        answer: "[0, 0, , [plan-without-schedule, a, 1, plan-without-schedule, b, 1], [], ]",
+        after: &["- plans a @ 5", "- plans b @ 6"],
+    },
+];

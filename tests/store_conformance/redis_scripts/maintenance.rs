@@ -109,7 +109,14 @@ pub(super) const HISTORIES: &[Row] = &[
         case: "ended tasks and a key whose window is over",
         before: &[ENDED, &["windows i @ 1000", "windows j @ 1001"]],
         args: &[""],
-        answer: "[1000, [2, 600, 1]]",
+        answer: "[1000, [2, 600, 1, 0]]",
+        after: &[],
+    },
+    Row {
+        case: "recurring schedules",
+        before: &[&["recurring a = 1 0f 900 900 - - - - - -|{}"]],
+        args: &[""],
+        answer: "[1000, [0, , 0, 1]]",
         after: &[],
     },
 ];
@@ -121,6 +128,13 @@ pub(super) const LEAVE: &[Row] = &[
         args: &[],
         answer: "1",
         after: &["- offsets #shards = 1", "- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
+    },
+    Row {
+        case: "a lane with recurring schedules",
+        before: &[&["offsets #shards = 1", "recurring a = 1 0f 900 900 - - - - - -|{}"]],
+        args: &[],
+        answer: "0",
+        after: &[],
     },
     Row {
         case: "a lane with tasks",

@@ -51,7 +51,7 @@ pub(super) enum Keys {
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 27] = [
+const NAMES: [(&str, &str); 30] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -68,19 +68,22 @@ const NAMES: [(&str, &str); 27] = [
     ("used", "DELAY_IDEMPOTENCY_TOPIC_TASK-{orders:0}"),
     ("windows", "DELAY_WINDOWS_TOPIC_TASK-{orders:0}"),
     ("notes", "DELAY_NOTES_TOPIC_TASK-{orders:0}"),
+    ("recurring", "DELAY_RECURRING_TOPIC_TASK-{orders:0}"),
+    ("plans", "DELAY_PLANS_TOPIC_TASK-{orders:0}"),
     ("aside", "DELAY_ASIDE_TOPIC_TASK-{orders:0}"),
     ("topics", "DELAY_TOPIC_LIST"),
     ("policies", "DELAY_TOPIC_POLICY"),
     ("pauses", "DELAY_TOPIC_PAUSES"),
     ("departures", "DELAY_TOPIC_LEAVING"),
     ("revision", "DELAY_TOPIC_REVISION"),
+    ("scheduled", "DELAY_TOPIC_SCHEDULED"),
     ("last_id", "DELAY_TASK_ID"),
     ("id_run", "DELAY_TASK_ID_RUN"),
     ("store", "DELAY_STORE"),
     ("instances", "DELAY_INSTANCES"),
     ("audit", "DELAY_AUDIT"),
 ];
-const LANE: usize = 16;
+const LANE: usize = 18;
 
 impl Keys {
     pub(super) fn names(&self) -> Vec<&'static str> {
@@ -89,11 +92,11 @@ impl Keys {
             Self::Lane => &NAMES[..LANE],
             Self::LaneAndAside => &NAMES[..=LANE],
             Self::Lanes => &NAMES[2..3],
-            Self::Registry => &NAMES[17..22],
-            Self::LastId => &NAMES[22..24],
-            Self::Store => &NAMES[24..25],
-            Self::Instances => &NAMES[25..26],
-            Self::Audit => &NAMES[26..],
+            Self::Registry => &NAMES[19..25],
+            Self::LastId => &NAMES[25..27],
+            Self::Store => &NAMES[27..28],
+            Self::Instances => &NAMES[28..29],
+            Self::Audit => &NAMES[29..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }

@@ -108,9 +108,9 @@ impl Consumer {
     async fn run(self) -> Result<(), Error> {
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let topic = Some(&self.topic);
-        let (task_id, wait) = (None::<TaskId>, None::<&str>);
-        let pull =
-            PullRequest { topic, task_id, lease: Some("60s"), count: Some(self.count), wait };
+        let (task_id, lease, wait) = (None::<TaskId>, Some("60s"), None::<&str>);
+        let (count, key, idempotency_key) = (Some(self.count), None, None);
+        let pull = PullRequest { topic, task_id, key, idempotency_key, lease, count, wait };
         let pull = self.peer.post("/delay/task/pull", &json(&pull));
         let mut empty = 0;
         while self.lock().pulled.len() < self.tasks && empty < PATIENCE {

@@ -2,16 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-#[serde(deny_unknown_fields)]
+requests! {
+
 pub struct AuditListRequest<Number, Cursor> {
     /// Entries per page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     pub limit: Option<Number>,
     /// The answer's `cursor`, for the page after it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub cursor: Option<Cursor>,
+}
+
 }

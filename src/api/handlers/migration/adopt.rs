@@ -15,20 +15,21 @@ use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::add::MAX_BATCH;
-use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, MAX_ON_DEAD, TIMEOUT};
+use crate::api::handlers::task::new_task::{self, GivenOptions, MAX_ON_DEAD};
 use crate::api::handlers::task::placing::placed;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName, within};
+use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
 use crate::callback::{Services, target};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{
-    ContentDigest, Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic,
+    ContentDigest, Destination, Lane, Mode, Occurrence, OnDead, Options, State, StoreId, TaskId,
+    Topic,
 };
 use crate::model::trace::TraceContext;
 use crate::store::{
@@ -42,6 +43,8 @@ const FAR: f64 = 1e14;
 /// character escaped.
 const MAX_LOG: usize = 512 << 10;
 const MAX_OPTIONS: usize = 256 << 10;
+/// The longest JSON text of an occurrence of a recurring schedule, in bytes.
+const MAX_OCCURRENCE: usize = 1 << 10;
 /// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
 /// How far an id may be ahead of the clock: an id contains the time when it was allocated.
@@ -209,13 +212,14 @@ fn note_of(note: AdoptedNote, lane: &Lane, id: TaskId) -> AttemptNote {
         attempt: note.attempt,
         started: UnixMillis(note.started_ms),
         took: Duration::from_millis(note.duration_ms),
+        wait: None,
         outcome: note.outcome,
         answer: note.answer,
     }
 }
 
 /// A time in milliseconds.
-fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
+pub(crate) fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
     if ms.fract() != 0.0 || !(0.0..FAR).contains(&ms) {
         return Err(Error::Invalid(format!("{field}: must be Unix milliseconds")));
     }
@@ -334,11 +338,11 @@ fn read_log(raw: &RawValue) -> Result<Vec<AdoptedNote>, Error> {
     Ok(notes)
 }
 
-fn read_origin(text: &str) -> Result<StoreId, Error> {
+pub(crate) fn read_origin(text: &str, field: &str) -> Result<StoreId, Error> {
     text.parse().map_err(|_| {
         let given: String = text.chars().take(64).collect();
         Error::Invalid(format!(
-            "options.origin: expected the id of a store, which is 16 characters out of 0-9 a-f, \
+            "{field}: expected the id of a store, which is 16 characters out of 0-9 a-f, \
              got {given:?}"
         ))
     })
@@ -352,34 +356,44 @@ fn read_trace(text: &str) -> Result<TraceContext, Error> {
     text.parse().map_err(|error| Error::Invalid(format!("options.traceparent: {error}")))
 }
 
+fn read_occurrence(raw: &RawValue) -> Result<Occurrence, Error> {
+    json::check_length(raw, "options.schedule", MAX_OCCURRENCE)?;
+    serde_json::from_str(raw.get())
+        .map_err(|error| Error::Invalid(json::sentence("options.schedule", &error)))
+}
+
+/// Reads the options of a task.
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
+    let options = read_options_of(raw, services)?;
+    let call = options.on_dead.as_ref();
+    required(call.map_or(Some(()), |call| call.task_id.map(drop)), "options.on_dead.task_id")?;
+    Ok(options)
+}
+
+/// Reads the options of a task, or those that a recurring schedule gives to its tasks: their
+/// dead-letter calls have no ids yet.
+pub(crate) fn read_options_of(raw: &RawValue, services: &Services) -> Result<Options, Error> {
     let given: RecordOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
     let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
         let call: AdoptedOnDead<ServiceName, Id> =
             json::read_field(raw, "options.on_dead", MAX_ON_DEAD)?;
-        let task_id = required(Id::given(call.task_id), "options.on_dead.task_id")?;
+        let task_id = Id::given(call.task_id);
         let call = new_task::on_dead(call.sn, call.url, "options.on_dead", services)?;
-        Ok(OnDead { task_id: Some(task_id), ..call })
+        Ok(OnDead { task_id, ..call })
     };
-    let headers = given.headers.map(|raw| new_task::headers(raw, "options.headers"));
-    let attempts =
-        given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
+    let RecordOptions { max_attempts, timeout, backoff, headers, expires_after, .. } = given;
+    let options = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
+    let options = options.read().map_err(|error| error.below("options"))?;
     Ok(Options {
-        origin: given.origin.as_deref().map(read_origin).transpose()?,
-        max_attempts: attempts.transpose()?,
-        timeout: given
-            .timeout
-            .map(|span| within(span, "options.timeout", TIMEOUT).map(Span))
-            .transpose()?,
-        backoff: given.backoff.map(|raw| new_task::backoff(raw, "options.backoff")).transpose()?,
-        headers: headers.transpose()?.unwrap_or_default(),
-        key: None,
-        expires_after: given
-            .expires_after
-            .map(|span| new_task::expiry(span, "options.expires_after"))
+        origin: given
+            .origin
+            .as_deref()
+            .map(|text| read_origin(text, "options.origin"))
             .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
         traceparent: given.traceparent.as_deref().map(read_trace).transpose()?,
+        schedule: given.schedule.map(read_occurrence).transpose()?.map(Box::new),
         removed: given.removed.as_deref().map(read_digest).transpose()?,
+        ..options
     })
 }

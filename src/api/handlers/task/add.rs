@@ -28,6 +28,7 @@ use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
+use crate::model::zone::Zone;
 use crate::store::{self, Intake, NewTask, Registered};
 use crate::trace::{AddSpan, Adding};
 
@@ -98,7 +99,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
         let checked = read_one(api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure(&name).await?;
-        let (mut task, mode) = task_of(checked, topic);
+        let (mut task, way, zone) = task_of(checked, topic);
         let span = trace.begin(&name, &mut task.options);
         tries += 1;
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
@@ -106,7 +107,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
             added => {
                 let added = added
-                    .map(|added| stored(added, mode, api.store.durability()))
+                    .map(|added| stored(added, way, zone.as_ref(), api.store.durability()))
                     .map_err(Error::from);
                 if let Some(span) = span {
                     trace.end(span, span_result(&added));
@@ -227,16 +228,16 @@ async fn store(
 ) -> Vec<Result<Stored, Error>> {
     let topics = topics(api, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
-    // For each task, its failure, or its delivery mode and its span.
+    // For each task, its failure, or its delivery mode, zone and span.
     let mut modes = Vec::with_capacity(checked.len());
     for checked in checked {
         modes.push(checked.and_then(|checked| {
             let topic =
                 topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
-            let (mut task, mode) = task_of(checked, topic);
+            let (mut task, mode, zone) = task_of(checked, topic);
             let span = trace.begin(&task.topic.topic, &mut task.options);
             tasks.push(task);
-            Ok((mode, span))
+            Ok((mode, zone, span))
         }));
     }
     if tasks.is_empty() {
@@ -245,10 +246,11 @@ async fn store(
     let mut added = api.store.add(tasks).await.into_iter();
     // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
-    let answer = |mode: Result<(Way, Option<AddSpan>), Error>| {
-        let (mode, span) = mode?;
+    let answer = |mode: Result<(Way, Option<Zone>, Option<AddSpan>), Error>| {
+        let (mode, zone, span) = mode?;
         let added = added.next().expect("a store answers every task");
-        let added = added.map(|added| stored(added, mode, durability)).map_err(Error::from);
+        let added =
+            added.map(|added| stored(added, mode, zone.as_ref(), durability)).map_err(Error::from);
         // A task that is to be placed again gets another span.
         if let Some(span) = span.filter(|_| !added.as_ref().is_err_and(Error::is_stale_entry)) {
             trace.end(span, span_result(&added));
@@ -258,12 +260,12 @@ async fn store(
     modes.into_iter().map(answer).collect()
 }
 
-/// The new task, and how it is delivered.
-fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
-    let Checked { destination, moment, options, content, idempotency, .. } = checked;
+/// The new task, how it is delivered, and the zone in which its due time is shown.
+fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way, Option<Zone>) {
+    let Checked { destination, moment, zone, options, content, idempotency, .. } = checked;
     let Registered { entry: topic, policy, .. } = topic;
     let (quota, mode) = (policy.quota_of_lane(topic.shards), way_of(&destination));
-    (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
+    (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode, zone)
 }
 
 /// The topics' entries. Each is requested once, and all of them concurrently. So new topics cost

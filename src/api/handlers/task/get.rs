@@ -10,7 +10,7 @@ use std::sync::Arc;
 use delayd_wire::{Attempt, Found, GetRequest, Task};
 use serde_json::Value;
 
-use super::named::{Named, id_of};
+use super::named::{Named, act_on};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -19,7 +19,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
-use crate::model::task::{Lane, OnDead, Options, StoreId};
+use crate::model::task::{Lane, OnDead, Options, StoreId, TaskId, Topic};
 use crate::store::{self, Admin, AttemptNote, Delivery};
 
 pub(crate) type Request = GetRequest<TopicName, Id>;
@@ -28,13 +28,15 @@ fn shown(
     task: store::Task,
     notes: Vec<AttemptNote>,
     store: StoreId,
+    topic: &Topic,
     caller: &Caller,
 ) -> Task<Value> {
     let options = options(&task.options, caller);
     let content_removed = task.options.removed.is_some();
+    let schedule = task.options.schedule.as_deref().map(Into::into);
     Task {
         task_id: task.id.into(),
-        webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
+        webhook_id: task.options.webhook_id(store, topic, task.id),
         state: task.state,
         mode: way_of(&task.destination),
         sn: sn_of(&task.destination),
@@ -49,6 +51,7 @@ fn shown(
         options,
         content: caller.content(task.content).filter(|_| !content_removed),
         content_removed,
+        schedule,
         log: notes.into_iter().map(|note| attempt(note, caller)).collect(),
     }
 }
@@ -58,20 +61,22 @@ fn attempt(note: AttemptNote, caller: &Caller) -> Attempt {
         attempt: note.attempt,
         started_ms: note.started.into(),
         duration_ms: note.took.as_millis() as u64,
+        wait_ms: note.wait.map(|wait| wait.as_millis() as u64),
         outcome: caller.content(note.outcome),
         answer: caller.content(note.answer),
     }
 }
 
-/// The options in the form that an add takes: without the key, which is a field of the task,
-/// without the origin, the trace, the digest, and the id of the dead-letter callback.
-fn options(options: &Options, caller: &Caller) -> Value {
+/// The options in the form that an add takes: without the key and the schedule, which are fields
+/// of the task, without the origin, the trace, the digest, and the id of the dead-letter callback.
+pub(crate) fn options(options: &Options, caller: &Caller) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
     let shown = Options {
         origin: None,
         key: None,
         on_dead,
         traceparent: None,
+        schedule: None,
         removed: None,
         ..options.clone()
     };
@@ -100,19 +105,18 @@ pub(crate) async fn get(
     let Request { topic, task_id, key, idempotency_key } = json::read(request.body())?;
     let Name(topic) = required(topic, "topic")?;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let id = id_of(&api, &topic, &name).await?;
-    let find = |lane: Lane| {
+    let find = |lane: Lane, id: TaskId| {
         let store = &api.store;
         async move {
             let task = store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
             Ok((lane, task))
         }
     };
-    let (lane, task) = api.in_lane(&topic, id, find).await?;
+    let (lane, task) = act_on(&api, &topic, &name, find).await?;
     let store = api.store.id().await?;
     // The answer is useful without the log.
-    let notes = api.store.notes(&lane, id).await.unwrap_or_default();
-    Ok(Success::of(Found { task: shown(task, notes, store, &caller) }))
+    let notes = api.store.notes(&lane, task.id).await.unwrap_or_default();
+    Ok(Success::of(Found { task: shown(task, notes, store, &lane.topic, &caller) }))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use delayd_wire::{Gone, Moved, Span};
 use serde_json::value::RawValue;
 
+use crate::api::handlers::task::due::{self, Due, Written};
+use crate::api::handlers::task::named::{LOOKS, Named, act_on, field_of};
 use crate::api::handlers::task::new_task::{self, Rules};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -14,10 +16,11 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
+use crate::api::wire::shown;
 use crate::callback::target_of_object;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
-use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
+use crate::store::{Admin, Cancelled, NewContent, Rescheduled, TaskName};
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
@@ -30,21 +33,23 @@ pub(crate) async fn cancel(
     Routed { request, .. }: Routed,
 ) -> Result<Success<Gone>, Error> {
     let request: CancelRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let task_id = required(Id::given(request.task_id), "task_id")?;
-    let (store, tasks) = (&api.store, &api.metrics.tasks);
-    let cancel = |lane: Lane| async move {
-        match store.cancel(&lane, task_id).await? {
+    let CancelRequest { topic, task_id, key, idempotency_key } = request;
+    let Name(topic) = required(topic, "topic")?;
+    let name = Named { task_id, key, idempotency_key }.read()?;
+    let (store, tasks, key) = (&api.store, &api.metrics.tasks, name.that_may_pass_on());
+    let field = field_of(&name);
+    let cancel = |lane: Lane, id: TaskId| async move {
+        match store.cancel_if(&lane, id, None, key).await? {
             Cancelled::Done => {
                 tasks.ended(End::Cancel);
-                Ok(Success::of(Gone { task_id: task_id.into() }))
+                Ok(Success::of(Gone { task_id: id.into() }))
             }
-            Cancelled::Pending => Err(Error::CancelPending),
-            Cancelled::Refused { state } => Err(Error::Conflict(state)),
+            Cancelled::Pending => Err(Error::CancelPending(field)),
+            Cancelled::Refused { state } => Err(Error::Conflict(field, state)),
             Cancelled::Unknown => Err(Error::no_task()),
         }
     };
-    api.in_lane(&topic, task_id, cancel).await
+    act_on(&api, &topic, &name, cancel).await
 }
 
 /// `POST /delay/task/update`
@@ -53,58 +58,77 @@ pub(crate) async fn update(
     Routed { request, .. }: Routed,
 ) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
-    let (topic, task_id, moment, content) = {
+    let (topic, name, due, content) = {
         let api = api.clone();
         let read = move |body: &[u8]| {
             let request: UpdateRequest<'_> = json::read(body)?;
             let Name(topic) = required(request.topic, "topic")?;
-            let task_id = required(Id::given(request.task_id), "task_id")?;
-            let moment = api.checked(None, |rules| {
-                new_task::moment(request.timing_moment, request.delay, rules)
+            let UpdateRequest { task_id, key, idempotency_key, .. } = request;
+            let name = Named { task_id, key, idempotency_key }.read()?;
+            let written = Written::of(&request.at, &request.zone);
+            let due = api.checked(None, |rules| {
+                due::due(request.timing_moment, request.delay, written, rules.reach())
             })?;
-            Ok::<_, Error>((topic, task_id, moment, request.content.map(ToOwned::to_owned)))
+            Ok::<_, Error>((topic, name, due, request.content.map(ToOwned::to_owned)))
         };
         reading(request.body().clone(), read).await?
     };
     let content = content.as_deref().map(|raw| (raw, request.body()));
-    let moved = api
-        .in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content))
-        .await?;
-    Ok(Success::of(moved))
+    let act = |lane: Lane, id: TaskId| reschedule(&api, lane, (id, &name), &due, content);
+    Ok(Success::of(act_on(&api, &topic, &name, act).await?))
 }
 
-/// Reschedules the task. `content` comes with its body, because a long one is read off the runtime.
+/// Reschedules the task. An add with the same `key` may give it another delivery mode after its
+/// mode was read. Then the store refuses the new content, and it is read again for that mode.
 async fn reschedule(
     api: &Arc<Api>,
     lane: Lane,
-    task_id: TaskId,
-    moment: Moment,
+    (id, name): (TaskId, &TaskName),
+    due: &Due,
     content: Option<(&RawValue, &Bytes)>,
 ) -> Result<Moved, Error> {
-    let content = match content {
-        None => None,
-        Some((raw, body)) => {
-            // Its delivery mode stays.
-            let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
-            let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
-            let content = {
-                let (api, raw) = (api.clone(), raw.to_owned());
-                let read = move |rules: &Rules<'_>| {
-                    let content = new_task::content(&raw, mode, rules.content_limit)?;
-                    let destination =
-                        new_task::destination(mode, rules.services, || target_of_object(&content))?;
-                    Ok::<_, Error>(NewContent { destination, content })
-                };
-                reading(body.clone(), move |_| api.checked(None, read)).await?
-            };
-            Some(content)
+    let Due { moment, zone } = due;
+    let key = name.that_may_pass_on();
+    for _ in 0..LOOKS {
+        let content = match content {
+            None => None,
+            Some((raw, body)) => Some(new_content(api, &lane, id, raw, body).await?),
+        };
+        match api.store.reschedule_if(&lane, id, key, *moment, content).await? {
+            Rescheduled::Done { due } => {
+                return Ok(Moved {
+                    task_id: id.into(),
+                    due_ms: due.into(),
+                    due: shown::due(due, zone.as_ref()),
+                });
+            }
+            Rescheduled::Refused { state } => return Err(Error::Conflict(field_of(name), state)),
+            Rescheduled::Unknown => return Err(Error::no_task()),
+            Rescheduled::OtherMode => {}
         }
-    };
-    match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => {
-            Ok(Moved { task_id: task_id.into(), due_ms: due.into(), due: due.into() })
-        }
-        Rescheduled::Refused { state } => Err(Error::Conflict(state)),
-        Rescheduled::Unknown => Err(Error::no_task()),
     }
+    Err(Error::Unavailable(
+        "content: the task's mode changes faster than the content can be checked; repeat the call",
+    ))
+}
+
+/// Checks a new content against the task's delivery mode, which stays. `raw` comes with its body,
+/// because a long one is read off the runtime.
+async fn new_content(
+    api: &Arc<Api>,
+    lane: &Lane,
+    id: TaskId,
+    raw: &RawValue,
+    body: &Bytes,
+) -> Result<NewContent, Error> {
+    let task = api.store.get(lane, id).await?.ok_or_else(Error::no_task)?;
+    let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
+    let (checking, raw) = (api.clone(), raw.to_owned());
+    let read = move |rules: &Rules<'_>| {
+        let content = new_task::content(&raw, mode, rules.content_limit)?;
+        let destination =
+            new_task::destination(mode, rules.services, || target_of_object(&content))?;
+        Ok::<_, Error>(NewContent { destination, content, keeps_mode: true })
+    };
+    reading(body.clone(), move |_| checking.checked(None, read)).await
 }

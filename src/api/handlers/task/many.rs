@@ -4,20 +4,21 @@
 //! A call looks at a bounded number of tasks, and its cursor says where the next call continues. It
 //! may be repeated: a task that was changed is not selected again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use delayd_wire::{CancelManyRequest, Changed, ListOrder, OneOf, UpdateManyRequest};
 use futures_util::future::try_join_all;
 
+use super::due::{self, Written};
 use super::list::{Cursor, entry};
-use super::new_task;
 use super::scan::{FAR, Filter, Range, Scan, Scanned};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
+use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
@@ -31,9 +32,14 @@ const SAMPLE: usize = 10;
 /// The tasks that are changed at the same time.
 const AT_A_TIME: usize = 64;
 
+/// The most ids of one request.
+const MOST_IDS: usize = 1000;
+
+type Ids = AtMost<Id, MOST_IDS>;
 pub(crate) type CancelRequest =
-    CancelManyRequest<TopicName, OneOf<State>, ServiceName, Number, Name<Cursor>>;
-pub(crate) type UpdateRequest = UpdateManyRequest<TopicName, ServiceName, Number, Name<Cursor>>;
+    CancelManyRequest<TopicName, OneOf<State>, Ids, ServiceName, Number, Name<Cursor>>;
+pub(crate) type UpdateRequest =
+    UpdateManyRequest<TopicName, Ids, ServiceName, Number, Name<Cursor>>;
 
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
@@ -49,22 +55,27 @@ pub(crate) async fn cancel(
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let limit = limit(request.limit)?;
-    check_meant(&filter, request.all)?;
+    let ids = chosen(request.task_ids)?;
+    check_meant(&filter, request.all, ids.is_some())?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let entry = api.topic(&topic).await?.entry;
-    let scan = Scan::begin(&api, entry, filter.narrow(range(state)), after)?;
+    let scan = match ids {
+        Some(ids) => Scan::of(entry, ids),
+        None => Scan::begin(&api, entry, filter.narrow(range(state)), after)?,
+    };
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId| async move {
         // A leased task is cancelled later, or succeeds. Another call may have changed the task:
         // one that was replayed since is no longer selected.
-        let is_done = store.cancel_in(&lane, id, Some(state)).await? == Cancelled::Done;
+        let is_done = store.cancel_if(&lane, id, Some(state), None).await? == Cancelled::Done;
         if is_done {
             tasks.ended(End::Cancel);
         }
         Ok(is_done)
     };
     let work = Work { scan, limit, dry_run, caller: &caller };
-    let changed = work.run(&api, |task| filter.selects(task), act).await?;
+    let is_meant = |task: &Summary| task.state == state && filter.selects(task);
+    let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "cancelled");
     Ok(Success::of(changed))
 }
@@ -77,23 +88,31 @@ pub(crate) async fn update(
     api.check_accepting()?;
     let request: UpdateRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
-    let timing_moment = Some(required(request.timing_moment, "timing_moment")?);
-    let moment_of = |rules: &new_task::Rules<'_>| new_task::moment(timing_moment, None, rules);
-    let becomes = api.checked(None, moment_of)?;
+    let written = Written::of(&request.at, &request.zone);
+    let becomes = api
+        .checked(None, |rules| due::moment(request.timing_moment, written, rules.reach()))?
+        .moment;
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let limit = limit(request.limit)?;
-    check_meant(&filter, request.all)?;
+    let ids = chosen(request.task_ids)?;
+    check_meant(&filter, request.all, ids.is_some())?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let entry = api.topic(&topic).await?.entry;
-    let scan = Scan::begin(&api, entry, filter.narrow(range(State::Scheduled)), after)?;
+    let scan = match ids {
+        Some(ids) => Scan::of(entry, ids),
+        None => Scan::begin(&api, entry, filter.narrow(range(State::Scheduled)), after)?,
+    };
     let store = &api.store;
     let act = |lane: Lane, id: TaskId| async move {
         let moved = store.reschedule(&lane, id, becomes, None).await?;
         Ok(matches!(moved, Rescheduled::Done { .. }))
     };
-    let is_meant =
-        |task: &Summary| filter.selects(task) && !is_there(task.due, becomes, api.clock.now());
+    let is_meant = |task: &Summary| {
+        task.state == State::Scheduled
+            && filter.selects(task)
+            && !is_there(task.due, becomes, api.clock.now())
+    };
     let work = Work { scan, limit, dry_run, caller: &caller };
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "moved");
@@ -117,9 +136,30 @@ fn limit(limit: Option<Number>) -> Result<usize, Error> {
     Ok(limit.map_or(Ok(MOST), |limit| limit.whole("limit", 1..=MOST))? as usize)
 }
 
+/// The tasks that a request names, each once.
+fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
+    let Some(AtMost(ids)) = ids else { return Ok(None) };
+    if ids.is_empty() {
+        return Err(Error::Invalid(format!("task_ids: expected 1 to {MOST_IDS} ids, got none")));
+    }
+    let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
+    let ids = ids.collect::<Result<BTreeSet<TaskId>, Error>>()?;
+    Ok(Some(ids.into_iter().collect()))
+}
+
 /// Refuses a request that selects all tasks, unless it says so.
-fn check_meant(filter: &Filter, all: Option<bool>) -> Result<(), Error> {
-    match filter.is_empty() != all.unwrap_or_default() {
+fn check_meant(filter: &Filter, all: Option<bool>, has_ids: bool) -> Result<(), Error> {
+    let all = all.unwrap_or_default();
+    if has_ids {
+        return match filter.is_empty() && !all {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                "task_ids: expected neither `all` nor a filter (sn, outcome, due_from, due_to) \
+                 beside it",
+            )),
+        };
+    }
+    match filter.is_empty() != all {
         false => Ok(()),
         true => Err(Error::invalid(
             "all: must be true without a filter, and absent with one (sn, outcome, due_from, \
@@ -222,8 +262,11 @@ mod tests {
     fn all_tasks_are_meant_only_if_the_request_says_so() {
         let some = Filter { outcome: Some("x".into()), ..Filter::default() };
         let check = |filter: &Filter, all: Option<bool>, expected: bool| {
-            assert_eq!(check_meant(filter, all).is_ok(), expected, "{filter:?} {all:?}");
+            assert_eq!(check_meant(filter, all, false).is_ok(), expected, "{filter:?} {all:?}");
         };
+        assert!(check_meant(&Filter::default(), None, true).is_ok());
+        assert!(check_meant(&Filter::default(), Some(true), true).is_err());
+        assert!(check_meant(&some, None, true).is_err());
         check(&Filter::default(), None, false);
         check(&Filter::default(), Some(true), true);
         check(&some, None, true);

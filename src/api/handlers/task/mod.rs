@@ -1,6 +1,7 @@
 //! The calls under `/delay/task/`: producing, consuming, managing and showing tasks.
 
 pub(crate) mod add;
+pub(crate) mod due;
 pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod list;

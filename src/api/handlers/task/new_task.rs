@@ -11,19 +11,22 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::api::handlers::task::due::{Due, Reach, Written, due};
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, ServiceName, TopicName, within};
-use crate::api::wire::idempotency;
+use crate::api::wire::idempotency::{self, Given};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
+use crate::model::zone::Zone;
 use crate::store::{Idempotency, Moment};
 
 pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
+/// At least a millisecond, or a task could expire when it is due.
 const EXPIRES_AFTER: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
 pub(crate) const TIMEOUT: RangeInclusive<Duration> =
@@ -34,11 +37,6 @@ const MAX_BACKOFF: usize = 8 << 10;
 /// character escaped.
 const MAX_HEADERS: usize = 64 << 10;
 pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
-/// Lower Unix seconds (before the year 2001) can only be a delay in the wrong field.
-const EARLIEST_SECONDS: f64 = 1e9;
-/// Higher Unix seconds (from the year 5138) can only be milliseconds.
-const FIRST_MILLIS: f64 = 1e11;
-
 /// What a task is checked against.
 pub(crate) struct Rules<'a> {
     /// This process's clock, which only limits `max_delay`; the store's clock decides everything
@@ -56,6 +54,18 @@ pub(crate) struct Rules<'a> {
     pub(crate) mode_of: &'a dyn Fn(&Topic) -> Option<Mode>,
     /// The key in the header `Idempotency-Key`.
     pub(crate) header_key: Option<&'a str>,
+}
+
+impl Rules<'_> {
+    /// How far ahead a task may be due.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach { now: self.now, max_delay: self.max_delay }
+    }
+
+    /// The mode of a task: as given, or the default of its topic.
+    pub(crate) fn mode(&self, given: Option<OneOf<Mode>>, topic: &Topic) -> Mode {
+        given.map(|OneOf(mode)| mode).or_else(|| (self.mode_of)(topic)).unwrap_or_default()
+    }
 }
 
 impl Api {
@@ -84,6 +94,8 @@ pub(crate) struct Checked {
     pub(crate) topic: Topic,
     pub(crate) destination: Destination,
     pub(crate) moment: Moment,
+    /// The zone in which the answer shows the due time; `None`: UTC.
+    pub(crate) zone: Option<Zone>,
     pub(crate) options: Options,
     pub(crate) content: String,
     pub(crate) idempotency: Option<Idempotency>,
@@ -101,6 +113,35 @@ pub(crate) type Request<'a> = AddRequest<
     &'a RawValue,
 >;
 
+/// The options that a request gives to a task, without those that only some requests have.
+pub(crate) struct GivenOptions<'a> {
+    pub(crate) max_attempts: Option<Number>,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) backoff: Option<&'a RawValue>,
+    pub(crate) headers: Option<&'a RawValue>,
+    pub(crate) expires_after: Option<Span>,
+}
+
+impl GivenOptions<'_> {
+    /// Checks them. The other options are absent.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming the field.
+    pub(crate) fn read(self) -> Result<Options, Error> {
+        let attempts = self.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS));
+        let timeout = self.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span));
+        let expiry = |span| within(span, "expires_after", EXPIRES_AFTER).map(Span);
+        Ok(Options {
+            max_attempts: attempts.transpose()?,
+            timeout: timeout.transpose()?,
+            backoff: self.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
+            headers: self.headers.map(headers).transpose()?.unwrap_or_default(),
+            expires_after: self.expires_after.map(expiry).transpose()?,
+            ..Options::default()
+        })
+    }
+}
+
 /// Reads and checks one task.
 ///
 /// # Errors
@@ -108,71 +149,33 @@ pub(crate) type Request<'a> = AddRequest<
 pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let request: Request<'_> = json::read(text)?;
     let Name(topic) = required(request.topic, "topic")?;
-    let moment = moment(request.timing_moment, request.delay, rules)?;
+    let written = Written::of(&request.at, &request.zone);
+    let Due { moment, zone } = due(request.timing_moment, request.delay, written, rules.reach())?;
+    let AddRequest { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
+    let given = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
     let options = Options {
-        origin: None,
-        max_attempts: request
-            .max_attempts
-            .map(|number| number.whole("max_attempts", MAX_ATTEMPTS))
-            .transpose()?,
-        timeout: request
-            .timeout
-            .map(|span| within(span, "timeout", TIMEOUT).map(Span))
-            .transpose()?,
-        backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
-        headers: request
-            .headers
-            .map(|raw| headers(raw, "headers"))
-            .transpose()?
-            .unwrap_or_default(),
         key: request.key.map(|key| idempotency::checked(key, "key")).transpose()?,
-        expires_after: request
-            .expires_after
-            .map(|span| expiry(span, "expires_after"))
-            .transpose()?,
         on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
-        traceparent: None,
-        removed: None,
+        ..given.read()?
     };
-    let mode = request
-        .mode
-        .map(|OneOf(mode)| mode)
-        .or_else(|| (rules.mode_of)(&topic))
-        .unwrap_or_default();
+    let mode = rules.mode(request.mode, &topic);
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || target_of_object(&content))?;
+    check_headers(&options.headers, &destination, rules.services)?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
-    let what = (moment, &destination, &options, content.as_str());
-    let idempotency =
-        key.map(|key| idempotency::idempotency(key, rules.idempotency_window, &topic, what));
-    Ok(Checked { topic, destination, moment, options, content, idempotency })
-}
-
-/// The due time, from either field.
-///
-/// # Errors
-/// [`Error::Invalid`], naming the field.
-pub(crate) fn moment(
-    timing_moment: Option<Number>,
-    delay: Option<Span>,
-    rules: &Rules<'_>,
-) -> Result<Moment, Error> {
-    match (timing_moment, delay) {
-        (Some(Number(seconds)), None) => at(seconds, rules).map(Moment::At),
-        (None, Some(delay)) => {
-            within(delay, "delay", Duration::ZERO..=rules.max_delay).map(Moment::After)
-        }
-        _ => Err(Error::invalid("delay and timing_moment: give exactly one of the two")),
-    }
-}
-
-/// Checks `expires_after`: at least a millisecond, or the task could expire when it is due.
-pub(crate) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
-    within(span, field, EXPIRES_AFTER).map(Span)
+    let idempotency = key.map(|key| {
+        let moment = match written {
+            Written { at: Some(at), zone } => Given::Text { at, zone },
+            Written { at: None, .. } => Given::Moment(moment),
+        };
+        let what = (moment, &destination, &options, content.as_str());
+        idempotency::idempotency(key, rules.idempotency_window, &topic, what)
+    });
+    Ok(Checked { topic, destination, moment, zone, options, content, idempotency })
 }
 
 /// Reads `on_dead`: a service and a path on it, as in a content.
-fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
+pub(crate) fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
     let call: OnDeadCall<ServiceName> = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
     on_dead(call.sn, call.url, "on_dead", services)
 }
@@ -200,34 +203,6 @@ fn unknown_service(field: &str, sn: &Destination) -> Error {
     ))
 }
 
-fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
-    if seconds < EARLIEST_SECONDS {
-        return Err(Error::invalid(
-            "timing_moment: must be Unix seconds; a number below 1000000000 looks like a delay, \
-             which belongs into `delay`",
-        ));
-    }
-    if seconds >= FIRST_MILLIS {
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "a larger number is out of range either way"
-        )]
-        let as_millis = UnixMillis(seconds as i64).rfc3339();
-        return Err(Error::Invalid(format!(
-            "timing_moment: must be Unix seconds; {seconds} is beyond the year 5000, so it can \
-             only be milliseconds ({as_millis}): divide it by 1000"
-        )));
-    }
-    // Below FIRST_MILLIS, a double holds seconds much more precisely than to a millisecond.
-    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
-    let moment = UnixMillis((seconds * 1000.0).round() as i64);
-    if moment > rules.now + rules.max_delay {
-        let max = Span(rules.max_delay);
-        return Err(Error::Invalid(format!("timing_moment: must be at most {max} from now")));
-    }
-    Ok(moment)
-}
-
 /// The backoff in `field`.
 ///
 /// # Errors
@@ -238,11 +213,8 @@ pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
     Ok(backoff)
 }
 
-/// The headers in `field`.
-///
-/// # Errors
-/// [`Error::Invalid`], naming the field.
-pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
+/// Reads `headers`.
+fn headers(raw: &RawValue) -> Result<Headers, Error> {
     /// In order and with duplicates; a map would keep only the last one.
     struct Pairs(Vec<(String, String)>);
 
@@ -271,8 +243,29 @@ pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
         }
     }
 
-    let Pairs(pairs) = json::read_field(raw, field, MAX_HEADERS)?;
-    Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
+    let Pairs(pairs) = json::read_field(raw, "headers", MAX_HEADERS)?;
+    Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
+}
+
+/// Refuses headers that the operator sets for the destination.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the header.
+pub(crate) fn check_headers(
+    headers: &Headers,
+    destination: &Destination,
+    services: &Services,
+) -> Result<(), Error> {
+    if headers.is_empty() {
+        return Ok(());
+    }
+    let Some(name) = services.header_of_operator(destination, headers.names()) else {
+        return Ok(());
+    };
+    Err(Error::Invalid(format!(
+        "headers: expected no header that the configuration sets for the service \"{destination}\" \
+         (services.….headers), got {name:?}"
+    )))
 }
 
 /// The content's text: that of the object, or the one in the string.

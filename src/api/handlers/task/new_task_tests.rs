@@ -61,9 +61,9 @@ fn a_moment_that_cannot_be_meant_is_refused_with_the_reason() {
     check(r#""timing_moment":"1795234567","#, "timing_moment: must be a number, not string");
     check(r#""delay":"3651d","#, "delay: must be from 0s to");
     check(r#""delay":-1,"#, "delay: must be a duration of 0 or more");
-    check("", "delay and timing_moment: give exactly one of the two");
-    check(r#""delay":1,"timing_moment":1795234567,"#, "give exactly one of the two");
-    check(r#""delay":null,"timing_moment":null,"#, "give exactly one of the two");
+    check("", "delay, timing_moment and at: give exactly one of the three");
+    check(r#""delay":1,"timing_moment":1795234567,"#, "give exactly one of the three");
+    check(r#""delay":null,"timing_moment":null,"#, "give exactly one of the three");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | with `lease` | leased for this time | the consumer's `ack` or `nack`, or the lease expires |
 //! | without | leased while the answer is written | the answer is written: then it is delivered |
-//! | with `task_id` | only read | |
+//! | with `task_id` or a key | only read | |
 //!
 //! If nothing is due, a pull with `wait` joins the topic's wait queue. Without `wait` it is
 //! answered at once.
@@ -23,6 +23,7 @@ use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span, Way};
 use http::{HeaderValue, header};
 use tokio::time::Instant;
 
+use crate::api::handlers::task::named::{Named, act_on};
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher;
@@ -35,7 +36,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, TaskId, Topic};
-use crate::store::{Admin, MAX_LEASE};
+use crate::store::{Admin, MAX_LEASE, TaskName};
 
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
@@ -60,13 +61,15 @@ pub(crate) async fn pull(
         request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
     // It may be long, and a waiting pull should hold no memory.
     drop(body);
-    if let Some(id) = Id::given(request.task_id) {
+    let Request { task_id, key, idempotency_key, .. } = request;
+    let named = Named { task_id, key, idempotency_key };
+    if let Some(field) = named.field() {
         if lease.is_some() || count.is_some() || wait.is_some() {
-            return Err(Error::invalid(
-                "task_id: only reads that task, so lease, count and wait are not allowed with it",
-            ));
+            return Err(Error::invalid(format!(
+                "{field}: only reads that task, so lease, count and wait are not allowed with it"
+            )));
         }
-        return read(&api, &topic, id).await.map(IntoResponse::into_response);
+        return read(&api, &topic, &named.read()?).await.map(IntoResponse::into_response);
     }
     api.check_accepting()?;
     let params = PullParams { slots: count.unwrap_or(1) as usize, lease };
@@ -112,19 +115,23 @@ fn observe_lateness(api: &Api, topic: &Topic, taken: &PulledTasks, came: Instant
     let metrics = &api.metrics.lateness;
     let (delays, own) = (metrics.delays.of(topic), api.topics.policy_of(topic).lateness_objective);
     for first in &taken.first {
+        api.metrics.schedules.missed(first.missed);
         metrics.observe(Way::Pull, &first.lateness(came, &delays), own);
     }
 }
 
 /// One task's content, in any state.
-async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, Error> {
+async fn read(api: &Api, topic: &Topic, name: &TaskName) -> Result<Success<Pulled>, Error> {
     let store = &api.store;
-    let find = |lane: Lane| async move { store.get(&lane, id).await?.ok_or_else(Error::no_task) };
-    let task = api.in_lane(topic, id, find).await?;
+    let find = |lane: Lane, id: TaskId| async move {
+        store.get(&lane, id).await?.ok_or_else(Error::no_task)
+    };
+    let task = act_on(api, topic, name, find).await?;
     Ok(Success::of(Pulled {
+        schedule: task.options.schedule.as_deref().map(Into::into),
         content_removed: task.options.removed.is_some(),
         content: Some(task.content).filter(|_| task.options.removed.is_none()),
-        task_id: Some(id.into()),
+        task_id: Some(task.id.into()),
         attempt: Some(task.attempts),
         receipt: None,
     }))

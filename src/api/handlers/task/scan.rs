@@ -224,7 +224,9 @@ pub(crate) struct Scan {
     unseen: usize,
     is_last_page: bool,
     began: Instant,
-    _place: OwnedSemaphorePermit,
+    /// The tasks of a request that names them, until they are read.
+    named: Option<Vec<TaskId>>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Scan {
@@ -244,7 +246,25 @@ impl Scan {
             )
         })?;
         let (seen, unseen, is_last_page, began) = (0, 0, false, Instant::now());
-        Ok(Self { topic, range, after, seen, unseen, is_last_page, began, _place: place })
+        let (named, place) = (None, Some(place));
+        Ok(Self { topic, range, after, seen, unseen, is_last_page, began, named, _place: place })
+    }
+
+    /// The tasks with these ids, in any state, as one page. It looks at no others, so it needs no
+    /// place among the scans.
+    pub(crate) fn of(topic: TopicEntry, ids: Vec<TaskId>) -> Self {
+        let (from, to) = (UnixMillis(0), FAR);
+        Self {
+            topic,
+            range: Range { state: State::Scheduled, from, to, order: ListOrder::Oldest },
+            after: None,
+            seen: 0,
+            unseen: 0,
+            is_last_page: false,
+            began: Instant::now(),
+            named: Some(ids),
+            _place: None,
+        }
     }
 
     /// The topic.
@@ -260,7 +280,13 @@ impl Scan {
             return Ok(None);
         }
         let most = PAGE.min(MOST - self.seen);
-        let (listed, is_all) = self.range.some(api, &self.topic, self.after, most).await?;
+        let (listed, is_all) = match self.named.take() {
+            Some(ids) => {
+                let listed = ids.into_iter().map(|id| Listed { moment: UnixMillis(0), id });
+                (listed.collect(), true)
+            }
+            None => self.range.some(api, &self.topic, self.after, most).await?,
+        };
         (self.unseen, self.is_last_page) = (listed.len(), is_all);
         let tasks = summaries(api, &self.topic, &listed).await?;
         Ok(Some(listed.into_iter().zip(tasks).collect()))
@@ -292,6 +318,27 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::testing::edge_with_store;
+
+    #[tokio::test]
+    async fn two_scans_run_at_a_time() {
+        let (api, _draining, _folder) = edge_with_store();
+        let begin = || {
+            let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
+            let order = ListOrder::Oldest;
+            let range = Range { state: State::Dead, from: UnixMillis(0), to: FAR, order };
+            Scan::begin(&api, topic, range, None)
+        };
+        let (first, second) = (begin().ok(), begin().ok());
+        assert!(first.is_some() && second.is_some());
+        assert!(matches!(begin(), Err(Error::Unavailable(_))), "a third one runs");
+        // Named tasks are few, so they need no place.
+        let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
+        let named = Scan::of(topic, vec![TaskId(7)]).next(&api).await.unwrap().unwrap();
+        assert!(matches!(&named[..], [(_, None)]));
+        drop(first);
+        assert!(begin().is_ok(), "a scan that ended keeps its place");
+    }
 
     #[test]
     fn pages_of_lanes_are_merged_up_to_the_first_cut() {

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Nothing, Span, Way};
+use delayd_wire::{Nothing, Returned, Span, Way};
 
+use crate::api::handlers::task::due::{Due, Written};
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -14,10 +15,11 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, Id, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
+use crate::api::wire::shown;
 use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
-use crate::store::{Admin, Asker, Delivery, MAX_LEASE, Settle, Settled, Transition};
+use crate::store::{Admin, Asker, Delivery, MAX_LEASE, Moment, Settle, Settled, Transition};
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
@@ -39,29 +41,52 @@ pub(crate) async fn ack(
 pub(crate) async fn nack(
     api: Arc<Api>,
     Routed { request, .. }: Routed,
-) -> Result<Success<Nothing>, Error> {
+) -> Result<Success<Returned>, Error> {
     let request: NackRequest = json::read(request.body())?;
     let delay = request
         .delay
         .map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay))
         .transpose()?;
+    let written = Written::of(&request.at, &request.zone);
+    let at = if written.is_given() {
+        api.checked(None, |rules| written.read(rules.reach()))?
+    } else {
+        None
+    };
+    let due = match (delay, at) {
+        (delay, None) => delay.map(|delay| Due { moment: Moment::After(delay), zone: None }),
+        (None, at) => at,
+        _ => return Err(Error::invalid("delay and at: give at most one of the two")),
+    };
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
-    api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, delay)).await
+    api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, due.as_ref())).await
 }
 
 async fn retry(
     api: &Api,
     lease: &Lease,
     lane: Lane,
-    delay: Option<Duration>,
-) -> Result<Success<Nothing>, Error> {
+    due: Option<&Due>,
+) -> Result<Success<Returned>, Error> {
     // The number of attempts decides between a retry and a dead letter. If another claim comes
     // between this read and the settle, the receipt is stale, and the settle is refused.
     let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
     let topic = api.topics.policy_of(&lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
-    let transition = outcome::nacked(&policy, task.attempts, delay, rand::random());
-    lease.end(api, lane, transition).await
+    let moment = due.map(|due| due.moment);
+    let transition = outcome::nacked(&policy, task.attempts, moment, rand::random());
+    let is_again = matches!(transition, Transition::Retry { .. });
+    let settled = lease.settle(api, lane, transition).await?;
+    answer(settled)?;
+    let due = due.filter(|_| is_again && settled == Settled::Done);
+    Ok(Success::of(match due {
+        Some(Due { moment: Moment::At(at), zone }) => {
+            // A past moment means now.
+            let due = (*at).max(api.clock.now());
+            Returned { due_ms: Some(due.into()), due: Some(shown::due(due, zone.as_ref())) }
+        }
+        _ => Returned::default(),
+    }))
 }
 
 /// `POST /delay/task/extend`
@@ -105,6 +130,15 @@ impl Lease {
         lane: Lane,
         transition: Transition,
     ) -> Result<Success<Nothing>, Error> {
+        answer(self.settle(api, lane, transition).await?)
+    }
+
+    async fn settle(
+        &self,
+        api: &Api,
+        lane: Lane,
+        transition: Transition,
+    ) -> Result<Settled, Error> {
         let end = match &transition {
             Transition::Delivered { .. } => Some(End::Ack),
             Transition::Dead { .. } => Some(End::AttemptsUsedUp),
@@ -119,7 +153,7 @@ impl Lease {
             Settled::Stale { .. } => api.metrics.tasks.stale_settle(Way::Pull),
             Settled::Unknown => {}
         }
-        answer(settled)
+        Ok(settled)
     }
 }
 

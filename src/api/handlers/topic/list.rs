@@ -24,6 +24,7 @@ use crate::api::wire::fields::{Name, Number};
 use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
+use crate::sampler::TREND_STEP;
 use crate::store::{self, Counts, Delivery, Registered, SampleQuery, Sampled, Sampling};
 use crate::topic::fitting;
 
@@ -153,11 +154,20 @@ async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Er
     places.truncate(count);
     let last = places.last().filter(|_| !is_last).map(|(place, _)| place.clone());
     let cursor = last.map(|place| Cursor { sort: sort.as_str(), place }.to_string());
-    let topics: Vec<Registered> = places.into_iter().map(|(_, known)| known).collect();
+    let known: Vec<Registered> = places.into_iter().map(|(_, known)| known).collect();
+    let mut topics = counted(api, &known).await?;
+    let with_trend = request.trend.unwrap_or_default();
+    if with_trend {
+        let trends = api.sampled.trends();
+        for (shown, known) in topics.iter_mut().zip(&known) {
+            shown.trend = Some(trends.of(&known.entry.topic));
+        }
+    }
     Ok(Topics {
-        topics: counted(api, &topics).await?,
+        topics,
         total: Some(total),
         sorted_as_of_ms: sorted_as_of.map(Into::into),
+        trend_step_ms: with_trend.then_some(TREND_STEP.as_millis() as u64),
         cursor,
     })
 }
@@ -246,6 +256,7 @@ fn listed(Registered { entry, paused, .. }: &Registered) -> TopicListed {
         counts: None,
         next_due_ms: None,
         oldest_overdue_ms: None,
+        trend: None,
     }
 }
 

@@ -391,6 +391,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/delay/instance/get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["InstanceGetRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["InstanceDetailAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/delay/instance/list": {
         parameters: {
             query?: never;
@@ -498,6 +537,474 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["OverviewAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleAdoptRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleAdoptAnswerAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/backfill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleBackfillRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleBackfilledAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["OkAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleShownAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleListRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SchedulesAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/moved": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleMovedRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SchedulesEndedAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleShownAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["SchedulePreviewRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SchedulePreviewAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRecordsRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleRecordsAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleShownAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleRunRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleRanAnswer"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/delay/schedule/set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ScheduleSetRequest"];
+                };
+            };
+            responses: {
+                /** @description Success. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ScheduleShownAnswer"];
                     };
                 };
             };
@@ -1004,7 +1511,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["OkAnswer"];
+                        "application/json": components["schemas"]["ReturnedAnswer"];
                     };
                 };
             };
@@ -1574,6 +2081,12 @@ export interface components {
             topic: components["schemas"]["Topic"];
         };
         AddRequest: {
+            /**
+             * @description The due time as text, instead of `timing_moment` or `delay`: RFC 3339, RFC 9557, or a local
+             *     time whose zone is in `zone`.
+             * @example 2026-11-23T20:00:00+08:00
+             */
+            at?: string | null;
             backoff?: components["schemas"]["Backoff"] | null;
             /**
              * @description The body of the callback, or the content that the consumer gets. In it `sn` names the
@@ -1600,12 +2113,17 @@ export interface components {
             timeout?: components["schemas"]["Span"] | null;
             /**
              * Format: double
-             * @description The due time, in Unix seconds; give this or `delay`. A time in the past means now.
-             *     Milliseconds are refused.
+             * @description The due time, in Unix seconds; give this, `delay` or `at`. A time in the past means
+             *     now. Milliseconds are refused.
              */
             timing_moment?: number | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
+            /**
+             * @description The time zone of `at`: a name such as `Asia/Shanghai`, or an offset such as `+08:00`.
+             * @example Asia/Shanghai
+             */
+            zone?: string | null;
         };
         /** @description The result of an adopt. */
         AdoptAnswerAnswer: {
@@ -1658,6 +2176,21 @@ export interface components {
             /** Format: double */
             waits_ms?: number | null;
         };
+        AdoptedSchedule: {
+            cursor?: string | null;
+            definition: Record<string, never>;
+            held?: boolean | null;
+            origin: string;
+            paused?: boolean | null;
+            revision?: string | null;
+            schedule: string;
+            /** Format: double */
+            set_ms: number;
+            /** Format: double */
+            since_ms: number;
+            topic: components["schemas"]["Topic"];
+            waiting?: components["schemas"]["TaskIdGiven"] | null;
+        };
         AdoptedTaskAnswer: {
             became?: components["schemas"]["AdoptionBecame"] | null;
             /** @description 0: success. */
@@ -1694,6 +2227,12 @@ export interface components {
             duration_ms: number;
             outcome?: string | null;
             started_ms: components["schemas"]["UnixMillis"];
+            /**
+             * Format: int64
+             * @description How long the task then waits for its next attempt. Null after a success and after the last
+             *     attempt, and if an older version or another store made it.
+             */
+            wait_ms?: number | null;
         };
         /** @description An administrative action, and its result. It never holds a content, a header or a token. */
         AuditEntry: {
@@ -1714,6 +2253,8 @@ export interface components {
             /** @description The `x-request-id` of the answer. */
             request_id?: string | null;
             result: components["schemas"]["AuditResult"];
+            /** @description The recurring schedule that the request names. */
+            schedule?: string | null;
             sn?: components["schemas"]["Service"] | null;
             source: components["schemas"]["AuditSource"];
             /**
@@ -1836,7 +2377,7 @@ export interface components {
          */
         BreakerState: "closed" | "half_open" | "open";
         CancelManyRequest: {
-            /** @description All tasks of the state; otherwise a filter is required. */
+            /** @description All tasks of the state; otherwise a filter or ids are required. */
             all?: boolean | null;
             cursor?: components["schemas"]["Cursor"] | null;
             /** @description Only counts, and shows some of the tasks. */
@@ -1861,12 +2402,17 @@ export interface components {
             sn?: components["schemas"]["Service"] | null;
             /** @description The state of the tasks: `scheduled` or `dead`. */
             state: components["schemas"]["TaskState"];
+            /** @description These tasks, in place of a filter: 1 to 1,000 ids. */
+            task_ids?: components["schemas"]["TaskIdGiven"][] | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
         CancelRequest: {
-            /** @description The task. */
-            task_id: components["schemas"]["TaskIdGiven"];
+            /** @description The task's idempotency key, until its window ends; with `key`, if the task has one. */
+            idempotency_key?: string | null;
+            /** @description The task's key: cancels the newest task that was added with it. */
+            key?: string | null;
+            task_id?: components["schemas"]["TaskIdGiven"] | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
@@ -1933,6 +2479,18 @@ export interface components {
              * @description How many tasks the call looked at, including those that the filter excluded.
              */
             seen: number;
+        };
+        /** @description Reloads of the configuration since the start of the instance. */
+        ConfigReloads: {
+            /** @description Why the last one was refused. Null for a token with only the scope `view`. */
+            error?: string | null;
+            /** @description Whether the last configuration that was read is in force. */
+            in_force: boolean;
+            last_ms?: components["schemas"]["UnixMillis"] | null;
+            /** Format: int64 */
+            refused: number;
+            /** Format: int64 */
+            taken: number;
         };
         /** @description A JSON object, or a string that holds one (with mode "pull": any text). It is kept byte for byte. */
         Content: Record<string, never> | string;
@@ -2016,6 +2574,8 @@ export interface components {
             /** @description Null before the first failure, and for a token with only the scope `view`. */
             last_error?: string | null;
             last_error_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description Why there is no OAuth access token for it, so that its tasks wait; only while there is none. */
+            no_access_token?: string | null;
             /**
              * Format: int64
              * @description The waiting tasks whose due time had passed.
@@ -2036,15 +2596,25 @@ export interface components {
             /** @description The limit of concurrent calls in the configuration. */
             slots: number;
             sn: string;
+            /**
+             * @description What counts as success, as the configuration writes it. Null for a destination that it does
+             *     not name or allow.
+             */
+            success?: string | null;
             /** @description The last changes of the breaker, at most 16, the oldest first. */
             transitions: components["schemas"]["BreakerChange"][];
+            /** @description Of the other services. */
+            unharmed: components["schemas"]["Unharmed"];
             /**
              * Format: int64
              * @description The waiting tasks of all topics, due or not, when they were sampled.
              */
             waiting: number;
         };
-        /** @description A destination. `breaker`, `in_flight` and `concurrency` are those of the instance that answers. */
+        /**
+         * @description A destination. `breaker`, `no_access_token`, `in_flight` and `concurrency` are those of the
+         *     instance that answers.
+         */
         DestinationFigures: {
             breaker: components["schemas"]["BreakerState"];
             /**
@@ -2057,24 +2627,31 @@ export interface components {
             held: boolean;
             /** Format: int64 */
             in_flight: number;
+            /** @description Why there is no OAuth access token for it, so that its tasks wait; only while there is none. */
+            no_access_token?: string | null;
             /** Format: int64 */
             overdue: number;
             sn: string;
             /** Format: int64 */
             waiting: number;
         };
-        DestinationListRequest: Record<string, never>;
+        DestinationListRequest: {
+            /** @description Answers with the last counts of the instance, and does not read the store. */
+            sampled?: boolean | null;
+        };
         /** @description All destinations. */
         DestinationsAnswer: {
+            as_of_ms?: components["schemas"]["UnixMillis"] | null;
             destinations: components["schemas"]["DestinationShown"][];
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
+            unharmed: components["schemas"]["Unharmed"];
         };
         /**
-         * @description One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms` and the last error are
-         *     those of the instance that answers. The rest comes from the store.
+         * @description One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms`, `no_access_token` and
+         *     the last error are those of the instance that answers. The rest comes from the store.
          */
         DestinationShown: {
             breaker: components["schemas"]["BreakerState"];
@@ -2090,7 +2667,15 @@ export interface components {
             /** @description Null before the first failure, and for a token with only the scope `view`. */
             last_error?: string | null;
             last_error_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description Why there is no OAuth access token for it, so that its tasks wait; only while there is none. */
+            no_access_token?: string | null;
+            /**
+             * Format: int64
+             * @description With `sampled`: the waiting tasks whose due time had passed.
+             */
+            overdue?: number | null;
             rate?: string | null;
+            recent: components["schemas"]["RecentCalls"];
             /**
              * Format: int64
              * @description The remaining time of its own `Retry-After`.
@@ -2099,6 +2684,28 @@ export interface components {
             sn: string;
             /** Format: int64 */
             waiting: number;
+        };
+        /** @description The file system of the embedded store. */
+        DiskSpace: {
+            /** Format: int64 */
+            free_bytes: number;
+            /**
+             * Format: double
+             * @description The median of their durations. Null without fsyncs.
+             */
+            fsync_p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description The 99th percentile of their durations. Null without fsyncs.
+             */
+            fsync_p99_ms?: number | null;
+            /** @description The last fsyncs within a minute, at most 128. */
+            fsyncs: number;
+            /**
+             * Format: int64
+             * @description With less than this free, adds are refused.
+             */
+            reserve_bytes: number;
         };
         /** @description What a replay or purge did, or would have done with `dry_run`. */
         DoneAnswer: {
@@ -2328,6 +2935,62 @@ export interface components {
             /** @description The service. */
             sn: components["schemas"]["Service"];
         };
+        /** @description How the instance that answers works. */
+        InstanceDetailAnswer: {
+            /**
+             * Format: int64
+             * @description How often the clock of the instance has jumped.
+             */
+            clock_jumps: number;
+            /**
+             * Format: int64
+             * @description The store's clock minus the clock of the instance; 0 if the difference cannot be measured.
+             */
+            clock_offset_ms: number;
+            disk?: components["schemas"]["DiskSpace"] | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            id: string;
+            log: components["schemas"]["LogLines"];
+            /** @description The kinds of calls of the store that were made in the last minute, or have failed. */
+            operations: components["schemas"]["StoreOperation"][];
+            reloads: components["schemas"]["ConfigReloads"];
+            /** @description The Redis servers. Empty with the embedded store. */
+            servers: components["schemas"]["StoreServer"][];
+            /**
+             * Format: int64
+             * @description Results of callbacks that the store has not confirmed yet.
+             */
+            settles_pending: number;
+            /** @description `embedded` or `redis`. */
+            store: string;
+        };
+        InstanceGetRequest: Record<string, never>;
+        /** @description How the instance that answers works; `/delay/instance/get` shows more. */
+        InstanceHealth: {
+            /**
+             * Format: int64
+             * @description The store's clock minus the clock of the instance.
+             */
+            clock_offset_ms: number;
+            /** @description Whether the last configuration that was read was refused. */
+            config_refused: boolean;
+            /** @description Whether the disk of the embedded store has less free space than its reserve. */
+            disk_full: boolean;
+            /**
+             * Format: int64
+             * @description The Redis servers that do not answer.
+             */
+            servers_away: number;
+            /**
+             * Format: double
+             * @description The 99th percentile of the last calls of the store, at most 128 of each kind within a
+             *     minute. Null without calls.
+             */
+            store_p99_ms?: number | null;
+        };
         InstanceListRequest: Record<string, never>;
         /** @description The instances that are alive. */
         InstancesAnswer: {
@@ -2411,6 +3074,26 @@ export interface components {
             topic: components["schemas"]["Topic"];
         };
         LiveRequest: Record<string, never>;
+        /** @description An error or a warning. */
+        LogLine: {
+            at_ms: components["schemas"]["UnixMillis"];
+            /** @description `error` or `warn`. */
+            level: string;
+            /** @description Shortened to 500 bytes. */
+            message: string;
+        };
+        /** @description The log of the instance since its start. */
+        LogLines: {
+            /** Format: int64 */
+            errors: number;
+            /**
+             * @description The last errors and warnings, at most 20, the newest first. Null for a token with only the
+             *     scope `view`.
+             */
+            last?: components["schemas"]["LogLine"][] | null;
+            /** Format: int64 */
+            warnings: number;
+        };
         /**
          * @description What happens to tasks that were due while their topic was paused.
          * @enum {string}
@@ -2442,7 +3125,18 @@ export interface components {
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
+        /** @description A schedule, and the revision that was moved. */
+        MovedSchedule: {
+            revision: string;
+            schedule: string;
+        };
         NackRequest: {
+            /**
+             * @description When the next attempt is due, instead of `delay`: RFC 3339, RFC 9557, or a local time whose
+             *     zone is in `zone`.
+             * @example 2026-11-23T20:00:00+08:00
+             */
+            at?: string | null;
             delay?: components["schemas"]["Span"] | null;
             /** @description The receipt of the lease. */
             receipt: components["schemas"]["Receipt"];
@@ -2450,6 +3144,11 @@ export interface components {
             task_id: components["schemas"]["TaskIdGiven"];
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
+            /**
+             * @description The time zone of `at`: a name such as `Asia/Shanghai`, or an offset such as `+08:00`.
+             * @example Asia/Shanghai
+             */
+            zone?: string | null;
         };
         Note: {
             answer: string;
@@ -2520,6 +3219,8 @@ export interface components {
              *     20.
              */
             destinations: components["schemas"]["DestinationFigures"][];
+            /** @description The instance that answers, and its store. */
+            health: components["schemas"]["InstanceHealth"];
             /**
              * Format: int64
              * @description How many instances are alive.
@@ -2570,6 +3271,8 @@ export interface components {
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
+            /** @description The instance that answers, and its store. */
+            health: components["schemas"]["InstanceHealth"];
             /**
              * Format: int64
              * @description How many instances are alive.
@@ -2653,6 +3356,7 @@ export interface components {
              */
             content_removed?: boolean;
             receipt?: string | null;
+            schedule?: components["schemas"]["TaskSchedule"] | null;
             task_id?: components["schemas"]["TaskId"] | null;
         };
         /** @description A task as its consumer sees it. If nothing is due, `content` and `task_id` are null. */
@@ -2671,6 +3375,7 @@ export interface components {
             /** @description The text of success. */
             error_msg: string;
             receipt?: string | null;
+            schedule?: components["schemas"]["TaskSchedule"] | null;
             task_id?: components["schemas"]["TaskId"] | null;
         };
         /** @description The answer to a pull with `count`. */
@@ -2687,6 +3392,13 @@ export interface components {
              * @description The most tasks to return, in `tasks`.
              */
             count?: number | null;
+            /**
+             * @description The task's idempotency key, until its window ends; with `key`, if the task has one: only
+             *     reads this task.
+             */
+            idempotency_key?: string | null;
+            /** @description The task's key: only reads the newest task that was added with it. */
+            key?: string | null;
             lease?: components["schemas"]["Span"] | null;
             task_id?: components["schemas"]["TaskIdGiven"] | null;
             /** @description The topic. */
@@ -2799,8 +3511,433 @@ export interface components {
              */
             max_attempts?: number | null;
         };
-        /** @description A time such as "2026-11-21T12:30:00.000Z" (RFC 3339, UTC). */
+        /** @description The answer to a nack. */
+        ReturnedAnswer: {
+            /** @description 0: success. */
+            dm_error: number;
+            due?: components["schemas"]["Rfc3339"] | null;
+            due_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The text of success. */
+            error_msg: string;
+        };
+        /** @description A time such as "2026-11-21T12:30:00.000Z" (RFC 3339); in UTC, unless the request names another zone. */
         Rfc3339: string;
+        /** @description The result of an adopt of schedules. */
+        ScheduleAdoptAnswerAnswer: {
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description How many records were refused. */
+            failed: number;
+            /** @description The result for each record, in order. */
+            results: components["schemas"]["ScheduleAdoptItem"][];
+        };
+        ScheduleAdoptItem: components["schemas"]["ScheduleKeptAnswer"] | {
+            /** Format: int32 */
+            dm_error: number;
+            error_msg: string;
+        };
+        /** @description Stores schedules of another store, which continue here. */
+        ScheduleAdoptRequest: {
+            /** @description Records as `records` answers them, all of this topic. */
+            records: components["schemas"]["AdoptedSchedule"][];
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description The answer to a backfill. */
+        ScheduleBackfilledAnswer: {
+            /**
+             * Format: int64
+             * @description How many occurrences were added.
+             */
+            added: number;
+            /** @description 0: success. */
+            dm_error: number;
+            /**
+             * Format: int64
+             * @description How many an earlier backfill had added.
+             */
+            duplicates: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /**
+             * Format: int64
+             * @description How many could not be added. Repeat the call.
+             */
+            failed: number;
+        };
+        /** @description Adds the occurrences of past moments. */
+        ScheduleBackfillRequest: {
+            /** @description The first moment: RFC 3339, or a local time in the zone of the schedule. */
+            from: string;
+            /** @description The schedule. */
+            schedule: string;
+            /** @description The last moment, written as `from`; not after now. */
+            to: string;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /**
+         * @description What a set did.
+         * @enum {string}
+         */
+        ScheduleChange: "created" | "changed" | "unchanged";
+        ScheduleKeptAnswer: {
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description An earlier call had adopted it. It may have changed since. */
+            known: boolean;
+            schedule: string;
+        };
+        ScheduleListRequest: {
+            cursor?: components["schemas"]["Cursor"] | null;
+            /**
+             * Format: int32
+             * @description Schedules per page (default 100).
+             */
+            limit?: number | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /**
+         * @description What becomes of moments that were missed.
+         * @enum {string}
+         */
+        ScheduleMisfire: "once" | "all";
+        /** @description A moment at which a recurring schedule fires. */
+        ScheduleMoment: {
+            /** @description `moment_ms` as local time with its offset (RFC 3339). */
+            moment: string;
+            /** @description The moment. */
+            moment_ms: components["schemas"]["UnixMillis"];
+        };
+        /** @description Deletes schedules that another store has. */
+        ScheduleMovedRequest: {
+            /** @description The schedules were not moved: each goes on, and no moment is lost. */
+            back?: boolean | null;
+            /** @description The schedules. */
+            schedules: components["schemas"]["MovedSchedule"][];
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description An occurrence of a recurring schedule. */
+        ScheduleOccurrence: {
+            /**
+             * Format: int32
+             * @description The attempts begun.
+             */
+            attempts?: number | null;
+            /** @description The last outcome; null for a token with only the scope `view`. */
+            last_outcome?: string | null;
+            /** @description `moment_ms` as local time with its offset (RFC 3339). */
+            moment: string;
+            /** @description Its nominal moment. */
+            moment_ms: components["schemas"]["UnixMillis"];
+            state?: components["schemas"]["TaskState"] | null;
+            /** @description Its task. */
+            task_id: components["schemas"]["TaskId"];
+        };
+        /**
+         * @description What becomes of an occurrence that falls due while an earlier one runs.
+         * @enum {string}
+         */
+        ScheduleOverlap: "allow" | "skip";
+        /** @description The next moments of a recurring schedule. */
+        SchedulePreviewAnswer: {
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description The moments, the earliest first. Fewer than `count` if the schedule ends. */
+            moments: components["schemas"]["ScheduleMoment"][];
+            /** @description The time zone. */
+            zone: string;
+        };
+        SchedulePreviewRequest: {
+            /** @description Only moments after this time, written as `start` (default now). */
+            after?: string | null;
+            /**
+             * Format: int32
+             * @description How many moments to show (default 5).
+             */
+            count?: number | null;
+            /**
+             * @description A cron expression with five fields (minute, hour, day of month, month, weekday), or with six
+             *     (second first). Give this or `every`.
+             */
+            cron?: string | null;
+            /** @description No moment lies after this time, written as `start`. */
+            end?: string | null;
+            every?: components["schemas"]["Span"] | null;
+            /**
+             * @description No moment lies before this time: RFC 3339, or a local time in `zone`. Without it, `every`
+             *     counts from now.
+             */
+            start?: string | null;
+            /** @description The time zone in which `cron` and local times are meant (default `UTC`). */
+            zone?: string | null;
+        };
+        /** @description The answer to a run. */
+        ScheduleRanAnswer: {
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description `due_ms` as text. */
+            due: components["schemas"]["Rfc3339"];
+            /** @description When it is due. */
+            due_ms: components["schemas"]["UnixMillis"];
+            /** @description An earlier run with the same idempotency key had stored the task. */
+            duplicate?: boolean;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description The task. */
+            task_id: components["schemas"]["TaskId"];
+        };
+        /** @description A schedule as it is stored. An occurrence that was never handed out counts as not planned. */
+        ScheduleRecord: {
+            /** @description The local time of the last moment that was planned, and its fold. */
+            cursor?: string | null;
+            /** @description When it fires, and the task of each moment. */
+            definition: Record<string, never>;
+            /** @description Whether a mover has paused it. */
+            held?: boolean;
+            /** @description The store that its occurrences have the `webhook-id`s of. */
+            origin: string;
+            /** @description Whether an operator has paused it. */
+            paused?: boolean;
+            /** @description The revision: 16 hexadecimal digits. */
+            revision: string;
+            /** @description The name. */
+            schedule: string;
+            /** @description When its definition was last set. */
+            set_ms: components["schemas"]["UnixMillis"];
+            /** @description Only moments after this one are planned. */
+            since_ms: components["schemas"]["UnixMillis"];
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+            waiting?: components["schemas"]["TaskId"] | null;
+        };
+        /** @description Schedules of a topic as another store adopts them. */
+        ScheduleRecordsAnswer: {
+            /** @description For the next page. Absent after the last one. */
+            cursor?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description The schedules. */
+            records: components["schemas"]["ScheduleRecord"][];
+        };
+        /** @description Shows the schedules of a topic as another store adopts them. */
+        ScheduleRecordsRequest: {
+            /** @description The cursor of the previous page. */
+            cursor?: string | null;
+            /** @description Pauses these schedules for the caller, who is about to move them, and shows only them. */
+            hold?: string[] | null;
+            /**
+             * Format: int32
+             * @description Schedules per page (default and maximum 100).
+             */
+            limit?: number | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description Names a schedule. */
+        ScheduleRequest: {
+            /** @description The schedule. */
+            schedule: string;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description Adds one occurrence now, beside the plan. */
+        ScheduleRunRequest: {
+            /**
+             * @description Makes the call safe to repeat within the idempotency window: a run with the same key
+             *     answers with the first task.
+             */
+            idempotency_key?: string | null;
+            /** @description The schedule. */
+            schedule: string;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+        };
+        /** @description Schedules of a topic. */
+        SchedulesAnswer: {
+            /** @description For the next page. Absent after the last one. */
+            cursor?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description The schedules. */
+            schedules: components["schemas"]["ScheduleShown"][];
+        };
+        /** @description The answer to a `moved` of schedules. */
+        SchedulesEndedAnswer: {
+            /**
+             * Format: int64
+             * @description How many are gone, or go on if `back`.
+             */
+            count: number;
+            /** @description 0: success. */
+            dm_error: number;
+            /** @description The text of success. */
+            error_msg: string;
+            /** @description The schedules that were changed or resumed since: they stay. */
+            stale: string[];
+        };
+        /** @description Creates a recurring schedule, or changes it. */
+        ScheduleSetRequest: {
+            backoff?: components["schemas"]["Backoff"] | null;
+            /** @description The content of each occurrence, as in an add. */
+            content: components["schemas"]["Content"];
+            /**
+             * @description A cron expression with five fields (minute, hour, day of month, month, weekday), or with six
+             *     (second first). Give this or `every`.
+             */
+            cron?: string | null;
+            /** @description No moment lies after this time, written as `start`. */
+            end?: string | null;
+            every?: components["schemas"]["Span"] | null;
+            expires_after?: components["schemas"]["Span"] | null;
+            /** @description Additional headers of the callback. */
+            headers?: {
+                [key: string]: string | null;
+            } | null;
+            jitter?: components["schemas"]["Span"] | null;
+            /**
+             * Format: int32
+             * @description The attempts before an occurrence is dead.
+             */
+            max_attempts?: number | null;
+            misfire?: components["schemas"]["ScheduleMisfire"] | null;
+            mode?: components["schemas"]["Mode"] | null;
+            on_dead?: components["schemas"]["OnDead"] | null;
+            overlap?: components["schemas"]["ScheduleOverlap"] | null;
+            /** @description The name of the schedule, unique within its topic. */
+            schedule: string;
+            /** @description No moment lies before this time: RFC 3339, or a local time in `zone`. */
+            start?: string | null;
+            timeout?: components["schemas"]["Span"] | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+            /** @description The time zone in which `cron` and local times are meant (default `UTC`). */
+            zone?: string | null;
+        };
+        /** @description A recurring schedule. */
+        ScheduleShown: {
+            /**
+             * @description Only in the answer to a get: the content of the occurrences. Absent for a token with only
+             *     the scope `view`.
+             */
+            content?: string | null;
+            /** @description The cron expression. */
+            cron?: string | null;
+            end_ms?: components["schemas"]["UnixMillis"] | null;
+            /**
+             * Format: int64
+             * @description The distance in milliseconds.
+             */
+            every_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The jitter in milliseconds.
+             */
+            jitter_ms: number;
+            /** @description What becomes of moments that were missed. */
+            misfire: components["schemas"]["ScheduleMisfire"];
+            /** @description The next moments, the earliest first. None if it is paused or has ended. */
+            next: components["schemas"]["ScheduleMoment"][];
+            /**
+             * @description Only in the answer to a get: the options of the occurrences, in the form that a set takes.
+             *     Without the scope `admin` the values of `headers` are null. With only the scope `view` there
+             *     is no `headers`, and the `url` of `on_dead` is null.
+             */
+            options?: Record<string, never> | null;
+            /** @description What becomes of an occurrence that falls due while an earlier one runs. */
+            overlap: components["schemas"]["ScheduleOverlap"];
+            /** @description Whether the schedule is paused. */
+            paused: boolean;
+            paused_since_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The last occurrences, the newest first. The newest may still wait. */
+            recent: components["schemas"]["ScheduleOccurrence"][];
+            result?: components["schemas"]["ScheduleChange"] | null;
+            /** @description The name. */
+            schedule: string;
+            /** @description When its definition was last set. */
+            set_ms: components["schemas"]["UnixMillis"];
+            sn?: components["schemas"]["Service"] | null;
+            start_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+            /**
+             * @description This instance cannot read the rule, because a later version set it, or its zone is unknown
+             *     here. The fields of the rule are then empty or have their defaults.
+             */
+            unreadable?: boolean;
+            /** @description The time zone. */
+            zone: string;
+        };
+        /** @description A recurring schedule. */
+        ScheduleShownAnswer: {
+            /**
+             * @description Only in the answer to a get: the content of the occurrences. Absent for a token with only
+             *     the scope `view`.
+             */
+            content?: string | null;
+            /** @description The cron expression. */
+            cron?: string | null;
+            /** @description 0: success. */
+            dm_error: number;
+            end_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The text of success. */
+            error_msg: string;
+            /**
+             * Format: int64
+             * @description The distance in milliseconds.
+             */
+            every_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The jitter in milliseconds.
+             */
+            jitter_ms: number;
+            /** @description What becomes of moments that were missed. */
+            misfire: components["schemas"]["ScheduleMisfire"];
+            /** @description The next moments, the earliest first. None if it is paused or has ended. */
+            next: components["schemas"]["ScheduleMoment"][];
+            /**
+             * @description Only in the answer to a get: the options of the occurrences, in the form that a set takes.
+             *     Without the scope `admin` the values of `headers` are null. With only the scope `view` there
+             *     is no `headers`, and the `url` of `on_dead` is null.
+             */
+            options?: Record<string, never> | null;
+            /** @description What becomes of an occurrence that falls due while an earlier one runs. */
+            overlap: components["schemas"]["ScheduleOverlap"];
+            /** @description Whether the schedule is paused. */
+            paused: boolean;
+            paused_since_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The last occurrences, the newest first. The newest may still wait. */
+            recent: components["schemas"]["ScheduleOccurrence"][];
+            result?: components["schemas"]["ScheduleChange"] | null;
+            /** @description The name. */
+            schedule: string;
+            /** @description When its definition was last set. */
+            set_ms: components["schemas"]["UnixMillis"];
+            sn?: components["schemas"]["Service"] | null;
+            start_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+            /**
+             * @description This instance cannot read the rule, because a later version set it, or its zone is unknown
+             *     here. The fields of the rule are then empty or have their defaults.
+             */
+            unreadable?: boolean;
+            /** @description The time zone. */
+            zone: string;
+        };
         SearchRequest: {
             cursor?: components["schemas"]["Cursor"] | null;
             /**
@@ -2950,6 +4087,38 @@ export interface components {
             /** @description The task's id, which all other calls take. */
             task_id: components["schemas"]["TaskId"];
         };
+        /** @description Failed calls of one kind of error. */
+        StoreErrors: {
+            /** Format: int64 */
+            count: number;
+            /** @description Such as `unavailable` or `full`. */
+            kind: string;
+        };
+        /** @description Calls of the store of one kind. */
+        StoreOperation: {
+            /** @description The last calls within a minute, at most 128. */
+            calls: number;
+            /** @description The calls that failed since the start of the instance. */
+            errors: components["schemas"]["StoreErrors"][];
+            /** @description Such as `add`, `claim` or `settle`. */
+            op: string;
+            /**
+             * Format: double
+             * @description The median of their durations. Null without calls.
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description The 99th percentile of their durations. Null without calls.
+             */
+            p99_ms?: number | null;
+        };
+        /** @description A Redis server. */
+        StoreServer: {
+            /** @description Whether the instance sends it nothing, because it does not answer. */
+            away: boolean;
+            name: string;
+        };
         Task: {
             /** Format: int32 */
             attempts: number;
@@ -2979,6 +4148,7 @@ export interface components {
              *     there is no `headers`, and the `url` of `on_dead` is null.
              */
             options: Record<string, never>;
+            schedule?: components["schemas"]["TaskSchedule"] | null;
             sn?: components["schemas"]["Service"] | null;
             state: components["schemas"]["TaskState"];
             task_id: components["schemas"]["TaskId"];
@@ -3005,6 +4175,20 @@ export interface components {
         TaskId: number;
         /** @description A task's id, as a number or a string of digits. 0 counts as absent. */
         TaskIdGiven: number | string;
+        /** @description Which occurrence of a recurring schedule a task is. */
+        TaskSchedule: {
+            /**
+             * Format: int64
+             * @description How many missed moments the task stands for, beside its own.
+             */
+            missed: number;
+            /** @description `moment_ms` as text. */
+            moment: components["schemas"]["Rfc3339"];
+            /** @description The nominal moment; for a run, the moment of that call. */
+            moment_ms: components["schemas"]["UnixMillis"];
+            /** @description The name of the schedule. */
+            name: string;
+        };
         /**
          * @description A task's state. A task whose lease has expired counts as `scheduled`.
          * @enum {string}
@@ -3031,6 +4215,11 @@ export interface components {
             /** Format: int32 */
             shards: number;
             topic: components["schemas"]["Topic"];
+            /**
+             * @description With `trend`: the scheduled and leased tasks of the last half hour, as the instance that
+             *     answers counted them, the oldest first; at most 30 points.
+             */
+            trend?: number[] | null;
         };
         /** @description Without any field, the answer has the names of all topics. */
         TopicListRequest: {
@@ -3042,6 +4231,8 @@ export interface components {
             limit?: number | null;
             match?: components["schemas"]["TopicMatch"] | null;
             sort?: components["schemas"]["TopicSort"] | null;
+            /** @description Adds the counts of the last half hour. */
+            trend?: boolean | null;
         };
         /** @description A part of a topic's name, or its beginning and a `*`. */
         TopicMatch: string;
@@ -3117,6 +4308,11 @@ export interface components {
              * @description How many topics match, on all pages.
              */
             total?: number | null;
+            /**
+             * Format: int64
+             * @description With `trend`: the time between two points.
+             */
+            trend_step_ms?: number | null;
         };
         TopicSetRequest: {
             /**
@@ -3171,11 +4367,29 @@ export interface components {
          * @enum {string}
          */
         TopicSort: "name" | "next_due" | "oldest_overdue" | "pending" | "dead";
+        /**
+         * @description How late the instance that answers began the first callbacks of the last minute, to the services
+         *     whose breaker is closed and that are not held. What operators delayed does not count.
+         */
+        Unharmed: {
+            /** @description The last callbacks that were counted, at most 128 of a service. */
+            calls: number;
+            /**
+             * Format: int64
+             * @description The 99th percentile of their lateness. Null without calls.
+             */
+            lateness_p99_ms?: number | null;
+        };
         /** @description A time, in Unix milliseconds. */
         UnixMillis: number;
         UpdateManyRequest: {
-            /** @description All tasks of the state; otherwise a filter is required. */
+            /** @description All tasks of the state; otherwise a filter or ids are required. */
             all?: boolean | null;
+            /**
+             * @description The new due time as text: RFC 3339, RFC 9557, or a local time whose zone is in `zone`.
+             * @example 2026-11-23T20:00:00+08:00
+             */
+            at?: string | null;
             cursor?: components["schemas"]["Cursor"] | null;
             /** @description Only counts, and shows some of the tasks. */
             dry_run?: boolean | null;
@@ -3197,26 +4411,47 @@ export interface components {
             /** @description Only tasks whose last outcome is exactly this text. */
             outcome?: string | null;
             sn?: components["schemas"]["Service"] | null;
+            /** @description These tasks, in place of a filter: 1 to 1,000 ids. */
+            task_ids?: components["schemas"]["TaskIdGiven"][] | null;
             /**
              * Format: double
-             * @description The new due time, in Unix seconds.
-             */
-            timing_moment: number;
-            /** @description The topic. */
-            topic: components["schemas"]["Topic"];
-        };
-        UpdateRequest: {
-            content?: components["schemas"]["Content"] | null;
-            delay?: components["schemas"]["Span"] | null;
-            /** @description The task. */
-            task_id: components["schemas"]["TaskIdGiven"];
-            /**
-             * Format: double
-             * @description The new due time, in Unix seconds; give this or `delay`.
+             * @description The new due time, in Unix seconds. Give this or `at`.
              */
             timing_moment?: number | null;
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
+            /**
+             * @description The time zone of `at`: a name such as `Asia/Shanghai`, or an offset such as `+08:00`.
+             * @example Asia/Shanghai
+             */
+            zone?: string | null;
+        };
+        UpdateRequest: {
+            /**
+             * @description The new due time as text, instead of `timing_moment` or `delay`: RFC 3339, RFC 9557, or a
+             *     local time whose zone is in `zone`.
+             * @example 2026-11-23T20:00:00+08:00
+             */
+            at?: string | null;
+            content?: components["schemas"]["Content"] | null;
+            delay?: components["schemas"]["Span"] | null;
+            /** @description The task's idempotency key, until its window ends; with `key`, if the task has one. */
+            idempotency_key?: string | null;
+            /** @description The task's key: changes the newest task that was added with it. */
+            key?: string | null;
+            task_id?: components["schemas"]["TaskIdGiven"] | null;
+            /**
+             * Format: double
+             * @description The new due time, in Unix seconds; give this, `delay` or `at`.
+             */
+            timing_moment?: number | null;
+            /** @description The topic. */
+            topic: components["schemas"]["Topic"];
+            /**
+             * @description The time zone of `at`: a name such as `Asia/Shanghai`, or an offset such as `+08:00`.
+             * @example Asia/Shanghai
+             */
+            zone?: string | null;
         };
         /**
          * @description `push`: delayd calls the receiver. `pull`: consumers pull the task.

@@ -66,10 +66,15 @@ function List({ entries }: { entries: AuditEntry[] }) {
   );
 }
 
-function Target({ of: { topic, sn, task_id, tasks } }: { of: AuditEntry }) {
+function Target({ of: { topic, sn, schedule, task_id, tasks } }: { of: AuditEntry }) {
   const id = task_id == null ? null : String(task_id);
   const parts = [
     topic && id === null && <bdi>{topic}</bdi>,
+    schedule && topic && (
+      <a href={href("schedules", topic, schedule)}>
+        <bdi>{schedule}</bdi>
+      </a>
+    ),
     sn && <Exact text={sn} />,
     id !== null && topic && <a href={href("task", topic, id)}>{`${topic} ${id}`}</a>,
     tasks != null && t().audit.tasks(number(tasks)),

@@ -7,11 +7,17 @@ import { Show, useLoaded } from "../ui/loaded";
 import { Ago, Badge, Field, When } from "../ui/parts";
 import { Table } from "../ui/table";
 import { bytes, number, percent } from "../view/format";
+import { Health } from "./health";
 
 /** The instances, and the access of the caller. */
 export const System = () => (
   <>
-    {may.readAll() && <Instances />}
+    {may.readAll() && (
+      <>
+        <Instances />
+        <Health />
+      </>
+    )}
     <Access />
   </>
 );

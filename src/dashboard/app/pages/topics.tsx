@@ -7,6 +7,7 @@ import { may } from "../state/session";
 import { t } from "../text";
 import { Show, useLoaded } from "../ui/loaded";
 import { Action, Ago, Badge, When } from "../ui/parts";
+import { Sparkline } from "../ui/sparkline";
 import { Table } from "../ui/table";
 import { number } from "../view/format";
 import { pause, resume } from "./topic/changes";
@@ -41,7 +42,13 @@ export function Topics() {
   const loaded = useLoaded(JSON.stringify([filters, cursor]), 5000, (signal) =>
     call(
       "/delay/topic/list",
-      { sort, limit: PAGE, ...(match !== "" && { match }), ...(cursor !== "" && { cursor }) },
+      {
+        sort,
+        limit: PAGE,
+        trend: true,
+        ...(match !== "" && { match }),
+        ...(cursor !== "" && { cursor }),
+      },
       signal,
     ),
   );
@@ -154,6 +161,7 @@ function List({ page, filters, isFirst, reload }: ListProps) {
               isNumber: true,
               cell: ({ counts }) => counted(counts ? counts.scheduled + counts.leased : undefined),
             },
+            { name: texts.trend, cell: (topic) => <Trend of={topic} /> },
             { name: t().topic.nextDue, cell: ({ next_due_ms }) => <When at={next_due_ms} /> },
             {
               name: t().topic.oldestOverdue,
@@ -176,6 +184,17 @@ function List({ page, filters, isFirst, reload }: ListProps) {
       {filters.sort !== "name" && <SortedAsOf at={page.sorted_as_of_ms ?? 0} />}
     </>
   );
+}
+
+/** The waiting tasks of the last half hour, and of now. */
+function Trend({ of: { trend, counts } }: { of: TopicListed }) {
+  const now = counts ? [counts.scheduled + counts.leased] : [];
+  const values = [...(trend ?? []), ...now];
+  const [first, last] = [values[0], values.at(-1)];
+  if (values.length < 2 || first === undefined || last === undefined) {
+    return <span class="quiet">–</span>;
+  }
+  return <Sparkline values={values} label={t().topics.trendOf(number(first), number(last))} />;
 }
 
 /** The order by counts or times follows samples. */

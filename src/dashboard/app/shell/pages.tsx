@@ -9,6 +9,7 @@ import { Destinations } from "../pages/destinations";
 import { DestinationDetail } from "../pages/destinations/detail";
 import { Forecast } from "../pages/forecast";
 import { Overview } from "../pages/overview";
+import { Schedules } from "../pages/schedules";
 import { System } from "../pages/system";
 import { Task } from "../pages/task";
 import { Tasks } from "../pages/tasks";
@@ -51,6 +52,14 @@ export const PAGES: Page[] = [
     mayOpen: (rights) => rights.listTopics(),
     needs: "readTopics",
     show: ([topic = ""]) => <Tasks topic={topic} />,
+  },
+  {
+    name: "schedules",
+    title: "schedules",
+    mayOpen: (rights) => rights.listTopics(),
+    needs: "readTopics",
+    heading: ([, name]) => (name ? t().schedules.heading(name) : undefined),
+    show: ([topic = "", name = ""]) => <Schedules topic={topic} name={name} key={topic} />,
   },
   {
     name: "dead",

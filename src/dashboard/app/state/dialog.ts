@@ -1,6 +1,7 @@
 // The question that is open. The page shows no new figures until it is answered.
 import { signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
+import type { Refused } from "../ui/refused";
 
 export interface Question {
   title: string;
@@ -12,7 +13,9 @@ export interface Question {
   /** A name that must be typed before. */
   retype?: string;
   /** Fields, or a preview of what would happen. */
-  more?: () => ComponentChild;
+  more?: (refused: Refused | null) => ComponentChild;
+  /** The fields of the request for which `more` shows a refusal, and the id of each input. */
+  inputs?: () => Record<string, string>;
   /** Whether the fields and the preview allow it. */
   isReady?: () => boolean;
   /** How far an action of several calls has come; "" before the first answer. */

@@ -28,6 +28,7 @@ export const en = {
     overview: "Overview",
     topics: "Topics",
     tasks: "Tasks",
+    schedules: "Schedules",
     dead: "Dead letters",
     destinations: "Destinations",
     forecast: "Forecast",
@@ -106,6 +107,8 @@ export const en = {
     failed: "Failed calls",
     slots: "Calls in flight",
     slotsOf: (limit: string) => `of ${limit} at most`,
+    store: "Store calls, 99th percentile",
+    workersOf: (count: string) => `of which ${count} make callbacks`,
     objective: "Objective",
     objectiveText: (share: string, lateness: string) =>
       `${share} of tasks are at most ${lateness} late because of delayd or the store.`,
@@ -134,6 +137,12 @@ export const en = {
   problems: {
     stale: (age: string) => `The last sample is ${age} old, so these figures may be wrong.`,
     incomplete: "Some lanes have not been read yet, so the counts are too low.",
+    diskFull: "The disk has less free space than its reserve, so new tasks are refused.",
+    serversAway: (count: string) =>
+      `${plural(count, "Redis server does", "Redis servers do")} not answer.`,
+    configRefused: "The last configuration was refused, so the one before stays in force.",
+    clockOffset: (offset: string) =>
+      `The clocks of the store and of this instance differ by ${offset}.`,
     noWorkers: "No instance makes callbacks, so no task is pushed.",
     overdue: {
       delayd: (count: string, age: string) =>
@@ -150,6 +159,9 @@ export const en = {
         `The oldest is ${age} overdue.`,
     } as Record<string, (count: string, age: string) => string>,
     budget: "The objective is not met: more tasks were late than the budget allows.",
+    noToken: (sn: string, count: string) =>
+      `${sn} is not called, because there is no OAuth access token for it. ` +
+      `${plural(count, "task waits", "tasks wait")}.`,
     open: (sn: string, count: string) =>
       `${sn} fails, so its circuit breaker is open. ${plural(count, "task waits", "tasks wait")}.`,
     halfOpen: (sn: string, count: string) =>
@@ -167,6 +179,8 @@ export const en = {
     shards: "Shards",
     state: "State",
     waiting: "Waiting",
+    trend: "Last half hour",
+    trendOf: (first: string, last: string) => `Waiting tasks: first ${first}, now ${last}`,
     dead: "Dead",
     sort: "Order",
     sorts: {
@@ -264,7 +278,7 @@ export const en = {
     purgeRest: "There are more tasks.",
     delete: "Delete the topic",
     deleteTitle: (topic: string) => `Delete ${topic}?`,
-    deleteText: "The topic and its settings are deleted. It must have no tasks.",
+    deleteText: "The topic and its settings are deleted. It must have no tasks and no schedules.",
     deleteDone: (topic: string) => `${topic} is deleted.`,
   },
   tasks: {
@@ -292,6 +306,15 @@ export const en = {
     topicsSeen: (count: string) => `${plural(count, "topic was", "topics were")} looked at.`,
     remain: "There are more.",
     goOn: "Go on",
+    select: (id: string) => `Select task ${id}`,
+    selectAll: "Select all tasks of this page",
+    selected: (count: string) => `${plural(count, "task is", "tasks are")} selected.`,
+    cancelSelected: "Cancel the selected tasks",
+    moveSelected: "Move the selected tasks",
+    cancelSelectedTitle: (topic: string) => `Cancel the selected tasks of ${topic}?`,
+    cancelSelectedText: "They are not delivered any more. This cannot be undone.",
+    moveSelectedTitle: (topic: string) => `Move the selected tasks of ${topic}?`,
+    moveSelectedText: "They get the same due time. Their attempts start again.",
     cancelAll: "Cancel all matching",
     cancelTitle: (topic: string) => `Cancel all matching tasks of ${topic}?`,
     cancelText: (state: string) =>
@@ -309,6 +332,101 @@ export const en = {
     moved: (count: string) => `${plural(count, "task was", "tasks were")} moved.`,
     empty: "There are no such tasks.",
     emptyPage: "This page has no tasks. The next one may have some.",
+  },
+  schedules: {
+    heading: (name: string) => `Schedule ${name}`,
+    needsTopic: "A recurring schedule belongs to a topic: name one.",
+    show: "Show the schedules",
+    empty: "The topic has no recurring schedules.",
+    schedule: "Schedule",
+    rule: "Rule",
+    everySpan: (span: string) => `every ${span}`,
+    zone: "Time zone",
+    state: "State",
+    over: "no more moments",
+    unreadable: "not readable here",
+    unreadableText:
+      "This instance cannot read the rule: a later version set it, or its time zone is unknown " +
+      "here.",
+    next: "Next moment",
+    recent: "Last occurrences",
+    start: "Not before",
+    end: "Not after",
+    jitter: "Jitter",
+    setAt: "Set",
+    misfire: "Missed moments (misfire)",
+    misfires: {
+      once:
+        "One occurrence stands for all moments that were missed: while no instance ran, the " +
+        "topic was paused, or the destination could not be called.",
+      all:
+        "Each missed moment has its own occurrence, the oldest first. Of more than 1,000, only " +
+        "the newest have one.",
+    },
+    overlap: "While an earlier one runs (overlap)",
+    overlaps: {
+      allow: "An occurrence is handed out also while an earlier one has not ended.",
+      skip: "An occurrence that falls due while an earlier one has not ended expires.",
+    },
+    moments: "Next moments",
+    pausedMoments: "The schedule is paused. After a resume, these are its moments:",
+    moment: "Moment",
+    localMoment: "In its time zone",
+    noMoments: "The rule has no moment after now.",
+    occurrences: "Last occurrences",
+    noOccurrences: "There is no occurrence yet.",
+    task: "Task",
+    purged: "not in the history",
+    content: "Content of each occurrence",
+    set: "Set a schedule",
+    change: "Change",
+    save: "Save",
+    setTitle: (topic: string) => `Set a schedule of ${topic}`,
+    setText: "It adds a task at each moment of its rule. A schedule of the same name is replaced.",
+    changeTitle: (name: string) => `Change ${name}`,
+    changeText:
+      "The form replaces the whole schedule. A change cancels the occurrence that was never " +
+      "handed out.",
+    results: {
+      created: (name: string) => `${name} is created.`,
+      changed: (name: string) => `${name} is changed.`,
+      unchanged: (name: string) => `${name} was the same already.`,
+    },
+    byCron: "a cron expression",
+    byEvery: "a fixed distance",
+    fields: {
+      schedule: "Name",
+      cron: "Cron expression",
+      every: "Distance",
+      zone: "Time zone (optional)",
+      start: "Not before (optional)",
+      end: "Not after (optional)",
+      jitter: "Jitter (optional)",
+      content: "Content",
+      options: "Other options (optional)",
+    },
+    helps: {
+      schedule: "1 to 128 characters of A-Z a-z 0-9 . _ : -",
+      cron: "Minute, hour, day of month, month, weekday; or six fields with the second first.",
+      every: "A number and a unit, from 1s to 366d: 90s, 5m, 2h, 7d",
+      zone: "Such as Asia/Shanghai. Empty: UTC.",
+      start: "2026-11-26 09:00 in the time zone, or 2026-11-26T09:00:00+08:00",
+      end: "Written in the same way.",
+      jitter: "Each occurrence is due up to this much after its moment: 30s, 5m",
+      content: "A JSON object. Each occurrence has it exactly as you write it.",
+      options: 'A JSON object with options of an add: {"max_attempts": 3, "timeout": "5s"}',
+    },
+    badName: "The name must be 1 to 128 characters of A-Z a-z 0-9 . _ : -",
+    badOptions: "The options must be a JSON object.",
+    pauseText:
+      "It adds no occurrence until it is resumed. One that was never handed out is cancelled.",
+    resumeText: "The next occurrence is at the first moment after now.",
+    runTitle: (name: string) => `Run ${name} now?`,
+    runText: "It adds one occurrence that is due at once, beside the plan.",
+    delete: "Delete the schedule",
+    deleteText:
+      "It adds no more occurrences. One that was never handed out is cancelled. One that runs, " +
+      "or waits for a retry, runs to its end. This cannot be undone.",
   },
   dead: {
     topic: "Topic (empty: all topics)",
@@ -348,14 +466,18 @@ export const en = {
   },
   due: {
     when: "Due",
-    after: "after a delay",
-    at: "at a time",
+    ways: { delay: "after a delay", time: "at a time", text: "at a time, as text" },
     delay: "Delay",
     delayHelp: "A number and a unit: 500ms, 10s, 5m, 2h, 7d",
     time: "Time",
     timeHelp: (zone: string) => `In ${zone}`,
     badDelay: "The delay must be a whole number and a unit, such as 500ms, 10s, 5m, 2h or 7d.",
     badTime: "The time is missing or incomplete.",
+    text: "Time as text",
+    textHelp: "2026-11-23 20:00 in the time zone below, or 2026-11-23T20:00:00+08:00",
+    zone: "Time zone (optional)",
+    zoneHelp: "Such as Asia/Shanghai or +08:00. Empty if the time has an offset.",
+    badText: "The time is missing.",
   },
   destinations: {
     destination: "Destination",
@@ -364,18 +486,30 @@ export const en = {
     breaker: "Circuit breaker",
     inFlight: "In flight",
     rate: "Rate",
+    success: "What counts as success",
     state: "State",
     lastError: "Last error",
     action: "Action",
     held: "held",
     unconfigured: "not configured",
     retryAfter: (time: string) => `Retry-After, ${time} left`,
+    noToken: "no access token",
+    noTokenWhy: "Why there is no OAuth access token",
     ready: "ready",
     hold: "Hold",
     release: "Release",
     ofLimit: (used: string, limit: string) => `${used} of ${limit}`,
     empty: "The configuration names no service, and no task waits.",
-    note: "Circuit breaker, calls in flight and last error are those of the instance that answers.",
+    note:
+      "Circuit breaker, access token, calls in flight and last error are those of the instance " +
+      "that answers.",
+    unharmed: (late: string, count: string) =>
+      "The other services are called on time: the 99th percentile of their lateness is " +
+      `${late} (${plural(count, "call", "calls")} of the last minute).`,
+    othersLate: (late: string, count: string) =>
+      "The other services are called late, too: the 99th percentile of their lateness is " +
+      `${late} (${plural(count, "call", "calls")} of the last minute).`,
+    othersIdle: "No other service was called in the last minute.",
     holdTitle: (sn: string) => `Hold ${sn}?`,
     holdText: "All instances stop calling it. Its tasks wait until you release it.",
     releaseTitle: (sn: string) => `Release ${sn}?`,
@@ -411,6 +545,10 @@ export const en = {
     others: "others",
     capacity: "Capacity",
     byTime: "By due time",
+    ofTopic: (overdue: string, count: string) =>
+      `${plural(overdue, "task is", "tasks are")} overdue. ` +
+      `${plural(count, "task falls", "tasks fall")} due within the span.`,
+    table: "The same as a table",
     byService: "By service",
     graph: "Tasks that fall due, by service",
     from: "From",
@@ -444,6 +582,42 @@ export const en = {
     note:
       "The capacity is an estimate by slots, rates and the mean duration of the calls of the " +
       "instance that answers. Tasks of paused topics are counted.",
+  },
+  health: {
+    store: "Store and clock, of the instance that answers",
+    kind: "Store",
+    clockOffset: "Clock of the store ahead by",
+    clockJumps: "Jumps of the clock",
+    settlesPending: "Results that the store has not confirmed",
+    diskFree: "Free disk space",
+    diskFull: "below the reserve",
+    diskReserve: "Reserve of disk space",
+    fsyncP50: "fsync, median",
+    fsyncP99: "fsync, 99th percentile",
+    server: (name: string) => `Redis ${name}`,
+    away: "does not answer",
+    answers: "answers",
+    operations: "Store calls of the last minute",
+    noOperations: "The store was not called in the last minute.",
+    operation: "Kind",
+    calls: "Calls",
+    p50: "Median",
+    p99: "99th percentile",
+    errors: "Errors since the start",
+    configuration: "Configuration",
+    taken: "Reloads that were taken",
+    refused: "Reloads that were refused",
+    lastReload: "Last reload",
+    notInForce: "refused: the one before is in force",
+    log: "Errors and warnings",
+    logCounts: (errors: string, warnings: string) =>
+      `Since its start, the instance logged ${plural(errors, "error", "errors")} and ` +
+      `${plural(warnings, "warning", "warnings")}.`,
+    time: "Time",
+    level: "Level",
+    error: "error",
+    warning: "warning",
+    message: "Message",
   },
   system: {
     instances: "Instances",
@@ -528,6 +702,14 @@ export const en = {
     lastOutcome: "Last outcome",
     webhookId: "webhook-id",
     timeline: "Timeline",
+    segments: {
+      waited: "waited for its due time",
+      blocked: "due, but not called",
+      call: "call",
+      backoff: "wait after a failure",
+      rest: "not in the log",
+    },
+    segmentCall: (number: string) => `attempt ${number}`,
     attempt: (number: string) => `Attempt ${number}`,
     took: (time: string) => `took ${time}`,
     answer: "Answer",

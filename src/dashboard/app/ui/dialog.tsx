@@ -4,6 +4,7 @@ import { type Asked, dialog, end } from "../state/dialog";
 import { lateFailure, say } from "../state/notice";
 import { t } from "../text";
 import { Failure } from "./failure";
+import { refusedOf } from "./refused";
 
 /** The question that is open, if there is one. */
 export function Dialog() {
@@ -19,6 +20,8 @@ function Open({ question }: { question: Asked }) {
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<CallError | null>(null);
   const { retype, isReady = () => true, progress = () => "" } = question;
+  const inputs = question.inputs?.() ?? {};
+  const refused = refusedOf(error, Object.keys(inputs));
   const isAllowed = (retype === undefined || typed === retype) && isReady() && !isRunning.current;
   const leave = () => {
     closed.current.abort();
@@ -44,6 +47,9 @@ function Open({ question }: { question: Asked }) {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   });
+  useEffect(() => {
+    if (refused) document.getElementById(inputs[refused.field] ?? "")?.focus();
+  }, [error]);
   const run = async (event: Event) => {
     event.preventDefault();
     if (!isAllowed) return;
@@ -67,10 +73,10 @@ function Open({ question }: { question: Asked }) {
   };
   return (
     <dialog ref={element} onClose={close} aria-labelledby="question">
-      <form onSubmit={run} noValidate>
+      <form onSubmit={run} onInput={() => refused && setError(null)} noValidate>
         <h2 id="question">{question.title}</h2>
         <p>{question.text}</p>
-        {question.more?.()}
+        {question.more?.(refused)}
         {retype !== undefined && (
           <div class="labelled">
             <label for="retype">{t().retype(retype)}</label>
@@ -86,7 +92,7 @@ function Open({ question }: { question: Asked }) {
         )}
         <p class="quiet small-text">{t().frozen}</p>
         <div role="status">{progress() !== "" && <p>{progress()}</p>}</div>
-        {error && <Failure error={error} isChange />}
+        {error && !refused && <Failure error={error} isChange />}
         <div class="buttons">
           <button type="button" onClick={close}>{t().cancel}</button>
           <button

@@ -1,5 +1,6 @@
 // Fields of forms, with their help and what is wrong with them.
 import type { ComponentChildren } from "preact";
+import { Exact } from "./exact";
 
 export interface Attributes {
   id: string;
@@ -28,7 +29,7 @@ export function Labelled({ id, label, help, fault, children }: LabelledProps) {
         "aria-invalid": fault !== undefined,
       })}
       <p id={`${id}-help`} class={fault === undefined ? "quiet" : "fault"}>
-        {fault ?? help}
+        {fault === undefined ? help : <Exact text={fault} />}
       </p>
     </div>
   );

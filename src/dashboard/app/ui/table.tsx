@@ -3,6 +3,8 @@ import { useState } from "preact/hooks";
 
 export interface Column<R> {
   name: string;
+  /** What the heading shows in place of the name. */
+  head?: ComponentChildren;
   cell: (row: R) => ComponentChildren;
   /** What the column is sorted by; without it, it cannot be sorted. */
   by?: (row: R) => string | number;
@@ -38,7 +40,7 @@ export function Table<R>({ label, columns, rows, id, sorted }: Props<R>) {
       <table>
         <thead>
           <tr>
-            {columns.map(({ name, by, isNumber }, column) => (
+            {columns.map(({ name, head, by, isNumber }, column) => (
               <th
                 scope="col"
                 class={isNumber ? "number" : ""}
@@ -52,7 +54,7 @@ export function Table<R>({ label, columns, rows, id, sorted }: Props<R>) {
                     </span>
                   </button>
                 ) : (
-                  name
+                  (head ?? name)
                 )}
               </th>
             ))}

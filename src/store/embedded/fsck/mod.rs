@@ -8,6 +8,7 @@
 //! | progress, history, notes | each row has a task |
 //! | expiring, expiry | each waiting task expires when it should, and nothing else |
 //! | keys, answers | each key names its task; answers of idempotency keys can be read |
+//! | recurring | each recurring schedule can be read, and a planner looks at it |
 //! | counts | each lane has as many tasks as it counts |
 //! | file | SQLite's own check of the file |
 //!
@@ -28,6 +29,7 @@ mod counts;
 mod expiry;
 mod keys;
 mod names;
+mod recurring;
 mod remedy;
 mod schedules;
 mod strays;
@@ -61,6 +63,7 @@ enum Stage {
     Expiry { after: (i64, i64, i64) },
     Keys { after: (i64, String) },
     Answers { after: (i64, String) },
+    Recurring { after: (String, i64, String) },
     Counts { after: i64 },
     File,
 }
@@ -136,7 +139,10 @@ fn following(stage: &Stage) -> Option<Stage> {
         Stage::Expiring { .. } => Some(Stage::Expiry { after: (i64::MIN, i64::MIN, i64::MIN) }),
         Stage::Expiry { .. } => Some(Stage::Keys { after: (i64::MIN, String::new()) }),
         Stage::Keys { .. } => Some(Stage::Answers { after: (i64::MIN, String::new()) }),
-        Stage::Answers { .. } => Some(Stage::Counts { after: i64::MIN }),
+        Stage::Answers { .. } => {
+            Some(Stage::Recurring { after: (String::new(), i64::MIN, String::new()) })
+        }
+        Stage::Recurring { .. } => Some(Stage::Counts { after: i64::MIN }),
         Stage::Counts { .. } => Some(Stage::File),
         Stage::File => None,
     }
@@ -178,6 +184,7 @@ fn look(
         Stage::Expiry { after } => expiry::look(db, *after),
         Stage::Keys { after } => keys::look(db, after),
         Stage::Answers { after } => keys::look_at_answers(db, after),
+        Stage::Recurring { after } => recurring::look(db, after, now),
         Stage::Counts { after } => counts::look(db, *after),
         Stage::File => strays::look_file(db),
     }

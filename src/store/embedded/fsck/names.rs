@@ -8,7 +8,9 @@ use rusqlite::{Connection, OptionalExtension};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
 use crate::model::task::{Destination, Lane, Topic, TopicPolicy};
+use crate::store::embedded::schedules;
 use crate::store::embedded::sql::destination::checked as destination;
+use crate::store::embedded::sql::recurring::lanes as recurring;
 use crate::store::embedded::sql::topic::checked as topic;
 use crate::store::embedded::sql::{self, only};
 use crate::store::{Flaw, TopicEntry};
@@ -30,6 +32,7 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
         lanes.entry(topic).or_default().push(row.get(sql::lane::all::shard)?);
         page.lanes += 1;
     }
+    add_lanes_with_schedules(db, &mut lanes)?;
     let mut registered: BTreeMap<String, i64> = BTreeMap::new();
     let mut select = db.prepare_cached(sql::topic::checked::SQL)?;
     let mut found = select.query([])?;
@@ -76,6 +79,26 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
             }
             Some(_) => {}
         }
+    }
+    Ok(())
+}
+
+/// Adds the lanes that have recurring schedules, but no tasks yet.
+fn add_lanes_with_schedules(
+    db: &Connection,
+    lanes: &mut BTreeMap<String, Vec<i64>>,
+) -> rusqlite::Result<()> {
+    if !schedules::exist(db)? {
+        return Ok(());
+    }
+    let mut select = db.prepare_cached(recurring::SQL)?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        let topic = read_text(row, recurring::topic)?.unwrap_or_default();
+        let shards = lanes.entry(topic).or_default();
+        shards.push(row.get(recurring::shard)?);
+        shards.sort_unstable();
+        shards.dedup();
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::model::task::{Options, Receipt, State};
 use crate::store::embedded::receipts::Receipts;
 use crate::store::{
     Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
-    MISFIRED, Misfired, Settled, UNREADABLE,
+    MISFIRED, Misfired, SKIPPED, Settled, UNREADABLE,
 };
 
 mod settle;
@@ -246,6 +246,11 @@ impl Pending {
     /// After it was not worth delivering any more.
     pub(super) fn expired(&self, now: UnixMillis) -> Record {
         self.end(State::Expired, Receipts::default(), EXPIRED.to_owned(), now)
+    }
+
+    /// After it fell due while the occurrence before it had not ended.
+    pub(super) fn skipped(&self, now: UnixMillis) -> Record {
+        self.end(State::Expired, Receipts::default(), SKIPPED.to_owned(), now)
     }
 
     /// After it fell due in a pause.

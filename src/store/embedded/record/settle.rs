@@ -30,9 +30,9 @@ impl Pending {
             Transition::Moved if self.receipts.knows(by) && !self.cancelling => {
                 self.end(State::Delivered, Receipts::only(by), MOVED.to_owned(), now)
             }
-            Transition::Retry { after, outcome } if holds => self.failed(
+            Transition::Retry { due, outcome } if holds => self.failed(
                 by,
-                now + *after,
+                due.due(now),
                 self.attempts,
                 self.receipts.retried(),
                 cut(outcome),

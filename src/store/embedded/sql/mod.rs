@@ -110,6 +110,7 @@ pub(super) mod meta;
 pub(super) mod misfire;
 pub(super) mod note;
 pub(super) mod owed_call;
+pub(super) mod recurring;
 pub(super) mod schedule;
 pub(super) mod task;
 pub(super) mod task_key;

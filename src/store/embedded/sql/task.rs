@@ -8,6 +8,7 @@ pub(crate) static INSERT_CALL: &str =
 pub(crate) static OPTIONS: &str = "SELECT options FROM task WHERE id = ?";
 pub(crate) static OPTIONS_IF_ANY: &str =
     "SELECT options FROM task WHERE id = ? AND options IS NOT NULL";
+pub(crate) static SET_OPTIONS: &str = "UPDATE task SET options = ? WHERE id = ?";
 pub(crate) static RESCHEDULE: &str =
     "UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?";
 pub(crate) static PUSH_BACK: &str =

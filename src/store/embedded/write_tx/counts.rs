@@ -64,6 +64,11 @@ pub(crate) fn histories(
     now: UnixMillis,
 ) -> rusqlite::Result<Histories> {
     let mut look = db.prepare_cached(history::SQL)?;
+    let has_table: bool = db.prepare_cached(sql::recurring::EXISTS)?.query_row([], only)?;
+    let mut schedules = match has_table {
+        true => Some(db.prepare_cached(sql::recurring::LANE_HAS)?),
+        false => None,
+    };
     let mut histories = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let found = look
@@ -78,10 +83,15 @@ pub(crate) fn histories(
                     ended,
                     oldest: ends.into_iter().flatten().min(),
                     has_leftovers: row.get(history::has_leftovers)?,
+                    has_schedules: false,
                 })
             })
             .optional()?;
-        histories.push(Some(found.unwrap_or_default()));
+        let has_schedules = match &mut schedules {
+            Some(select) => select.exists((lane.topic.as_str(), lane.shard))?,
+            None => false,
+        };
+        histories.push(Some(History { has_schedules, ..found.unwrap_or_default() }));
     }
     Ok(Histories { now, lanes: histories })
 }

@@ -244,20 +244,8 @@ fn hint(session: &Session, lane: &LaneTasks, kept: &[Result<Kept>], batch: &Batc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::task::{Options, TaskId};
-    use crate::store::Moment;
-
-    fn plain() -> NewTask {
-        NewTask {
-            topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
-            destination: "sn".parse().unwrap(),
-            moment: Moment::At(UnixMillis(0)),
-            options: Options { max_attempts: Some(3), ..Options::default() },
-            content: String::new(),
-            idempotency: None,
-            quota: None,
-        }
-    }
+    use crate::model::task::TaskId;
+    use crate::store::redis::add::testing::task;
 
     /// One caller has an old number of lanes, the other the current one. In one call, the tasks of
     /// one would be stored by the number of the other, where their ids do not lead.
@@ -265,7 +253,7 @@ mod tests {
     fn tasks_placed_by_different_numbers_of_lanes_go_in_different_calls() {
         let request = |shards| {
             let topic = TopicEntry { topic: "t".parse().unwrap(), shards };
-            Request::of(vec![NewTask { topic, ..plain() }], Vec::new())
+            Request::of(vec![NewTask { topic, ..task() }], Vec::new())
         };
         let (old, _waits) = request(1);
         let (new, _waits_too) = request(4);

@@ -338,20 +338,8 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 mod tests {
     use super::*;
     use crate::model::task::OnDead;
-    use crate::store::Moment;
+    use crate::store::redis::add::testing::with_options;
     use delayd_wire::Span;
-
-    fn plain() -> NewTask {
-        NewTask {
-            topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
-            destination: "sn".parse().unwrap(),
-            moment: Moment::At(UnixMillis(0)),
-            options: Options { max_attempts: Some(3), ..Options::default() },
-            content: String::new(),
-            idempotency: None,
-            quota: None,
-        }
-    }
 
     /// Plain tasks of a lane.
     fn of_lane(shard: u16, tasks: usize) -> LaneTasks {
@@ -401,7 +389,7 @@ mod tests {
             list(&[word("stale"), Value::Int(2)]),
             list(&[word("failed"), word("WRONGTYPE")]),
         ]);
-        let task = plain();
+        let task = with_options();
         let due = |kept: Result<Kept>| match kept.unwrap() {
             Kept::Added(added) => Some(added.due.0),
             Kept::Taken => None,
@@ -427,9 +415,9 @@ mod tests {
     #[test]
     fn nothing_is_asked_of_a_task_that_is_only_to_be_delivered() {
         let drawn = Drawn { own: TaskId(7), call: None };
-        assert!(!asks_more(&plain()));
-        assert_eq!(asked(&NewTask { quota: Some(9), ..plain() }, drawn), r#"{"quota":9}"#);
-        assert_eq!(asked(&plain(), drawn), "{}");
+        assert!(!asks_more(&with_options()));
+        assert_eq!(asked(&NewTask { quota: Some(9), ..with_options() }, drawn), r#"{"quota":9}"#);
+        assert_eq!(asked(&with_options(), drawn), "{}");
     }
 
     #[test]
@@ -444,7 +432,7 @@ mod tests {
         };
         let window = std::time::Duration::from_secs(1);
         let idempotency = Some(Idempotency { key: "i".into(), fingerprint: 0xab, window });
-        let task = NewTask { options: options_asked, idempotency, ..plain() };
+        let task = NewTask { options: options_asked, idempotency, ..with_options() };
         let once = concat!(
             r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","#,
             r#""window":1000}"#

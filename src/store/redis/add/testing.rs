@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::request::{Answer, Request};
+use crate::model::clock::UnixMillis;
+use crate::model::task::Options;
 use crate::store::{Moment, NewTask, TopicEntry};
 
 /// A plain task.
@@ -18,6 +20,12 @@ pub(super) fn task() -> NewTask {
         idempotency: None,
         quota: None,
     }
+}
+
+/// A plain task without content, with options.
+pub(super) fn with_options() -> NewTask {
+    let options = Options { max_attempts: Some(3), ..Options::default() };
+    NewTask { moment: Moment::At(UnixMillis(0)), options, content: String::new(), ..task() }
 }
 
 /// A request, and the receiver of its answer.

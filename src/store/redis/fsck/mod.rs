@@ -20,7 +20,7 @@ use super::script::{self, Script};
 use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
-use crate::model::task::{Destination, Lane, State, TaskId};
+use crate::model::task::{Destination, Lane, ScheduleName, State, TaskId};
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
 
 pub(crate) mod scan;
@@ -135,8 +135,19 @@ fn pages_of(names: &[String]) -> Vec<Page> {
         .into_iter()
         .filter(|state| state.is_final())
         .map(|state| Page::first(state.as_str()));
-    let others = ["notes", "windows", "used", "keys", "expiries", "leased", "entries", "bodies"]
-        .map(Page::first);
+    let others = [
+        "plans",
+        "recurring",
+        "notes",
+        "windows",
+        "used",
+        "keys",
+        "expiries",
+        "leased",
+        "entries",
+        "bodies",
+    ]
+    .map(Page::first);
     let destinations = names
         .chunks(DESTINATIONS)
         .map(|names| Page { names: names.to_vec(), ..Page::first("destinations") });
@@ -169,7 +180,7 @@ async fn run(
     pages
         .into_iter()
         .zip(answers)
-        .map(|(page, answer)| read(page, answer?, &ahead.lane, checked))
+        .map(|(page, answer)| read(page, answer?, ahead, checked))
         .collect()
 }
 
@@ -180,6 +191,7 @@ fn scripts_for(structure: &str) -> [&'static Script; 2] {
         "destinations" => [&script::FSCK_DESTINATIONS_LOOK, &script::FSCK_DESTINATIONS_REPAIR],
         "bodies" => [&script::FSCK_BODIES_LOOK, &script::FSCK_BODIES_REPAIR],
         "keys" | "used" | "windows" => [&script::FSCK_KEYS_LOOK, &script::FSCK_KEYS_REPAIR],
+        "recurring" | "plans" => [&script::FSCK_RECURRING_LOOK, &script::FSCK_RECURRING_REPAIR],
         schedule if schedule.starts_with("schedule:") => {
             [&script::FSCK_SCHEDULE_LOOK, &script::FSCK_SCHEDULE_REPAIR]
         }
@@ -195,7 +207,7 @@ fn call(
     repair: bool,
 ) -> Cmd {
     let lane = &ahead.lane;
-    let mut keys = session.keys.of_script(lane, 16);
+    let mut keys = session.keys.of_script(lane, 18);
     keys.push(session.keys.aside(lane));
     let [look, mend] = scripts_for(&page.structure);
     let script = if repair { mend } else { look };
@@ -212,13 +224,19 @@ fn call(
         .take()
 }
 
-fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result<Seen> {
+fn read(page: Page, answer: Value, ahead: &LaneAhead, checked: &mut Checked) -> Result<Seen> {
+    let lane = &ahead.lane;
     type Answer = (String, u64, String, Vec<Value>, Vec<Vec<u8>>, String);
     let (cursor, tasks, highest, findings, names, beyond): Answer =
         FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
     checked.tasks += tasks;
     for triple in findings.chunks_exact(3) {
         checked.findings.push(read_finding(triple, lane)?);
+    }
+    let names: Vec<String> =
+        names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    if page.structure == "recurring" && ahead.shards > 0 {
+        checked.findings.extend(misplaced(&names, ahead));
     }
     let id = |text: String| {
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(corrupt) }
@@ -227,7 +245,22 @@ fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result
         rest: if cursor == "0" { None } else { Some(Page { cursor, ..page }) },
         highest: id(highest)?,
         beyond: id(beyond)?,
-        names: names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+        names,
+    })
+}
+
+/// The recurring schedules whose names lead to other lanes.
+fn misplaced(names: &[String], ahead: &LaneAhead) -> impl Iterator<Item = Finding> {
+    let LaneAhead { lane, shards, .. } = ahead;
+    let leads_elsewhere = |name: &&String| {
+        let name: Option<ScheduleName> = name.parse().ok();
+        name.is_none_or(|name| name.lane_in(&lane.topic, *shards) != *lane)
+    };
+    names.iter().filter(leads_elsewhere).map(|name| Finding {
+        flaw: Flaw::ScheduleMisplaced,
+        lane: Some(lane.clone()),
+        subject: name.clone(),
+        repaired: false,
     })
 }
 

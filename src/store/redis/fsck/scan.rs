@@ -11,7 +11,7 @@ use crate::model::task::{Lane, Topic, TopicPolicy};
 use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
-use crate::store::redis::registry::topic::Pauses;
+use crate::store::redis::registry::topic::{Pauses, note_schedules, with_schedules};
 use crate::store::redis::session::Session;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 
@@ -35,7 +35,9 @@ pub(crate) struct LaneAhead {
 #[derive(Debug, Default)]
 struct Seen {
     lanes: BTreeMap<u16, BTreeSet<String>>,
+    /// The lanes that hold tasks or recurring schedules.
     with_bodies: BTreeSet<u16>,
+    has_schedules: bool,
 }
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
@@ -120,6 +122,7 @@ pub(crate) async fn survey(
             }
         }
     }
+    findings.extend(check_marks(session, &seen, repair).await?);
     findings.extend(check_counter(session, repair).await?);
     findings.extend(check_policies_and_pauses(session).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
@@ -162,8 +165,13 @@ fn see(
     topics: &mut BTreeMap<Topic, Seen>,
     findings: &mut Vec<Finding>,
 ) {
+    let mut has_schedules = false;
     let (lane, schedule, has_bodies) = match session.keys.read(&key) {
         Named::Bodies(lane) => (lane, None, true),
+        Named::Recurring(lane) => {
+            has_schedules = true;
+            (lane, None, true)
+        }
         Named::Schedule(lane, name) => (lane, Some(name), false),
         Named::OfLane(lane) => (lane, None, false),
         Named::Stray => {
@@ -174,9 +182,33 @@ fn see(
     };
     let seen = topics.entry(lane.topic).or_default();
     seen.lanes.entry(lane.shard).or_default().extend(schedule);
+    seen.has_schedules |= has_schedules;
     if has_bodies {
         seen.with_bodies.insert(lane.shard);
     }
+}
+
+/// Finds topics with recurring schedules that the registry does not note.
+async fn check_marks(
+    session: &Session,
+    seen: &BTreeMap<Topic, Seen>,
+    repair: bool,
+) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    if !seen.values().any(|seen| seen.has_schedules) {
+        return Ok(findings);
+    }
+    let noted = with_schedules(session).await?;
+    for (topic, _) in seen.iter().filter(|(_, seen)| seen.has_schedules) {
+        if noted.contains(topic.as_str()) {
+            continue;
+        }
+        if repair {
+            note_schedules(session, topic).await?;
+        }
+        findings.push(finding(Flaw::SchedulesUnmarked, topic.as_str(), repair));
+    }
+    Ok(findings)
 }
 
 /// The number of lanes that a topic's lanes remember; 1 if it has none.

@@ -147,11 +147,19 @@ if is_due then
       local good_ids, good_records = {}, {}
       for i = 1, taken do
         local id, record = want.ids[i], records[i]
-        if record and destination_of(record) then
+        local known, first_of_options
+        if record then known, first_of_options = start_of(record) end
+        local before_id = first_of_options == '{' and occurrence_before(record)
+        local is_over = false
+        if before_id then
+          -- uses: overdue
+          is_over = end_overlapping(id, before_id, destination)
+        end
+        if not known then
+          end_unreadable(id, record, destination)
+        elseif not is_over then
           good_ids[#good_ids + 1] = id
           good_records[#good_records + 1] = record
-        else
-          end_unreadable(id, record, destination)
         end
       end
       for first = 1, #good_ids, 500 do

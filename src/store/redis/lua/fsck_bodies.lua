@@ -164,4 +164,4 @@ local looked_at = walk_hash(BODIES, function(id, record)
   end
   judge(id, record)
 end)
-return { cursor, looked_at, highest, findings, {}, beyond }
+return { page_cursor, looked_at, highest, findings, {}, beyond }

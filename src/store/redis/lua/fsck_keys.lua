@@ -41,4 +41,4 @@ elseif structure == 'used' then
 else
   walk_names('ZSCAN', WINDOWS, judge_window)
 end
-return { cursor, 0, '', findings, {}, '' }
+return { page_cursor, 0, '', findings, {}, '' }

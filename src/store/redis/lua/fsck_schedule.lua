@@ -29,4 +29,4 @@ local destination = string.match(structure, '^schedule:(.*)$')
 walk_zset(SCHEDULES .. destination, function(id, score)
   judge_scheduled(destination, id, score)
 end, function() correct_sound(destination) end)
-return { cursor, 0, '', findings, {}, '' }
+return { page_cursor, 0, '', findings, {}, '' }

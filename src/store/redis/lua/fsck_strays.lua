@@ -21,4 +21,4 @@ else
     judge_bodiless(id, flaw, function() redis.call('ZREM', key, id) end)
   end)
 end
-return { cursor, 0, '', findings, {}, '' }
+return { page_cursor, 0, '', findings, {}, '' }

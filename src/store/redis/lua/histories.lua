@@ -1,8 +1,8 @@
 -- Finds what a purge would remove from each lane. Changes nothing.
 --
 -- returns {now, then for each lane {how many were delivered, cancelled or expired; when the first
---         of them ended, or ''; how many idempotency keys have outlived their window}, or '' if
---         there is nothing}
+--         of them ended, or ''; how many idempotency keys have outlived their window; 1 if the
+--         lane has recurring schedules, else 0}, or '' if there is nothing}
 -- uses: now, lanes
 local answer = { now }
 for i = 1, #KEYS do
@@ -13,7 +13,8 @@ for i = 1, #KEYS do
     prefix .. 'DELAY_EXPIRED_TOPIC_TASK' .. tag,
   }
   local windows = prefix .. 'DELAY_WINDOWS_TOPIC_TASK' .. tag
-  if redis.call('EXISTS', windows, unpack(ended)) == 0 then
+  local recurring = prefix .. 'DELAY_RECURRING_TOPIC_TASK' .. tag
+  if redis.call('EXISTS', windows, recurring, unpack(ended)) == 0 then
     answer[i + 1] = ''
   else
     local count, oldest = 0, nil
@@ -21,7 +22,10 @@ for i = 1, #KEYS do
       count = count + redis.call('ZCARD', key)
       oldest = earlier(oldest, score_at(key, 0))
     end
-    answer[i + 1] = { count, oldest or '', redis.call('ZCOUNT', windows, '-inf', now) }
+    answer[i + 1] = {
+      count, oldest or '', redis.call('ZCOUNT', windows, '-inf', now),
+      redis.call('EXISTS', recurring),
+    }
   end
 end
 return answer

@@ -2,7 +2,7 @@
 -- (docs/STORE.md has the table)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
---         'keep', wait ms (retry) or lease ms (keep), outcome
+--         'keep', wait ms or '@' and the due moment (retry), or lease ms (keep), outcome
 -- returns for each settle: 'done'; 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to
 --         be called, or pulled, from then on: this one, or the dead-letter call); 'done
 --         cancelled' (a cancel was pending); 'unknown' (or unreadable); or the state that makes it
@@ -144,7 +144,8 @@ end
 
 for n, id in ipairs(ids) do
   local i = 5 * n - 3
-  local wait_ms = tonumber(ARGV[i + 3])
+  local wait = ARGV[i + 3]
+  local wait_ms = tonumber(wait) or math.max(tonumber(string.sub(wait, 2)) - now, 0)
   answer[n] = answer[n] or settle(id, ARGV[i + 1], ARGV[i + 2], wait_ms, ARGV[i + 4])
 end
 return answer

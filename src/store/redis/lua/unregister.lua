@@ -8,7 +8,7 @@
 -- uses: registry
 local is_there = redis.call('HEXISTS', TOPICS, ARGV[2]) == 1
 if is_there and redis.call('HGET', DEPARTURES, ARGV[2]) ~= ARGV[3] then return 0 end
-for _, key in ipairs({ TOPICS, POLICIES, PAUSES, DEPARTURES }) do
+for _, key in ipairs({ TOPICS, POLICIES, PAUSES, DEPARTURES, SCHEDULED }) do
   redis.call('HDEL', key, ARGV[2])
 end
 if is_there then changed() end

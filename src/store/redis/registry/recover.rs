@@ -1,4 +1,5 @@
-//! Searches for lanes that the registry lost or contradicts.
+//! Searches for lanes that the registry lost or contradicts, and for topics that it does not note
+//! as having recurring schedules.
 //!
 //! A search reads the names of all keys, so it is slow on purpose: it takes two steps a second, of
 //! one round trip each.
@@ -6,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{entry, reconcile};
+use super::{entry, reconcile, topic};
 use crate::model::task::{Lane, Topic};
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::node::Node;
@@ -28,12 +29,13 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
         .into_iter()
         .map(|entry| (entry.topic.clone(), entry))
         .collect();
-    let mut found: BTreeMap<Topic, BTreeSet<u16>> = BTreeMap::new();
+    let mut found = Found::default();
     for node in session.servers.map().nodes() {
         if let Err(error) = look_for_lanes(session, node, &mut found).await {
             tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
         }
     }
+    let Found { lanes: found, with_schedules } = found;
     let mut entries = Vec::new();
     let mut registered: Vec<(Lane, u16)> = Vec::new();
     for (topic, lanes) in found {
@@ -45,9 +47,20 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
         let shards = entry::shards_of(session, &topic, lanes.into_iter()).await?;
         tracing::warn!(
             %topic,
-            "Topic {topic} holds tasks but was not registered; it is registered again"
+            "Topic {topic} holds tasks or schedules but was not registered; it is registered again"
         );
         entries.push(entry::assert(session, &TopicEntry { topic, shards }).await?);
+    }
+    if !with_schedules.is_empty() {
+        let noted = topic::with_schedules(session).await?;
+        for topic in with_schedules.iter().filter(|topic| !noted.contains(topic.as_str())) {
+            topic::note_schedules(session, topic).await?;
+            tracing::warn!(
+                %topic,
+                "Topic {topic} has recurring schedules that the registry did not note; it notes \
+                 them again"
+            );
+        }
     }
     for (step, lanes) in registered.chunks(LANES_A_STEP).enumerate() {
         if step > 0 {
@@ -61,19 +74,27 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
     Ok(entries)
 }
 
-async fn look_for_lanes(
-    session: &Session,
-    node: &Node,
-    found: &mut BTreeMap<Topic, BTreeSet<u16>>,
-) -> Result<()> {
+/// What the names of keys show.
+#[derive(Default)]
+struct Found {
+    lanes: BTreeMap<Topic, BTreeSet<u16>>,
+    /// The topics that have recurring schedules.
+    with_schedules: BTreeSet<Topic>,
+}
+
+async fn look_for_lanes(session: &Session, node: &Node, found: &mut Found) -> Result<()> {
+    let pattern = session.keys.any_contents();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         if from > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        let (next, keys) = entry::scan(node, from, &session.keys.any_bodies(), KEYS_A_STEP).await?;
-        for lane in keys.iter().filter_map(|key| session.keys.lane_of(key)) {
-            found.entry(lane.topic).or_default().insert(lane.shard);
+        let (next, keys) = entry::scan(node, from, &pattern, KEYS_A_STEP).await?;
+        for (lane, has_schedules) in keys.iter().filter_map(|key| session.keys.content_of(key)) {
+            if has_schedules {
+                found.with_schedules.insert(lane.topic.clone());
+            }
+            found.lanes.entry(lane.topic).or_default().insert(lane.shard);
         }
         cursor = next;
     }

@@ -4,7 +4,7 @@
 //! A policy that cannot be read counts as an empty one. A pause that cannot be read counts as a
 //! pause: what was to be held is not delivered. Either affects its own topic alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
@@ -20,8 +20,8 @@ use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEnt
 
 /// All topics.
 pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
-    let [topics, policies, pauses, ..] = session.keys.of_registry();
-    let commands = [topics, policies, pauses].map(|key| cmd("HGETALL").arg(key).take());
+    let [topics, policies, pauses, _, _, scheduled] = session.keys.of_registry();
+    let commands = [topics, policies, pauses, scheduled].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
     for answer in session.working.run_repeatable(&commands).await {
         let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
@@ -33,30 +33,34 @@ pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
                 .collect::<HashMap<_, _>>(),
         );
     }
-    let [entries, policies, pauses] =
-        <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
+    let [entries, policies, pauses, scheduled] =
+        <[_; 4]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
     let registered = entry::read_all(session, &entries).into_iter().map(|entry| {
         let name = entry.topic.as_str();
         let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
-        registered(session, entry, asked)
+        let has_schedules = scheduled.contains_key(name);
+        Registered { has_schedules, ..registered(session, entry, asked) }
     });
     Ok(registered.collect())
 }
 
 /// One topic, if it is registered.
 pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Registered>> {
-    let [topics, policies, pauses, ..] = session.keys.of_registry();
-    let commands =
-        [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+    let [topics, policies, pauses, _, _, scheduled] = session.keys.of_registry();
+    let commands = [topics, policies, pauses, scheduled]
+        .map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
     let mut fields = Vec::with_capacity(commands.len());
     for answer in session.working.run_repeatable(&commands).await {
         let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
     }
-    let [entry, policy, pauses] =
-        <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
+    let [entry, policy, pauses, scheduled] =
+        <[_; 4]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
     let entry = entry.and_then(|text| entry::read_known(session, topic.as_str(), &text));
-    Ok(entry.map(|entry| registered(session, entry, (policy.as_deref(), pauses.as_deref()))))
+    Ok(entry.map(|entry| Registered {
+        has_schedules: scheduled.is_some(),
+        ..registered(session, entry, (policy.as_deref(), pauses.as_deref()))
+    }))
 }
 
 /// An entry, with its policy and pauses.
@@ -75,7 +79,7 @@ fn registered(
             Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
         })
     });
-    Registered { policy, paused: since, misfires: over, entry }
+    Registered { policy, paused: since, misfires: over, has_schedules: false, entry }
 }
 
 fn read_policy(session: &Session, topic: &str, text: &str) -> Arc<TopicPolicy> {
@@ -149,6 +153,20 @@ pub(crate) async fn resume(
     Ok((answer >= 0).then_some(answer == 1))
 }
 
+/// Notes that a topic may have recurring schedules. Returns whether that was not noted.
+pub(crate) async fn note_schedules(session: &Session, topic: &Topic) -> Result<bool> {
+    let answer = session.confirming.run_one(call(session, &script::SCHEDULED, topic)).await?;
+    bool::from_redis_value(answer).map_err(corrupt)
+}
+
+/// The names of the topics that may have recurring schedules.
+pub(crate) async fn with_schedules(session: &Session) -> Result<HashSet<String>> {
+    let [.., scheduled] = session.keys.of_registry();
+    let answer = session.working.run_one(cmd("HKEYS").arg(scheduled).take()).await?;
+    let names = Vec::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
+    Ok(names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
 pub(crate) async fn forget_misfire(
     session: &Session,
     topic: &Topic,
@@ -164,9 +182,11 @@ pub(crate) async fn forget_misfire(
 /// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
 /// again meanwhile: see `opening`.
 pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<bool> {
-    let count = |lane| cmd("HLEN").arg(session.keys.bodies(lane)).take();
+    let count = |key: String| cmd("HLEN").arg(key).take();
     let lanes: Vec<Lane> = entry.lanes().collect();
-    if !all_say(session, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
+    let keys =
+        lanes.iter().flat_map(|lane| [session.keys.bodies(lane), session.keys.recurring(lane)]);
+    if !all_say(session, &keys.map(count).collect::<Vec<_>>(), 0).await? {
         return Ok(false);
     }
     let token = Receipt::random();

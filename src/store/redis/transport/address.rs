@@ -57,7 +57,12 @@ impl Login {
         Self(info)
     }
 
-    /// The client of one server, not connected yet.
+    /// The login, for a connection that was made already.
+    pub(crate) fn settings(&self) -> &RedisConnectionInfo {
+        &self.0
+    }
+
+    /// The client of one server without TLS, not connected yet.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] for an invalid address.
@@ -71,20 +76,32 @@ impl Login {
     }
 }
 
-/// Reads `redis://[user:password@]host[:port][/db]`.
+/// An address of the configuration.
+#[derive(Debug)]
+pub(crate) struct Url {
+    pub(crate) address: Address,
+    pub(crate) login: Login,
+    pub(crate) is_tls: bool,
+}
+
+/// Reads `redis://[user:password@]host[:port][/db]`; `rediss://` means TLS.
 ///
 /// # Errors
 /// [`Error::Misconfigured`] for anything else; it does not repeat the URL, which may hold a
 /// password.
-pub(crate) fn read_url(url: &str) -> Result<(Address, Login)> {
+pub(crate) fn read_url(url: &str) -> Result<Url> {
     let wrong = |text: String| Error::Misconfigured(format!("store.redis.urls: {text}"));
-    let info = url.into_connection_info().map_err(|error| wrong(cause(&error)))?;
+    let (is_tls, plain) = match url.strip_prefix("rediss://") {
+        Some(rest) => (true, format!("redis://{rest}")),
+        None => (false, url.to_owned()),
+    };
+    let info = plain.into_connection_info().map_err(|error| wrong(cause(&error)))?;
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let address = Address { host: host.trim_matches(['[', ']']).to_owned(), port: *port };
-            Ok((address, Login(info.redis_settings().clone())))
+            Ok(Url { address, login: Login(info.redis_settings().clone()), is_tls })
         }
-        _ => Err(wrong("only redis:// addresses can be used".into())),
+        _ => Err(wrong("only redis:// and rediss:// addresses can be used".into())),
     }
 }
 
@@ -108,20 +125,20 @@ mod tests {
     /// Each pipeline waited for the acknowledgement of the one before it.
     #[test]
     fn the_kernel_sends_each_pipeline_at_once() {
-        let (address, login) = read_url("redis://host:7").unwrap();
+        let Url { address, login, .. } = read_url("redis://host:7").unwrap();
         assert!(login.client(&address).unwrap().get_connection_info().tcp_settings().nodelay());
     }
 
     #[test]
     fn an_address_is_read_and_its_secrets_stay_hidden() {
-        let (address, login) = read_url("redis://me:secret@host:7/3").unwrap();
-        assert_eq!(address.to_string(), "host:7");
+        let Url { address, login, is_tls } = read_url("rediss://me:secret@host:7/3").unwrap();
+        assert_eq!((address.to_string().as_str(), is_tls), ("host:7", true));
         assert_eq!(
             (login.0.username(), login.0.password(), login.0.db()),
             (Some("me"), Some("secret"), 3)
         );
         assert!(!format!("{login:?}").contains("secret"));
-        assert_eq!(read_url("redis://[::1]:7").unwrap().0.to_string(), "[::1]:7");
+        assert_eq!(read_url("redis://[::1]:7").unwrap().address.to_string(), "[::1]:7");
         let error = read_url("http://me:secret@host").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }

@@ -13,10 +13,9 @@ use deadpool::Runtime;
 use deadpool::managed::{
     Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts,
 };
-use deadpool_redis::redis::aio::MultiplexedConnection;
 
-use super::address::{Address, Login};
-use super::connect::connect;
+use super::address::Address;
+use super::connect::{Access, Connection, connect};
 use super::fault::{self, silent};
 use super::sentinel::Sentinels;
 use super::server::{self, Mode, Server};
@@ -48,7 +47,7 @@ impl fmt::Display for Target {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) target: Target,
-    pub(crate) login: Login,
+    pub(crate) access: Access,
     /// The required mode of the server.
     pub(crate) mode: Mode,
     pub(crate) timeout: Duration,
@@ -56,7 +55,7 @@ pub(crate) struct Dialer {
 
 /// A connection, and its server.
 pub(crate) struct Dialed {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) connection: Connection,
     pub(crate) server: Server,
     pub(crate) at: Address,
 }
@@ -104,7 +103,7 @@ impl Manager for Dialer {
 
     async fn create(&self) -> Result<Dialed> {
         let at = self.find().await?;
-        let mut connection = connect(&at, &self.login, self.timeout).await?;
+        let mut connection = connect(&at, &self.access, self.timeout).await?;
         let server = server::inspect(&mut connection, self.mode)
             .await
             .map_err(|error| fault::at(&at, error))?;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
+use super::handshake::of_alert;
 use crate::store::Error;
 
 /// Whether the server does not know the script. It did nothing.
@@ -24,6 +25,9 @@ pub(crate) fn is_of_the_map(error: &RedisError) -> bool {
 
 /// The error that a caller of the store gets.
 pub(crate) fn of_redis(error: &RedisError) -> Error {
+    if let Some(refused) = of_alert(error) {
+        return refused;
+    }
     let text = cause(error);
     match error.code() {
         Some("OOM") => Error::Full("Redis has reached its maxmemory".into()),

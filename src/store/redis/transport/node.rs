@@ -10,8 +10,9 @@ use deadpool_redis::redis::Cmd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::address::{Address, Login};
+use super::address::Address;
 use super::confirming::Confirming;
+use super::connect::Access;
 use super::dial::{Dialer, Target};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
@@ -21,7 +22,7 @@ use crate::store::{Durability, Result};
 /// The settings of all nodes.
 #[derive(Debug)]
 pub(crate) struct Params {
-    pub(crate) login: Login,
+    pub(crate) access: Access,
     pub(crate) mode: Mode,
     pub(crate) timeout: Duration,
     pub(crate) breaker: breaker::Params,
@@ -76,7 +77,7 @@ impl Node {
         };
         let dialer = Dialer {
             target,
-            login: params.login.clone(),
+            access: params.access.clone(),
             mode: params.mode,
             timeout: params.timeout,
         };

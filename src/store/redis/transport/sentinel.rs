@@ -20,8 +20,8 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{FromRedisValue, RedisError, Value, cmd, pipe};
 use futures_util::future::join_all;
 
-use super::address::{Address, Login};
-use super::connect::connect;
+use super::address::Address;
+use super::connect::{Access, Connection, connect};
 use super::fault::{of_redis, silent};
 use crate::store::{Error, Result};
 
@@ -32,14 +32,14 @@ const SHARE: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Sentinels {
     name: String,
-    login: Login,
+    access: Access,
     patience: Duration,
     all: Vec<Sentinel>,
 }
 
 struct Sentinel {
     address: Address,
-    kept: Mutex<Option<MultiplexedConnection>>,
+    kept: Mutex<Option<Connection>>,
 }
 
 impl std::fmt::Debug for Sentinel {
@@ -64,11 +64,11 @@ impl Sentinels {
     pub(crate) fn new(
         name: String,
         addresses: Vec<Address>,
-        login: Login,
+        access: Access,
         timeout: Duration,
     ) -> Self {
         let all = addresses.into_iter().map(|address| Sentinel { address, kept: Mutex::default() });
-        Self { name, login, patience: timeout / SHARE, all: all.collect() }
+        Self { name, access, patience: timeout / SHARE, all: all.collect() }
     }
 
     /// The name of the primary.
@@ -121,7 +121,7 @@ impl Sentinels {
             {
                 return Ok((word, kept));
             }
-            let mut connection = connect(&sentinel.address, &self.login, self.patience).await?;
+            let mut connection = connect(&sentinel.address, &self.access, self.patience).await?;
             let word = self
                 .ask_via(&mut connection, &sentinel.address)
                 .await

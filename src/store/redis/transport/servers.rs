@@ -24,12 +24,13 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use deadpool_redis::redis::aio::PubSub;
 use deadpool_redis::redis::{self, Cmd, FromRedisValue, Value};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::address::Address;
-use super::connect::connect;
+use super::connect::{connect, subscriber};
 use super::dial::Target;
 use super::fault::of_redis;
 use super::link::{Answers, Repeat};
@@ -135,12 +136,12 @@ impl Servers {
         *map = Arc::new(change(&map));
     }
 
-    /// A client of one of the servers, for a connection of another kind.
+    /// A connection to one of the servers that can subscribe.
     ///
     /// # Errors
-    /// Those of [`Login::client`](super::address::Login::client).
-    pub(crate) fn client(&self, at: &Address) -> Result<redis::Client> {
-        self.params.login.client(at)
+    /// Those of [`subscriber`].
+    pub(crate) async fn subscriber(&self, at: &Address) -> Result<PubSub> {
+        subscriber(at, &self.params.access, self.params.timeout).await
     }
 
     /// The number of the server that has the lane now.
@@ -388,10 +389,10 @@ impl Servers {
     }
 
     async fn ask_seed(&self, seed: &Address) -> Result<(u64, Address, Value)> {
-        let mut connection = connect(seed, &self.params.login, self.params.timeout).await?;
+        let mut connection = connect(seed, &self.params.access, self.params.timeout).await?;
         let mut answers = Vec::new();
         for command in map_commands() {
-            let answer: std::result::Result<Value, _> = command.query_async(&mut connection).await;
+            let answer: std::result::Result<Value, _> = command.query_async(&mut *connection).await;
             answers.push(answer.map_err(|error| match error.detail() {
                 Some(detail) if detail.contains("cluster support disabled") => {
                     Error::Misconfigured(format!(

@@ -1,7 +1,7 @@
 // Checks the form, and writes the request. The content is part of the request exactly as it was
 // typed: parsing and writing it again would round large numbers.
 import { t } from "../../text";
-import { faultsOfDue, requestOfDue, type Due } from "../../ui/due";
+import { faultsOfDue, inputsOfDue, requestOfDue, type Due } from "../../ui/due";
 
 export interface Draft extends Due {
   topic: string;
@@ -11,7 +11,7 @@ export interface Draft extends Due {
 }
 
 export type Faults = Partial<
-  Record<"topic" | "delay" | "time" | "content" | "attempts" | "key", string>
+  Record<"topic" | "delay" | "time" | "at" | "content" | "attempts" | "key", string>
 >;
 
 /** The parsed content; null if it is no JSON object. */
@@ -52,6 +52,15 @@ export function faultsOf(draft: Draft): Faults {
   if (new TextEncoder().encode(draft.key).length > 256) faults.key = texts.badKey;
   return faults;
 }
+
+/** The fields of the request, and the input for each. */
+export const inputsOf = (draft: Draft): Record<string, string> => ({
+  topic: "topic",
+  ...inputsOfDue(draft),
+  content: "content",
+  max_attempts: "attempts",
+  idempotency_key: "key",
+});
 
 /** The body of the request. */
 export function bodyOf(draft: Draft): string {

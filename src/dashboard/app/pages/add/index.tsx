@@ -4,17 +4,17 @@ import { CallError, callText } from "../../api/client";
 import { lateFailure, say } from "../../state/notice";
 import { go } from "../../state/route";
 import { t } from "../../text";
-import { DueFields } from "../../ui/due";
+import { DueFields, NO_DUE } from "../../ui/due";
 import { Failure } from "../../ui/failure";
 import { Input, Labelled } from "../../ui/form";
-import { bodyOf, contentOf, faultsOf, type Draft } from "./check";
+import { idsOf, refusedOf, saidOf } from "../../ui/refused";
+import { bodyOf, contentOf, faultsOf, inputsOf, type Draft } from "./check";
 
 /** It outlives the page, so that a look elsewhere does not lose the input. */
 const draft = signal<Draft>({
+  ...NO_DUE,
   topic: "",
-  isAt: false,
   delay: "10s",
-  time: "",
   content: '{"sn": "message.call", "url": "/"}',
   key: "",
   attempts: "",
@@ -34,6 +34,11 @@ export function Add() {
   const texts = t().add;
   const now = draft.value;
   const faults = faultsOf(now);
+  const inputs = idsOf("add", inputsOf(now));
+  const refused = refusedOf(error, Object.keys(inputs));
+  useEffect(() => {
+    if (refused) document.getElementById(inputs[refused.field] ?? "")?.focus();
+  }, [error]);
 
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -61,21 +66,29 @@ export function Add() {
   };
 
   return (
-    <form class="form" onSubmit={submit} noValidate>
+    <form
+      class="form"
+      onSubmit={submit}
+      onInput={() => refused && setError(null)}
+      noValidate
+    >
       <Input
         id="add-topic"
         label={texts.topic}
         help={texts.topicHelp}
         value={now.topic}
         change={(topic) => change({ topic })}
-        fault={isTried || now.topic !== "" ? faults.topic : undefined}
+        fault={
+          saidOf(refused, "topic") ??
+          (isTried || now.topic !== "" ? faults.topic : undefined)
+        }
       />
-      <DueFields id="add" due={now} change={change} isTried={isTried} />
+      <DueFields id="add" due={now} change={change} isTried={isTried} refused={refused} />
       <Labelled
         id="add-content"
         label={texts.content}
         help={texts.contentHelp}
-        fault={faults.content}
+        fault={saidOf(refused, "content") ?? faults.content}
       >
         {(attributes) => (
           <textarea
@@ -95,7 +108,7 @@ export function Add() {
         help={texts.attemptsHelp}
         value={now.attempts}
         change={(attempts) => change({ attempts })}
-        fault={faults.attempts}
+        fault={saidOf(refused, "max_attempts") ?? faults.attempts}
       />
       <Input
         id="add-key"
@@ -103,9 +116,9 @@ export function Add() {
         help={texts.keyHelp}
         value={now.key}
         change={(key) => change({ key })}
-        fault={faults.key}
+        fault={saidOf(refused, "idempotency_key") ?? faults.key}
       />
-      {error && <Failure error={error} isChange />}
+      {error && !refused && <Failure error={error} isChange />}
       <button type="submit" class="primary" disabled={isSending}>
         {isSending ? texts.sending : texts.submit}
       </button>

@@ -1,12 +1,13 @@
 import { call } from "../../api/client";
 import type { AnswerOf } from "../../api/types";
 import { t } from "../../text";
+import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
 import { Ago, Field, When } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { Breaker, LastError, State } from "./parts";
+import { Breaker, isTroubled, LastError, State, Unharmed } from "./parts";
 
 type Detail = AnswerOf<"/delay/destination/get">;
 
@@ -20,6 +21,7 @@ export function DestinationDetail({ sn }: { sn: string }) {
           <p class="state">
             <State of={detail} />
           </p>
+          {isTroubled(detail) && <Unharmed of={detail.unharmed} />}
           <Changes of={detail} reload={loaded.reload} />
           <Now of={detail} />
           <Recent of={detail} />
@@ -45,12 +47,16 @@ function Now({ of }: { of: Detail }) {
         {of.probes_in_ms != null && (
           <Field name={texts.probesIn}>{duration(of.probes_in_ms)}</Field>
         )}
+        {of.no_access_token != null && (
+          <Field name={texts.noTokenWhy}><Exact text={of.no_access_token} /></Field>
+        )}
         <Field name={texts.retryAfterLeft}>{span(of.retry_after_ms)}</Field>
         <Field name={texts.inFlight}>
           {texts.ofLimit(number(of.in_flight), number(of.concurrency))}
         </Field>
         <Field name={texts.slots}>{number(of.slots)}</Field>
         <Field name={texts.rate}>{of.rate ?? "–"}</Field>
+        {of.success != null && <Field name={texts.success}><code>{of.success}</code></Field>}
         <Field name={texts.waiting}>{count(of.waiting, isLower)}</Field>
         <Field name={texts.overdue}>{count(of.overdue, isLower)}</Field>
         {of.as_of_ms > 0 && <Field name={texts.counted}><Ago at={of.as_of_ms} /></Field>}

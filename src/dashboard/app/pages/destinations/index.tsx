@@ -1,34 +1,37 @@
 import { call } from "../../api/client";
-import type { Destination } from "../../api/types";
+import type { AnswerOf } from "../../api/types";
 import { t } from "../../text";
 import { Show, useLoaded } from "../../ui/loaded";
+import { Ago } from "../../ui/parts";
 import { Table } from "../../ui/table";
-import { number } from "../../view/format";
+import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { Breaker, DestinationLink, LastError, State } from "./parts";
+import { Breaker, DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
 
 /** All destinations, with holds. */
 export function Destinations() {
   const loaded = useLoaded("destinations", 3000, (signal) =>
-    call("/delay/destination/list", {}, signal),
+    call("/delay/destination/list", { sampled: true }, signal),
   );
   return (
     <Show of={loaded}>
-      {({ destinations }) => <List destinations={destinations} reload={loaded.reload} />}
+      {(answer) => <List of={answer} reload={loaded.reload} />}
     </Show>
   );
 }
 
 interface ListProps {
-  destinations: Destination[];
+  of: AnswerOf<"/delay/destination/list">;
   reload: () => Promise<void>;
 }
 
-function List({ destinations, reload }: ListProps) {
+function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
   const texts = t().destinations;
+  const isExact = (as_of_ms ?? 0) > 0;
   if (destinations.length === 0) return <p>{texts.empty}</p>;
   return (
     <>
+      {destinations.some(isTroubled) && <Unharmed of={unharmed} />}
       <Table
         label={t().pages.destinations}
         rows={destinations}
@@ -40,7 +43,13 @@ function List({ destinations, reload }: ListProps) {
             name: texts.waiting,
             isNumber: true,
             by: ({ waiting }) => waiting,
-            cell: ({ waiting }) => number(waiting),
+            cell: ({ waiting }) => count(waiting, !isExact),
+          },
+          {
+            name: texts.overdue,
+            isNumber: true,
+            by: ({ overdue }) => overdue ?? 0,
+            cell: ({ overdue }) => count(overdue ?? 0, !isExact),
           },
           {
             name: texts.breaker,
@@ -54,6 +63,19 @@ function List({ destinations, reload }: ListProps) {
             cell: ({ in_flight, concurrency }) =>
               texts.ofLimit(number(in_flight), number(concurrency)),
           },
+          {
+            name: texts.failures,
+            isNumber: true,
+            by: ({ recent: { calls, failures } }) => (calls === 0 ? 0 : failures / calls),
+            cell: ({ recent: { calls, failures } }) =>
+              calls === 0 ? "–" : percent(failures / calls, 1),
+          },
+          {
+            name: texts.p99,
+            isNumber: true,
+            by: ({ recent: { p99_ms } }) => p99_ms ?? 0,
+            cell: ({ recent: { p99_ms } }) => (p99_ms == null ? "–" : duration(p99_ms)),
+          },
           { name: texts.rate, cell: ({ rate }) => rate ?? "–" },
           { name: texts.lastError, cell: (destination) => <LastError of={destination} /> },
           {
@@ -62,7 +84,14 @@ function List({ destinations, reload }: ListProps) {
           },
         ]}
       />
-      <p class="quiet small-text">{texts.note}</p>
+      <p class="quiet small-text">
+        {texts.note}{" "}
+        {isExact && (
+          <>
+            {texts.counted}: <Ago at={as_of_ms ?? 0} />.
+          </>
+        )}
+      </p>
     </>
   );
 }

@@ -1,16 +1,27 @@
 // What the list and the page of a destination both show.
-import type { Destination } from "../../api/types";
+import type { AnswerOf, Destination } from "../../api/types";
 import { href } from "../../state/route";
 import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { Ago, Badge, type Tone } from "../../ui/parts";
-import { duration } from "../../view/format";
+import { duration, number } from "../../view/format";
 
 /** The fields that the list and the page have. */
 export type Shown = Pick<
   Destination,
-  "sn" | "held" | "configured" | "breaker" | "retry_after_ms" | "last_error" | "last_error_ms"
+  | "sn"
+  | "held"
+  | "configured"
+  | "breaker"
+  | "retry_after_ms"
+  | "no_access_token"
+  | "last_error"
+  | "last_error_ms"
 >;
+
+/** Whether something keeps it from being called as usual. */
+export const isTroubled = ({ held, breaker, no_access_token }: Shown) =>
+  held || breaker !== "closed" || no_access_token != null;
 
 /** How a state of a circuit breaker is shown. */
 const breakerTone = (state: Destination["breaker"]): Tone =>
@@ -26,16 +37,19 @@ export const DestinationLink = ({ sn }: { sn: string }) => (
   </a>
 );
 
-export function State({ of: { held, configured, retry_after_ms } }: { of: Shown }) {
+export function State({ of }: { of: Shown }) {
+  const { held, configured, retry_after_ms, no_access_token } = of;
   const texts = t().destinations;
-  const isReady = !held && configured && retry_after_ms == null;
+  const hasToken = no_access_token == null;
+  const isReady = !held && configured && retry_after_ms == null && hasToken;
   return (
     <>
       {held && <Badge tone="warn">{texts.held}</Badge>}{" "}
       {!configured && <Badge tone="bad">{texts.unconfigured}</Badge>}{" "}
       {retry_after_ms != null && (
         <Badge tone="warn">{texts.retryAfter(duration(retry_after_ms))}</Badge>
-      )}
+      )}{" "}
+      {!hasToken && <Badge tone="bad">{texts.noToken}</Badge>}{" "}
       {isReady && <Badge tone="good">{texts.ready}</Badge>}
     </>
   );
@@ -50,5 +64,22 @@ export function LastError({ of: { last_error, last_error_ms } }: { of: Shown }) 
         <Ago at={last_error_ms} />
       </span>
     </>
+  );
+}
+
+/** The preset of the objective of lateness, in ms. */
+const LATE = 1000;
+
+/** Whether the trouble of a destination delays the calls of the others. */
+export function Unharmed({ of }: { of: AnswerOf<"/delay/destination/list">["unharmed"] }) {
+  const texts = t().destinations;
+  const { calls, lateness_p99_ms } = of;
+  const isLate = (lateness_p99_ms ?? 0) > LATE;
+  return (
+    <p class={isLate ? "notice warn" : "notice"} data-unharmed>
+      {lateness_p99_ms == null
+        ? texts.othersIdle
+        : (isLate ? texts.othersLate : texts.unharmed)(duration(lateness_p99_ms), number(calls))}
+    </p>
   );
 }

@@ -42,6 +42,13 @@ export function Rates({ of }: { of: Overview }) {
         <Tile name={texts.slots} value={number(lastOf(of, "calls_in_flight"))}>
           {texts.slotsOf(number(lastOf(of, "calls_limit")))}
         </Tile>
+        <Tile
+          name={texts.store}
+          value={of.health.store_p99_ms == null ? "–" : duration(of.health.store_p99_ms)}
+        />
+        <Tile name={t().system.instances} value={number(of.instances)}>
+          {texts.workersOf(number(of.workers))}
+        </Tile>
       </dl>
     </section>
   );

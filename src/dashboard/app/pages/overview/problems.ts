@@ -1,7 +1,7 @@
 // What is wrong now, as sentences, derived from an overview.
 import type { Overview } from "../../api/types";
 import { t } from "../../text";
-import { age, count, number } from "../../view/format";
+import { age, count, duration, number } from "../../view/format";
 
 export interface Problem {
   tone: "bad" | "warn" | "plain";
@@ -12,6 +12,9 @@ export interface Problem {
 
 /** A sample is read each second. */
 const STALE = 5_000;
+
+/** The alert on clocks has the same bound, in ms. */
+const CLOCK_OFFSET = 1000;
 
 /** The problems, the worst first. `sampleAge` is in ms. */
 export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
@@ -24,6 +27,13 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
   if (!shown.complete) add("warn", texts.incomplete);
   if (shown.workers === 0) add("bad", texts.noWorkers, "system");
 
+  const { health } = shown;
+  if (health.disk_full) add("bad", texts.diskFull, "system");
+  if (health.servers_away > 0) add("bad", texts.serversAway(number(health.servers_away)), "system");
+  if (health.config_refused) add("warn", texts.configRefused, "system");
+  const offset = Math.abs(health.clock_offset_ms);
+  if (offset > CLOCK_OFFSET) add("warn", texts.clockOffset(duration(offset)), "system");
+
   const pages: Record<string, string> = { receiver: "destinations", operator: "topics" };
   for (const { culprit, count: tasks, cut, oldest_ms } of shown.overdue) {
     // Tasks are overdue for moments in normal work.
@@ -34,9 +44,11 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
     add(tone, say(count(tasks, cut), age(late)), pages[culprit]);
   }
 
-  for (const { sn, breaker, waiting, configured, held } of shown.destinations) {
+  for (const destination of shown.destinations) {
+    const { sn, breaker, waiting, configured, held, no_access_token } = destination;
     const tasks = number(waiting);
     if (!configured && waiting > 0) add("bad", texts.unconfigured(sn, tasks), "destinations");
+    if (no_access_token != null) add("bad", texts.noToken(sn, tasks), "destinations");
     if (breaker === "open") add("bad", texts.open(sn, tasks), "destinations");
     if (breaker === "half_open") add("warn", texts.halfOpen(sn, tasks), "destinations");
     if (held) add("warn", texts.held(sn, tasks), "destinations");

@@ -7,8 +7,11 @@ import { say } from "../../state/notice";
 import { may, serviceNow } from "../../state/session";
 import { t } from "../../text";
 import { Copy } from "../../ui/copy";
-import { DueFields, faultsOfDue, requestOfDue, type Due } from "../../ui/due";
+import {
+  DueFields, faultsOfDue, inputsOfDue, NO_DUE, requestOfDue, type Due,
+} from "../../ui/due";
 import { Action } from "../../ui/parts";
+import { idsOf } from "../../ui/refused";
 import { moment } from "../../view/time";
 import { curlOf, hasHiddenOptions } from "./curl";
 
@@ -62,13 +65,16 @@ const runNow = (props: Props): Question => ({
 });
 
 function move(props: Props): Question {
-  const due = signal<Due>({ isAt: false, delay: "", time: "" });
+  const due = signal<Due>(NO_DUE);
   const change = (fields: Partial<Due>) => (due.value = { ...due.value, ...fields });
   return {
     title: t().task.moveTitle(props.topic, String(props.of.task_id)),
     text: t().task.moveText,
     action: t().task.move,
-    more: () => <DueFields id="move" due={due.value} change={change} isTried={false} />,
+    more: (refused) => (
+      <DueFields id="move" due={due.value} change={change} isTried={false} refused={refused} />
+    ),
+    inputs: () => idsOf("move", inputsOfDue(due.value)),
     isReady: () => Object.keys(faultsOfDue(due.value)).length === 0,
     run: () => update(props, requestOfDue(due.peek())),
   };

@@ -3,6 +3,10 @@ import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { When } from "../../ui/parts";
 import { duration } from "../../view/format";
+import { moment } from "../../view/time";
+import { now } from "../../state/clock";
+import { clockOffset } from "../../state/session";
+import { segmentsOf, type Segment } from "./segments";
 
 /** What happened to a task, in time order. */
 export function Timeline({ of: task }: { of: Task }) {
@@ -10,6 +14,7 @@ export function Timeline({ of: task }: { of: Task }) {
   return (
     <section aria-labelledby="timeline">
       <h2 id="timeline">{texts.timeline}</h2>
+      <Segments of={task} />
       <ol class="timeline">
         <li>
           <When at={task.created_ms} /> <b>{texts.created}</b>
@@ -41,5 +46,43 @@ export function Timeline({ of: task }: { of: Task }) {
       </ol>
       <p class="quiet small-text">{texts.logHelp}</p>
     </section>
+  );
+}
+
+/** Parts that are shorter are drawn as if they were this share of the whole. */
+const SHORTEST = 0.02;
+
+/** Where the time went: a bar, and the same in words. */
+function Segments({ of: task }: { of: Task }) {
+  const texts = t().task;
+  const found = segmentsOf(task, now.value + clockOffset.value);
+  if (found.length === 0) return null;
+  const lengthOf = ({ from, to }: Segment) => to - from;
+  const all = found.reduce((sum, segment) => sum + lengthOf(segment), 0);
+  const shares = found.map((segment) => Math.max(SHORTEST, lengthOf(segment) / all));
+  const sum = shares.reduce((left, share) => left + share, 0);
+  let at = 0;
+  return (
+    <div class="segments">
+      <svg viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
+        {found.map(({ kind }, index) => {
+          const width = ((shares[index] ?? 0) / sum) * 1000;
+          const x = at;
+          at += width;
+          return <rect class={kind} x={x} y={0} width={Math.max(1, width - 2)} height={12} />;
+        })}
+      </svg>
+      <ul class="legend">
+        {found.map((segment) => (
+          <li key={`${segment.kind}/${segment.from}`} title={moment(segment.from)}>
+            <i class={`swatch segment-${segment.kind}`} />
+            {segment.attempt === undefined
+              ? texts.segments[segment.kind]
+              : texts.segmentCall(String(segment.attempt))}{" "}
+            <b>{duration(lengthOf(segment))}</b>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }

@@ -87,7 +87,7 @@ export function listRequestOf(filters: Filters): RequestOf<"/delay/task/list"> {
 /** What a change of all tasks of a list selects. */
 export type Matching = Pick<
   RequestOf<"/delay/task/cancel_many">,
-  "topic" | "sn" | "outcome" | "due_from" | "due_to" | "all"
+  "topic" | "task_ids" | "sn" | "outcome" | "due_from" | "due_to" | "all"
 >;
 
 /**

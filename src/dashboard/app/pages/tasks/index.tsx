@@ -1,6 +1,8 @@
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { zone } from "../../state/preferences";
 import { href, hrefWith, route } from "../../state/route";
+import { may } from "../../state/session";
 import { t } from "../../text";
 import { Show, useLoaded } from "../../ui/loaded";
 import { Action, Field, State } from "../../ui/parts";
@@ -10,7 +12,7 @@ import {
 } from "./filters";
 import { FilterForm } from "./form";
 import { List } from "./list";
-import { Matching } from "./matching";
+import { Chosen, Matching } from "./matching";
 
 const PAGE = 50;
 
@@ -80,7 +82,12 @@ function FoundAnywhere({ filters, cursor }: Props) {
 function Found({ filters, cursor }: Props) {
   const { topic, state, by, q } = filters;
   const isSlow = isScan(filters);
-  const loaded = useLoaded(JSON.stringify([filters, cursor]), isSlow ? 0 : 5000, (signal) => {
+  const [selected, select] = useState<ReadonlySet<number>>(new Set());
+  // Another page or filter has other tasks.
+  const place = JSON.stringify([filters, cursor]);
+  useEffect(() => select(new Set()), [place]);
+  const isSelectable = (state === "scheduled" || state === "dead") && may.changeTopic(topic);
+  const loaded = useLoaded(place, isSlow ? 0 : 5000, (signal) => {
     const page = { limit: PAGE, ...(cursor !== "" && { cursor }) };
     const { order } = filters;
     return by === "text" && q !== ""
@@ -106,7 +113,18 @@ function Found({ filters, cursor }: Props) {
                   <a href={href("topics", topic)}>{topic}</a>
                 </Field>
               </dl>
-              <List found={tasks.map((task) => ({ topic, task }))} />
+              <List
+                found={tasks.map((task) => ({ topic, task }))}
+                {...(isSelectable && { selection: { ids: selected, select } })}
+              />
+              {isSelectable && (
+                <Chosen
+                  topic={topic}
+                  state={state}
+                  ids={tasks.map(({ task_id }) => task_id).filter((id) => selected.has(id))}
+                  reload={loaded.reload}
+                />
+              )}
             </>
           )}
           <Pages

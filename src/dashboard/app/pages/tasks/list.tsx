@@ -12,13 +12,26 @@ export interface Found {
   task: TaskListed;
 }
 
-/** Tasks in the order of the service. `isMixed`: of several topics and states. */
-export function List({ found, isMixed = false }: { found: Found[]; isMixed?: boolean }) {
+interface Props {
+  found: Found[];
+  /** Of several topics and states. */
+  isMixed?: boolean;
+  /** The ids that are selected, and how that changes; without it, none can be. */
+  selection?: { ids: ReadonlySet<number>; select: (ids: ReadonlySet<number>) => void };
+}
+
+/** Tasks in the order of the service. */
+export function List({ found, isMixed = false, selection }: Props) {
   const texts = t().task;
   const text = (value: string | null | undefined) =>
     value == null ? <span class="quiet">–</span> : <Exact text={value} />;
   const has = (wanted: (task: TaskListed) => boolean) => found.some(({ task }) => wanted(task));
   const columns: (Column<Found> | false)[] = [
+    selection !== undefined && {
+      name: t().tasks.selectAll,
+      head: <SelectAll of={selection} found={found} />,
+      cell: ({ task: { task_id } }) => <Select of={selection} id={task_id} />,
+    },
     { name: texts.id, cell: ({ topic, task }) => <TaskLink topic={topic} id={task.task_id} /> },
     isMixed && {
       name: texts.topic,
@@ -45,6 +58,37 @@ export function List({ found, isMixed = false }: { found: Found[]; isMixed?: boo
       rows={found}
       id={({ topic, task }) => JSON.stringify([topic, task.task_id])}
       columns={columns.filter((column) => column !== false)}
+    />
+  );
+}
+
+type Selection = NonNullable<Props["selection"]>;
+
+function Select({ of: { ids, select }, id }: { of: Selection; id: number }) {
+  const change = (isOn: boolean) => {
+    const changed = new Set(ids);
+    if (isOn) changed.add(id);
+    else changed.delete(id);
+    select(changed);
+  };
+  return (
+    <input
+      type="checkbox"
+      aria-label={t().tasks.select(String(id))}
+      checked={ids.has(id)}
+      onChange={(event) => change(event.currentTarget.checked)}
+    />
+  );
+}
+
+function SelectAll({ of: { ids, select }, found }: { of: Selection; found: Found[] }) {
+  const all = found.map(({ task }) => task.task_id);
+  return (
+    <input
+      type="checkbox"
+      aria-label={t().tasks.selectAll}
+      checked={all.every((id) => ids.has(id))}
+      onChange={(event) => select(new Set(event.currentTarget.checked ? all : []))}
     />
   );
 }

@@ -1,14 +1,18 @@
-// Cancels or moves all tasks that a list has, on all of its pages.
+// Cancels or moves all tasks that a list has, on all of its pages, or those that are selected.
 import { signal, type Signal } from "@preact/signals";
 import { call } from "../../api/client";
+import type { RequestOf } from "../../api/types";
 import { ask, type Question } from "../../state/dialog";
 import { say } from "../../state/notice";
 import { may, serviceNow } from "../../state/session";
 import { t } from "../../text";
-import { DueFields, faultsOfDue, momentOfDue, type Due } from "../../ui/due";
+import {
+  DueFields, faultsOfDue, inputsOfDue, momentOfDue, NO_DUE, type Due,
+} from "../../ui/due";
 import { Exact } from "../../ui/exact";
 import { Action } from "../../ui/parts";
 import { Preview } from "../../ui/preview";
+import { idsOf } from "../../ui/refused";
 import { count, number } from "../../view/format";
 import { moment, zoneName } from "../../view/time";
 import { matchingOf, type Filters, type Matching as Selection } from "./filters";
@@ -70,8 +74,9 @@ const Counted = ({ of, text }: { of: Series; text: (count: string) => string }) 
 );
 
 /** The filter that applies: the fields of the form may have been changed since. */
-function Selected({ of: { sn, outcome, due_from, due_to } }: { of: Selection }) {
+function Selected({ of: { task_ids, sn, outcome, due_from, due_to } }: { of: Selection }) {
   const texts = t().tasks;
+  if (task_ids) return <p class="selected">{texts.selected(number(task_ids.length))}</p>;
   const time = (seconds: number | null | undefined) =>
     seconds == null ? null : moment(seconds * 1000);
   const zone = (seconds: number | null | undefined) => zoneName((seconds ?? 0) * 1000);
@@ -106,10 +111,11 @@ function cancelAll(of: Selection, state: "scheduled" | "dead", reload: Reload): 
   const found = signal<Series | null>(null);
   const series = signal(START);
   const texts = t().tasks;
+  const isSome = of.task_ids != null;
   return {
-    title: texts.cancelTitle(of.topic),
-    text: texts.cancelText(t().states[state]),
-    action: texts.cancelAll,
+    title: (isSome ? texts.cancelSelectedTitle : texts.cancelTitle)(of.topic),
+    text: isSome ? texts.cancelSelectedText : texts.cancelText(t().states[state]),
+    action: isSome ? texts.cancelSelected : texts.cancelAll,
     isDangerous: true,
     retype: of.topic,
     more: () => (
@@ -144,16 +150,18 @@ function cancelAll(of: Selection, state: "scheduled" | "dead", reload: Reload): 
 function moveAll(of: Selection, reload: Reload): Question {
   const found = signal<Series | null>(null);
   const series = signal(START);
-  const due = signal<Due>({ isAt: false, delay: "", time: "" });
+  const due = signal<Due>(NO_DUE);
   const change = (fields: Partial<Due>) => (due.value = { ...due.value, ...fields });
   const texts = t().tasks;
+  const isSome = of.task_ids != null;
   // All calls of a series have the same time.
-  let dueMs = 0;
+  let becomes: Partial<RequestOf<"/delay/task/update_many">> = {};
   return {
-    title: texts.moveTitle(of.topic),
-    text: texts.moveText,
-    action: texts.moveAll,
-    more: () => (
+    title: (isSome ? texts.moveSelectedTitle : texts.moveTitle)(of.topic),
+    text: isSome ? texts.moveSelectedText : texts.moveText,
+    action: isSome ? texts.moveSelected : texts.moveAll,
+    inputs: () => idsOf("move", inputsOfDue(due.value)),
+    more: (refused) => (
       <>
         <Selected of={of} />
         <Preview
@@ -174,15 +182,15 @@ function moveAll(of: Selection, reload: Reload): Question {
           {(run) => <Counted of={run} text={texts.wouldMove} />}
         </Preview>
         {series.value.cursor === null && (
-          <DueFields id="move" due={due.value} change={change} isTried={false} />
+          <DueFields id="move" due={due.value} change={change} isTried={false} refused={refused} />
         )}
       </>
     ),
     isReady: () => isWorth(found.value) && Object.keys(faultsOfDue(due.value)).length === 0,
     progress: () => progressOf(series.value, texts.moved),
     run: async (closed) => {
-      if (series.peek().cursor === null) dueMs = momentOfDue(due.peek(), serviceNow());
-      const request = { ...of, timing_moment: dueMs / 1000 };
+      if (series.peek().cursor === null) becomes = momentOfDue(due.peek(), serviceNow());
+      const request = { ...of, ...becomes };
       const step: Step = (cursor) => call("/delay/task/update_many", { ...request, ...cursor });
       await repeat(series, step, closed);
       say(saidOf(series.peek(), texts.moved));
@@ -204,6 +212,29 @@ export function Matching({ filters, reload }: { filters: Filters; reload: Reload
         <Action name={texts.moveAll} run={() => ask(moveAll(matching, reload))} />
       )}
       <Action name={texts.cancelAll} run={() => ask(cancelAll(matching, state, reload))} />
+    </div>
+  );
+}
+
+interface ChosenProps {
+  topic: string;
+  state: "scheduled" | "dead";
+  ids: number[];
+  reload: Reload;
+}
+
+/** The buttons for the tasks that are selected. */
+export function Chosen({ topic, state, ids, reload }: ChosenProps) {
+  const texts = t().tasks;
+  if (ids.length === 0) return null;
+  const of = { topic, task_ids: ids };
+  return (
+    <div class="buttons after">
+      <span role="status">{texts.selected(number(ids.length))}</span>
+      {state === "scheduled" && (
+        <Action name={texts.moveSelected} run={() => ask(moveAll(of, reload))} />
+      )}
+      <Action name={texts.cancelSelected} run={() => ask(cancelAll(of, state, reload))} />
     </div>
   );
 }

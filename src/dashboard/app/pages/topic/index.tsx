@@ -11,6 +11,7 @@ import { duration, number } from "../../view/format";
 import { TASK_STATES } from "../../view/states";
 import { pause, purge, remove, resume } from "./changes";
 import { edit } from "./edit";
+import { TopicForecast } from "./forecast";
 import { valuesOf } from "./settings";
 
 /** One topic: its counts and settings, and what can be done with it. */
@@ -25,6 +26,8 @@ export function Topic({ name }: { name: string }) {
           <Facts of={topic} />
           {may.changeTopic(name) && <Actions of={topic} reload={loaded.reload} />}
           <Counts of={topic} />
+          <p><a href={href("schedules", name)}>{t().pages.schedules}</a></p>
+          <TopicForecast topic={name} />
           <Policy of={topic.policy} />
         </>
       )}

@@ -1,7 +1,7 @@
 -- What the scripts of `fsck` share. Each checks one page of one of a lane's structures, comparing
 -- all structures, and repairs what it finds if told to.
 --
--- KEYS    17 bytes that a repair set aside: hash "<structure> <item> <now>" -> bytes
+-- KEYS    19 bytes that a repair set aside: hash "<structure> <item> <now>" -> bytes
 -- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to check;
 --         6 lanes of the topic (0: unknown); 7 the lane's shard;
 --         8.. names of destinations, for some
@@ -14,9 +14,9 @@
 -- waits on the schedule of the destination in its record: its home. For the repairs, see
 -- store/check.rs.
 -- uses: now, keys, entry, record, expiry, schedule
-local ASIDE = KEYS[17]
+local ASIDE = KEYS[19]
 local structure = ARGV[2]
-local cursor = ARGV[3]
+local page_cursor = ARGV[3]
 local PAGE = ARGV[4]
 local repairs = ARGV[5] == '1'
 local FIRST_NAME = 8
@@ -115,8 +115,8 @@ end
 
 -- A page of a hash or a zset: {name, value, ...}.
 local function scan(verb, key)
-  local found = redis.call(verb, key, cursor, 'COUNT', PAGE)
-  cursor = found[1]
+  local found = redis.call(verb, key, page_cursor, 'COUNT', PAGE)
+  page_cursor = found[1]
   return found[2]
 end
 

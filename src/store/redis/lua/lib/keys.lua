@@ -17,6 +17,8 @@
 --   14 used         hash idempotency key -> its first add, see idempotency.lua
 --   15 windows      zset idempotency key -> end of its window ms
 --   16 notes        hash id -> the last attempts, each a line of JSON
+--   17 recurring    hash name -> recurring schedule, see recurring.lua
+--   18 plans        zset name of a recurring schedule -> ms at which a planner looks at it
 local BODIES = KEYS[1]
 local OFFSETS = KEYS[2]
 local DESTINATIONS = KEYS[3]
@@ -30,3 +32,5 @@ local OWNERS = KEYS[13]
 local USED = KEYS[14]
 local WINDOWS = KEYS[15]
 local NOTES = KEYS[16]
+local RECURRING = KEYS[17]
+local PLANS = KEYS[18]

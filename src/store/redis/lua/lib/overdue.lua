@@ -3,19 +3,21 @@
 --
 -- ARGV    7 most leases swept; 8 most bytes of records; 10 most tasks ended; 11 past pauses: '', or
 --         "<from ms> <to ms> <what becomes of the tasks> ..."
--- uses: now, keys, record, entries, expiry, schedule, lease, ending, sweep
+-- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending, sweep
 local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was paused'
+
+local SKIPPED = 'an earlier occurrence has not ended'
 
 local SWEPT = {
   push_lease = 1, pull_lease = 2, cancelled = 3, leases_ran_out = 4, unreadable = 5, expired = 6,
-  misfired_expired = 7, misfired_dead = 8,
+  misfired_expired = 7, misfired_dead = 8, skipped = 9,
 }
 
 -- How many of each the claim has ended, in the order of SWEPT; nil if none.
 local swept
 
 local function tally(what)
-  swept = swept or { 0, 0, 0, 0, 0, 0, 0, 0 }
+  swept = swept or { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
   swept[SWEPT[what]] = swept[SWEPT[what]] + 1
 end
 
@@ -132,4 +134,22 @@ local function due_before_ends(destination, slots)
     ids[#ids + 1] = due[i]
   end
   return ids, #due / 2
+end
+
+-- Whether a task was handed out and has not ended.
+local function is_unsettled(id)
+  if redis.call('HEXISTS', BODIES, id) == 0 then return false end
+  local raw = redis.call('HGET', ENTRIES, id)
+  local entry = raw and read_entry(raw)
+  return not raw or (entry and (entry.mark == '-' or entry.mark == '!'))
+end
+
+-- Ends an occurrence of a recurring schedule that was never handed out, if the occurrence before it
+-- has not ended. Returns whether it did.
+local function end_overlapping(id, before_id, destination)
+  local entry = entry_or_fresh(id, destination)
+  if entry.attempts > 0 or not is_unsettled(before_id) then return false end
+  expire(id, entry, SKIPPED)
+  tally('skipped')
+  return true
 end

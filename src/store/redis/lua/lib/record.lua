@@ -24,6 +24,19 @@ local function destination_of(record)
   return (string.match(record, '^1 %d+ %d+ (%S+) '))
 end
 
+-- The destination, and the first character of the options: '{' if there are any.
+local function start_of(record)
+  return string.match(record, '^1 %d+ %d+ (%S+) (.)')
+end
+
+-- The occurrence that has to end before this task is handed out, by its options; nil for most
+-- tasks. Only a task whose options say so costs a pattern.
+local function occurrence_before(record)
+  local head = string.sub(record, 1, string.find(record, '\n', 1, true))
+  if not string.find(head, '"after":', 1, true) then return nil end
+  return string.match(head, '"after":([1-9]%d*),')
+end
+
 local function due_of(record)
   return tonumber((string.match(record, '^1 (%d+) ')))
 end

@@ -1,0 +1,137 @@
+//! `get`, `list`, `pause`, `resume` and `delete` of recurring schedules.
+
+use std::sync::Arc;
+
+use delayd_wire::{Nothing, ScheduleListRequest, ScheduleRequest, ScheduleShown, Schedules};
+
+use super::{locate, names, no_schedule, plan, read, shown};
+use crate::api::handlers::task::get as task;
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, TopicName};
+use crate::api::wire::json::{self, required};
+use crate::model::schedule::Definition;
+use crate::model::task::{Lane, ScheduleName};
+use crate::planner;
+use crate::store::{Pause, Schedules as _};
+
+/// How many schedules a page has by default, and at most.
+const PAGE: u32 = 100;
+const MOST_LISTED: u32 = 1000;
+
+pub(crate) type Request = ScheduleRequest<TopicName, Name<ScheduleName>>;
+/// The cursor is the last schedule of the previous page: its name decides its lane.
+pub(crate) type ListRequest = ScheduleListRequest<TopicName, Number, Name<ScheduleName>>;
+
+/// `POST /delay/schedule/get`
+pub(crate) async fn get(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<ScheduleShown>, Error> {
+    let Request { topic, schedule } = json::read(request.body())?;
+    let (topic, name) = names(topic, schedule)?;
+    let (_, lane, schedule) = locate(&api, &topic, &name).await?;
+    let definition = Definition::read(&schedule.definition);
+    let options = definition.as_ref().map(|rule| rule.options.clone()).unwrap_or_default();
+    Ok(Success::of(ScheduleShown {
+        options: Some(task::options(&options, &caller)),
+        content: definition.and_then(|rule| caller.content(rule.content)),
+        ..shown(&api, &lane, schedule, &caller).await?
+    }))
+}
+
+/// `POST /delay/schedule/list`: lane by lane, and in a lane by name.
+pub(crate) async fn list(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Schedules>, Error> {
+    let ListRequest { topic, limit, cursor } = json::read(request.body())?;
+    let Name(topic) = required(topic, "topic")?;
+    let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
+    let known = api.topic(&topic).await?;
+    let shards = known.entry.shards;
+    let mut after = cursor.map(|Name(name)| name);
+    let first = after.as_ref().map_or(0, |name| name.lane_in(&topic, shards).shard);
+    let mut schedules: Vec<ScheduleShown> = Vec::new();
+    for shard in first..shards {
+        let lane = Lane { topic: topic.clone(), shard };
+        loop {
+            // One more than fits tells whether there is a further page.
+            let left = limit + 1 - schedules.len();
+            let names = api.store.schedule_names(&lane, after.take(), left).await?;
+            // A few at a time: their contents are read too, and are not shown.
+            for some in names.chunks(planner::LISTED_AT_ONCE) {
+                for schedule in planner::read(&*api.store, &lane, some.to_vec()).await?.schedules {
+                    if schedules.len() == limit {
+                        let cursor = schedules.last().map(|last| last.schedule.clone());
+                        return Ok(Success::of(Schedules { schedules, cursor }));
+                    }
+                    schedules.push(shown(&api, &lane, schedule, &caller).await?);
+                }
+            }
+            if names.len() < left {
+                break;
+            }
+            // Some of them cannot be read, and took no room.
+            after = names.last().cloned();
+        }
+    }
+    Ok(Success::of(Schedules { schedules, cursor: None }))
+}
+
+/// `POST /delay/schedule/pause`: removes the occurrence that was never handed out.
+pub(crate) async fn pause(api: Arc<Api>, routed: Routed) -> Result<Success<ScheduleShown>, Error> {
+    set_paused(api, routed, Some(Pause::Operator)).await
+}
+
+/// `POST /delay/schedule/resume`: the next moment is the first after now.
+pub(crate) async fn resume(api: Arc<Api>, routed: Routed) -> Result<Success<ScheduleShown>, Error> {
+    set_paused(api, routed, None).await
+}
+
+async fn set_paused(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+    pause: Option<Pause>,
+) -> Result<Success<ScheduleShown>, Error> {
+    let Request { topic, schedule } = json::read(request.body())?;
+    let (topic, name) = names(topic, schedule)?;
+    let (known, lane, _) = locate(&api, &topic, &name).await?;
+    let changed = api.store.pause_schedule(&lane, &name, pause).await?;
+    let mut schedule = changed.ok_or_else(no_schedule)?;
+    if pause.is_none() {
+        plan(&api, &known.entry, &schedule).await;
+        // What was planned belongs to the answer.
+        schedule = read(&api, &lane, &name).await?.unwrap_or(schedule);
+    }
+    let what = if pause.is_some() { "paused" } else { "resumed" };
+    tracing::info!(%topic, schedule = %name, "Schedule {name} of topic {topic} is {what} by hand");
+    shown(&api, &lane, schedule, &caller).await.map(Success::of)
+}
+
+/// `POST /delay/schedule/delete`: an occurrence that was handed out runs to its end.
+pub(crate) async fn delete(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Nothing>, Error> {
+    let Request { topic, schedule } = json::read(request.body())?;
+    let (topic, name) = names(topic, schedule)?;
+    // Not read first: one that cannot be read is deleted too.
+    let lane = name.lane_in(&topic, api.topic(&topic).await?.entry.shards);
+    let mut is_deleted = api.store.delete_schedule(&lane, &name).await?;
+    if !is_deleted {
+        // This instance's entry of the topic may be outdated.
+        let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
+        let now = name.lane_in(&topic, known.entry.shards);
+        is_deleted = now != lane && api.store.delete_schedule(&now, &name).await?;
+    }
+    match is_deleted {
+        true => {
+            tracing::info!(%topic, schedule = %name, "Schedule {name} of topic {topic} is deleted");
+            Ok(Success::of(Nothing {}))
+        }
+        false => Err(no_schedule()),
+    }
+}

@@ -1,0 +1,175 @@
+//! The old store's side of a move of recurring schedules: `records` shows them or pauses them for
+//! the mover, `moved` deletes them.
+
+use std::sync::Arc;
+
+use delayd_wire::{MovedSchedule, ScheduleMovedRequest, ScheduleRecord, ScheduleRecords};
+use delayd_wire::{ScheduleRecordsRequest, SchedulesEnded};
+use serde_json::Value;
+
+use crate::api::middleware::route::Routed;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{AtMost, Name, Number, TopicName};
+use crate::api::wire::json::{self, required};
+use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
+use crate::planner;
+use crate::store::{Admin, Delivery, Pause, Schedule, Schedules as _};
+
+/// The most schedules of a call.
+pub(crate) const MOST: usize = 100;
+/// How many bytes of definitions an answer has, unless a single one is longer.
+const MAX_BYTES: usize = 4 << 20;
+
+type NameList = AtMost<Name<ScheduleName>, MOST>;
+pub(crate) type RecordsRequest =
+    ScheduleRecordsRequest<TopicName, NameList, Number, Name<ScheduleName>>;
+pub(crate) type MovedRequest =
+    ScheduleMovedRequest<TopicName, AtMost<MovedSchedule<Name<ScheduleName>>, MOST>>;
+pub(crate) type Record = ScheduleRecord<Value>;
+
+/// `POST /delay/schedule/records`: lane by lane, and in a lane by name.
+pub(crate) async fn records(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<ScheduleRecords<Record>>, Error> {
+    let RecordsRequest { topic, hold, limit, cursor } = json::read(request.body())?;
+    let Name(topic) = required(topic, "topic")?;
+    let most = MOST as u32;
+    let limit = limit.map_or(Ok(most), |limit| limit.whole("limit", 1..=most))? as usize;
+    let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
+    let (store, shards) = (api.store.id().await?, known.entry.shards);
+    let mut records = Vec::new();
+    if let Some(AtMost(names)) = hold {
+        for Name(name) in names {
+            let lane = name.lane_in(&topic, shards);
+            if let Some(held) = api.store.pause_schedule(&lane, &name, Some(Pause::Move)).await? {
+                tracing::info!(
+                    %topic, schedule = %name,
+                    "Schedule {name} of topic {topic} is paused for a mover"
+                );
+                records.push(record(&api, &lane, held, store).await?);
+            }
+        }
+        return Ok(Success::of(ScheduleRecords { records, cursor: None }));
+    }
+    let mut after = cursor.map(|Name(name)| name);
+    // Other topics have no schedules.
+    let lanes = if known.has_schedules { 0..shards } else { 0..0 };
+    let first = after.as_ref().map_or(0, |name| name.lane_in(&topic, shards).shard);
+    let mut bytes = 0;
+    for shard in lanes.skip(first.into()) {
+        let lane = Lane { topic: topic.clone(), shard };
+        loop {
+            // One more than fits tells whether there is a further page.
+            let left = limit + 1 - records.len();
+            let names = api.store.schedule_names(&lane, after.take(), left).await?;
+            for some in names.chunks(planner::LISTED_AT_ONCE) {
+                for schedule in planner::read(&*api.store, &lane, some.to_vec()).await?.schedules {
+                    if records.len() == limit || bytes >= MAX_BYTES {
+                        let cursor = records.last().map(|last: &Record| last.schedule.clone());
+                        return Ok(Success::of(ScheduleRecords { records, cursor }));
+                    }
+                    bytes += schedule.definition.len();
+                    records.push(record(&api, &lane, schedule, store).await?);
+                }
+            }
+            if names.len() < left {
+                break;
+            }
+            // Some of them cannot be read, and took no room.
+            after = names.last().cloned();
+        }
+    }
+    Ok(Success::of(ScheduleRecords { records, cursor: None }))
+}
+
+/// A schedule as another store adopts it: its occurrence that was never handed out counts as not
+/// planned.
+async fn record(
+    api: &Api,
+    lane: &Lane,
+    schedule: Schedule,
+    store: StoreId,
+) -> Result<Record, Error> {
+    let newest: Vec<_> = schedule.recent.iter().map(|planned| planned.task).take(1).collect();
+    let newest = match newest.is_empty() {
+        true => None,
+        false => api.store.summaries(lane, newest).await?.pop().flatten(),
+    };
+    // A pause withdraws what was never handed out. What waits then was given back, and moves as a
+    // task.
+    let may_wait = schedule.paused.is_none();
+    let waiting = newest.filter(|task| may_wait && !task.state.is_final() && task.attempts == 0);
+    let (waiting, before) = waiting.zip(schedule.before).unzip();
+    let (since, cursor) = before.unwrap_or((schedule.since, schedule.cursor));
+    let kind = schedule.paused.map(|(kind, _)| kind);
+    Ok(Record {
+        topic: (&lane.topic).into(),
+        schedule: schedule.name.to_string(),
+        revision: text_of(schedule.revision),
+        set_ms: schedule.set.into(),
+        since_ms: since.into(),
+        cursor,
+        paused: kind == Some(Pause::Operator),
+        held: kind == Some(Pause::Move),
+        waiting: waiting.map(|task| task.id.into()),
+        origin: schedule.origin.unwrap_or(store).to_string(),
+        definition: serde_json::from_str(&schedule.definition).unwrap_or_default(),
+    })
+}
+
+fn text_of(revision: u64) -> String {
+    format!("{revision:016x}")
+}
+
+/// `POST /delay/schedule/moved`: deletes schedules that another store has adopted. May be repeated.
+pub(crate) async fn moved(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<SchedulesEnded>, Error> {
+    let MovedRequest { topic, schedules, back } = json::read(request.body())?;
+    let Name(topic) = required(topic, "topic")?;
+    let AtMost(schedules) = required(schedules, "schedules")?;
+    let is_back = back.unwrap_or_default();
+    let shards = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry.shards;
+    let mut ended = SchedulesEnded { count: 0, stale: Vec::new() };
+    for MovedSchedule { schedule, revision } in schedules {
+        let Name(name) = required(schedule, "schedules.schedule")?;
+        let revision = read_revision(&required(revision, "schedules.revision")?)?;
+        let lane = name.lane_in(&topic, shards);
+        let is_done = if is_back {
+            end_hold(&api, &lane, &name).await?
+        } else {
+            let is_gone = api.store.forget_schedule(&lane, &name, revision).await?;
+            if is_gone {
+                tracing::info!(
+                    %topic, schedule = %name,
+                    "Schedule {name} of topic {topic} was moved to another store"
+                );
+            }
+            is_gone
+        };
+        match is_done {
+            true => ended.count += 1,
+            false => ended.stale.push(name.to_string()),
+        }
+    }
+    Ok(Success::of(ended))
+}
+
+/// Ends a mover's pause. An operator's stays.
+async fn end_hold(api: &Api, lane: &Lane, name: &ScheduleName) -> Result<bool, Error> {
+    let found = api.store.schedules(lane, vec![name.clone()]).await?.pop().flatten();
+    let Some(schedule) = found else { return Ok(false) };
+    if schedule.paused.is_some_and(|(kind, _)| kind == Pause::Move) {
+        api.store.pause_schedule(lane, name, None).await?;
+    }
+    Ok(true)
+}
+
+fn read_revision(text: &str) -> Result<u64, Error> {
+    read_hex(text)
+        .ok_or_else(|| Error::invalid("schedules.revision: expected 16 hexadecimal digits"))
+}

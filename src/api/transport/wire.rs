@@ -1,0 +1,127 @@
+//! The bytes of a connection, with or without TLS.
+//!
+//! TLS lies over [`TrackedIo`], so that the timeouts of a connection see what the socket accepts,
+//! and bound the handshake as well: it belongs to the first head.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::api::transport::tracked_io::TrackedIo;
+use crate::tls;
+
+/// The limit of handshakes in progress. One needs up to 64 KiB and a millisecond of a processor.
+const HANDSHAKES: usize = 512;
+/// How long a handshake may take. A caller that is silent before it has the time of a head.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How much TLS keeps until the socket accepts it. See
+/// [`delivery_confirmation`](crate::api::transport::delivery_confirmation).
+const WRITE_BUFFER: usize = 16 * 1024;
+
+/// TLS on the port.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured {
+    server: Arc<tls::Server>,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Secured {
+    pub(crate) fn new(server: Arc<tls::Server>) -> Self {
+        Self { server, handshakes: Arc::new(Semaphore::new(HANDSHAKES)) }
+    }
+
+    /// The connection after the handshake; `None` if that failed.
+    pub(crate) async fn accept(&self, io: TrackedIo<TcpStream>) -> Option<Wire> {
+        // A silent caller takes no place from others.
+        io.stream.readable().await.ok()?;
+        let _place = self.handshakes.acquire().await.expect("the semaphore is never closed");
+        let acceptor = TlsAcceptor::from(self.server.config());
+        let shaking =
+            acceptor.accept_with(io, |session| session.set_buffer_limit(Some(WRITE_BUFFER)));
+        match timeout(HANDSHAKE, shaking).await {
+            Ok(Ok(stream)) => Some(Wire::Tls(Box::new(stream))),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "A TLS handshake failed: {error}");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("A TLS handshake took too long");
+                None
+            }
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    Plain(TrackedIo<TcpStream>),
+    Tls(Box<TlsStream<TrackedIo<TcpStream>>>),
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(io) => Pin::new(io).poll_read(context, into),
+            Self::Tls(io) => Pin::new(io).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(io) => Pin::new(io).poll_write(context, from),
+            Self::Tls(io) => Pin::new(io).poll_write(context, from),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(io) => Pin::new(io).poll_write_vectored(context, from),
+            Self::Tls(io) => Pin::new(io).poll_write_vectored(context, from),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(io) => io.is_write_vectored(),
+            Self::Tls(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(io) => Pin::new(io).poll_flush(context),
+            Self::Tls(io) => Pin::new(io).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(io) => Pin::new(io).poll_shutdown(context),
+            Self::Tls(io) => Pin::new(io).poll_shutdown(context),
+        }
+    }
+}

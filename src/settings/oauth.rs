@@ -1,0 +1,203 @@
+//! `services.….oauth`: how a service gets its access tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::Uri;
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::value::{Parsed, unless_empty};
+use crate::callback::{OAuthParams, SecretText};
+
+/// The longest id and the longest scope, in bytes.
+const LONGEST: usize = 1024;
+
+/// The section `oauth` of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OAuth {
+    /// The token endpoint.
+    pub token_url: Parsed<TokenUrl>,
+    /// The id of this client.
+    pub client_id: Parsed<ClientId>,
+    /// Its secret.
+    pub client_secret: SecretText,
+    /// The scope to ask for; an empty text means none.
+    #[serde(default, deserialize_with = "unless_empty")]
+    pub scope: Option<Scope>,
+}
+
+impl OAuth {
+    /// What the client needs.
+    pub fn params(&self) -> OAuthParams {
+        OAuthParams {
+            token_url: self.token_url.0.0.clone(),
+            client_id: self.client_id.0.0.clone(),
+            client_secret: self.client_secret.clone(),
+            scope: self.scope.as_ref().map(|scope| scope.0.clone()),
+        }
+    }
+}
+
+/// The address of a token endpoint: absolute http or https, without user and fragment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenUrl(Uri);
+
+impl fmt::Debug for TokenUrl {
+    /// Without the query, too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for TokenUrl {
+    /// Without the query, which may hold a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_string().split('?').next().unwrap_or_default())
+    }
+}
+
+impl FromStr for TokenUrl {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let Ok(url) = Url::parse(text) else {
+            return Err("must be an absolute address, such as \"https://login.example.com/token\"");
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("must begin with http:// or https://");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("must hold no user and no password");
+        }
+        if url.fragment().is_some() {
+            return Err("must have no fragment (#…)");
+        }
+        Uri::try_from(url.as_str()).map(Self).map_err(|_| "must be an address that can be sent")
+    }
+}
+
+/// The id of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientId(String);
+
+impl FromStr for ClientId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let is_right = (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control);
+        is_right
+            .then(|| Self(text.to_owned()))
+            .ok_or("must be 1 to 1024 bytes, without control characters")
+    }
+}
+
+/// A list of scopes, separated by spaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope(String);
+
+impl FromStr for Scope {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let is_right = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        (text.len() <= LONGEST && text.bytes().all(is_right))
+            .then(|| Self(text.to_owned()))
+            .ok_or("must be scopes of visible ASCII, separated by spaces; at most 1024 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::tests::{folded, load};
+    use super::*;
+
+    fn read(oauth: &str) -> Result<OAuthParams, String> {
+        let text = format!("[services.a]\nendpoints = ['https://a']\n[services.a.oauth]\n{oauth}");
+        load(&text, &[], &[("SECRET", "from-env\n")]).map(|settings| {
+            let shown = format!("{settings:?}");
+            assert!(!shown.contains("hush"), "{shown}");
+            settings.services["a"].oauth.as_ref().unwrap().params()
+        })
+    }
+
+    #[test]
+    fn a_secret_is_written_or_comes_from_a_variable_or_a_file() {
+        let with = |secret: &str| {
+            read(&format!("token_url = 'https://i/t?x=hush'\nclient_id = 'me'\n{secret}")).unwrap()
+        };
+        let params = with("client_secret = 'hush'\nscope = 'a b'");
+        assert_eq!(params.client_secret.expose(), "hush");
+        assert_eq!(params.token_url, "https://i/t?x=hush");
+        assert_eq!((params.client_id.as_str(), params.scope.as_deref()), ("me", Some("a b")));
+        let params = with("client_secret = { env = 'SECRET' }");
+        assert_eq!(params.client_secret.expose(), "from-env");
+        assert_eq!(params.scope, None);
+        let params = with("client_secret.file = '/run/secret'");
+        assert_eq!(params.client_secret.file(), Some(Path::new("/run/secret")));
+    }
+
+    #[test]
+    fn wrong_sections_say_what_would_be_right_and_show_no_secret() {
+        let base = "token_url = 'https://i/t'\nclient_id = 'me'\n";
+        let cases = [
+            "client_id = 'me'\nclient_secret = 'hush'".to_owned(),
+            "token_url = 'https://i/t'\nclient_secret = 'hush'".into(),
+            base.into(),
+            format!("{base}client_secret = ''"),
+            format!("{base}client_secret = 5"),
+            format!("{base}client_secret = ['hush']"),
+            format!("{base}client_secret = {{}}"),
+            format!("{base}client_secret = {{ env = 'A', file = '/hush' }}"),
+            format!("{base}client_secret = {{ env = 'hush hush' }}"),
+            format!("{base}client_secret = {{ env = 'MISSING' }}"),
+            format!("{base}client_secret = {{ vault = 'hush' }}"),
+            format!("{base}client_secret = 'hush'\nscope = 'a\"b'"),
+            format!("{base}client_secret = 'hush'\ngrant = 'password'"),
+            "token_url = 'i/t'\nclient_id = 'me'\nclient_secret = 'hush'".into(),
+            "token_url = 'ftp://i/t'\nclient_id = 'me'\nclient_secret = 'hush'".into(),
+            "token_url = 'https://me:hush@i/t'\nclient_id = 'me'\nclient_secret = 'hush'".into(),
+            "token_url = 'https://i/t#x'\nclient_id = 'me'\nclient_secret = 'hush'".into(),
+            "token_url = 'https://i/t?key=hush#x'\nclient_id = 'me'\nclient_secret = 'hush'".into(),
+            "token_url = 'https://i/t'\nclient_id = ''\nclient_secret = 'hush'".into(),
+        ];
+        let messages: Vec<_> = cases.iter().map(|oauth| read(oauth).expect_err(oauth)).collect();
+        for message in &messages {
+            assert!(!message.contains("hush"), "{message}");
+        }
+        insta::assert_snapshot!(folded(&messages), @r#"
+        test.toml: services.a.oauth.token_url is missing
+        test.toml: services.a.oauth.client_id is missing
+        test.toml: services.a.oauth.client_secret is missing
+        services.a.oauth.client_secret: expected one line of visible ASCII, got nothing
+        test.toml: services.a.oauth.client_secret = *** must be a string or a section
+        test.toml: services.a.oauth.client_secret = *** must be a string or a section
+        the configuration: services.a.oauth.client_secret = *** must be a string, { env = "NAME"
+            } or { file = "/path" }
+        test.toml: services.a.oauth.client_secret = *** must be a string, { env = "NAME" } or {
+            file = "/path" }
+        test.toml: services.a.oauth.client_secret = *** must have the name of an environment
+            variable
+        services.a.oauth.client_secret: expected one line of visible ASCII in the environment
+            variable MISSING, got none
+        test.toml: there is no setting services.a.oauth.client_secret.vault;
+            services.a.oauth.client_secret takes env, file
+        test.toml: services.a.oauth.scope = "a\"b" must be scopes of visible ASCII, separated by
+            spaces; at most 1024 bytes
+        test.toml: there is no setting services.a.oauth.grant; services.a.oauth takes client_id,
+            client_secret, scope, token_url
+        test.toml: services.a.oauth.token_url = "i/t" must be an absolute address, such as
+            "https://login.example.com/token"
+        test.toml: services.a.oauth.token_url = "ftp://i/t" must begin with http:// or https://
+        test.toml: services.a.oauth.token_url = "https://***@i/t" must hold no user and no
+            password
+        test.toml: services.a.oauth.token_url = "https://i/t#x" must have no fragment (#…)
+        test.toml: services.a.oauth.token_url = "https://i/t?***" must have no fragment (#…)
+        test.toml: services.a.oauth.client_id = "" must be 1 to 1024 bytes, without control
+            characters
+        "#);
+    }
+}

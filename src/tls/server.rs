@@ -1,0 +1,68 @@
+//! The configuration of the port of the service.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use super::client::Identity;
+use super::current::Current;
+use super::pem::{InvalidFile, Pem};
+
+/// The application protocols, the preferred one first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The server's side of TLS. Reads its files again on request.
+#[derive(Debug)]
+pub struct Server {
+    files: Identity,
+    current: Current<Contents, ServerConfig>,
+}
+
+/// The certificate and the key.
+type Contents = (Pem, Pem);
+
+impl Server {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used, for example a key of another certificate.
+    pub fn new(files: Identity) -> Result<Self, InvalidFile> {
+        let current = Current::new(read(&files)?, |contents| configure(&files, contents))?;
+        Ok(Self { files, current })
+    }
+
+    /// The files.
+    pub fn files(&self) -> &Identity {
+        &self.files
+    }
+
+    /// Reads the files again, for connections that begin from now on. Returns whether they changed.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used; the old pair stays.
+    pub fn read_again(&self) -> Result<bool, InvalidFile> {
+        let configure = |contents: &Contents| configure(&self.files, contents);
+        self.current.replace(read(&self.files)?, configure)
+    }
+
+    /// The configuration of a connection that begins now.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.current.config()
+    }
+}
+
+fn read(files: &Identity) -> Result<Contents, InvalidFile> {
+    Ok((Pem::read(&files.certificate)?, Pem::read(&files.key)?))
+}
+
+fn configure(files: &Identity, (certificate, key): &Contents) -> Result<ServerConfig, InvalidFile> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring supports the default versions")
+        .with_no_client_auth()
+        .with_single_cert(certificate.certificates()?, key.key()?)
+        .map_err(|error| files.invalid(&error))?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(config)
+}

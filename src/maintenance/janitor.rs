@@ -74,8 +74,9 @@ async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
 }
 
 async fn search(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
+    let read = parts.topics.begin_read();
     let found = parts.store.recover_topics().await?;
-    parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
+    parts.topics.learn(read, &found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     Ok(())
 }
 

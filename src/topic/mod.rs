@@ -50,12 +50,14 @@ pub struct Params {
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
-    known: RwLock<BTreeMap<Topic, Registered>>,
+    known: RwLock<BTreeMap<Topic, Known>>,
+    /// Numbers the reads of the store's registry, in the order in which they begin.
+    reads: AtomicU64,
     coming: Coming,
     /// The revision that was read last, and the value of `changes` when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
     /// Counts the changes that did not come from a poll. What they brought may be older than what a
-    /// poll brought.
+    /// poll would bring.
     changes: AtomicU64,
     awaited: Awaited,
     due_lanes: DueLanes,
@@ -67,12 +69,25 @@ pub struct Registry<S = AnyStore> {
     misses: Notify,
 }
 
+/// A known entry, and the read that brought it.
+#[derive(Clone, Debug)]
+struct Known {
+    registered: Registered,
+    read: Read,
+}
+
+/// A read of the store's registry. What an earlier read brings does not replace what a later one
+/// has brought: otherwise a poll that began before a pause would undo it for a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Read(u64);
+
 /// What is known at the beginning of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// If the registry still has this revision, it need not be read again.
     pub revision: Option<Revision>,
     changes: u64,
+    read: Read,
 }
 
 impl<S> Registry<S> {
@@ -82,6 +97,7 @@ impl<S> Registry<S> {
             store,
             max_topics: AtomicUsize::new(params.max_topics),
             known: RwLock::default(),
+            reads: AtomicU64::new(0),
             coming: Coming::default(),
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
@@ -118,10 +134,11 @@ impl<S: Topics> Registry<S> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(entry);
         }
+        let read = self.begin_read();
         let entry = TopicEntry { topic: topic.clone(), shards };
         let entry =
             self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
-        self.learn(std::slice::from_ref(&entry));
+        self.learn(read, std::slice::from_ref(&entry));
         Ok(entry)
     }
 
@@ -167,8 +184,9 @@ impl<S: Topics> Registry<S> {
     /// # Errors
     /// The store's failure.
     pub async fn reload(&self, topic: &Topic) -> Result<Option<Registered>, Error> {
+        let read = self.begin_read();
         let found = self.store.topic(topic).await?;
-        self.learn(found.as_slice());
+        self.learn(read, found.as_slice());
         Ok(found)
     }
 
@@ -177,8 +195,9 @@ impl<S: Topics> Registry<S> {
     /// # Errors
     /// The store's failure.
     pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
+        let read = self.begin_read();
         let entries = self.store.topics().await?;
-        self.learn(&entries);
+        self.learn(read, &entries);
         Ok(entries)
     }
 }
@@ -188,26 +207,26 @@ impl<S> Registry<S> {
     /// The topic's policy, as far as this instance knows; the default for an unknown topic.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
+        known.get(topic).map_or_else(Arc::default, |known| known.registered.policy.clone())
     }
 
     /// Whether the topic may have recurring schedules.
     pub fn may_have_schedules(&self, topic: &Topic) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).is_some_and(|registered| registered.has_schedules)
+        known.get(topic).is_some_and(|known| known.registered.has_schedules)
     }
 
     /// Whether the topic is paused.
     pub fn is_paused(&self, topic: &Topic) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).is_some_and(|registered| registered.paused.is_some())
+        known.get(topic).is_some_and(|known| known.registered.paused.is_some())
     }
 
     /// The topic's past pauses whose tasks have a misfire policy. Tasks of other pauses are
     /// delivered late.
     pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
+        known.get(topic).map_or_else(Vec::new, |known| known.registered.misfires.clone())
     }
 
     /// Whether the whole registry has been read by a poll.
@@ -222,18 +241,25 @@ impl<S> Registry<S> {
         Seen {
             revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision),
             changes,
+            read: self.begin_read(),
         }
+    }
+
+    /// Call this before a read of the store's registry, and pass the result to
+    /// [`Registry::learn`].
+    pub fn begin_read(&self) -> Read {
+        Read(self.reads.fetch_add(1, Ordering::SeqCst))
     }
 
     /// Stores all entries of a revision. [`Registry::missing`] then returns the known topics that
     /// are not among them: they were deleted, or lost.
     pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
-        self.write(entries);
+        self.write(seen.read, entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.values().map(|known| &known.entry);
+        let known = known.values().map(|known| &known.registered.entry);
         let missing: Vec<_> =
             known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
         if !missing.is_empty() {
@@ -271,7 +297,8 @@ impl<S> Registry<S> {
 
     /// All entries that this instance knows.
     pub fn known(&self) -> Vec<Registered> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().map(|known| known.registered.clone()).collect()
     }
 
     /// Removes a topic that is not in the store's registry and holds no task.
@@ -281,35 +308,44 @@ impl<S> Registry<S> {
 
     /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
     /// they may be older than what was known.
-    pub fn learn(&self, entries: &[Registered]) {
-        if self.write(entries) {
+    pub fn learn(&self, read: Read, entries: &[Registered]) {
+        if self.write(read, entries) {
             self.changes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Returns whether there was anything new. Most entries are not, and readers need not wait
     /// while they are compared.
-    fn write(&self, entries: &[Registered]) -> bool {
+    fn write(&self, read: Read, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let news: Vec<_> =
-            entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
+        let news: Vec<_> = entries
+            .iter()
+            .filter(|entry| {
+                let before = known.get(&entry.entry.topic);
+                before.is_none_or(|known| known.registered != **entry)
+            })
+            .collect();
         drop(known);
-        if news.is_empty() {
-            return false;
-        }
+        let mut is_new = false;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for entry in news {
-            let before = known.insert(entry.entry.topic.clone(), entry.clone());
-            if before.is_some_and(|before| before.entry != entry.entry) {
+            let before = known.get(&entry.entry.topic);
+            if before.is_some_and(|before| before.read > read) {
+                continue;
+            }
+            if before.is_some_and(|before| before.registered.entry != entry.entry) {
                 self.recounted.store(true, Ordering::Relaxed);
             }
+            known.insert(entry.entry.topic.clone(), Known { registered: entry.clone(), read });
+            is_new = true;
         }
-        true
+        is_new
     }
 
     /// The topic's entry, if this instance knows it.
     pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).map(|known| known.registered.clone())
     }
 }
 
@@ -342,6 +378,22 @@ mod tests {
         let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
         assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
         assert!(registry.coming.is_empty());
+    }
+
+    /// Without the order of the reads, a poll undid the pause for a second.
+    #[tokio::test]
+    async fn a_poll_that_began_before_a_pause_does_not_undo_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder, 3);
+        registry.ensure(&topic(0)).await.unwrap();
+        let seen = registry.seen();
+        let before = registry.store.topics().await.unwrap();
+        registry.store.pause(&topic(0)).await.unwrap();
+        registry.refresh().await.unwrap();
+        assert!(registry.is_paused(&topic(0)));
+        registry.take_in(seen, Revision(7), &before);
+        assert!(registry.is_paused(&topic(0)));
+        assert_eq!(registry.seen().revision, None, "the next poll reads the registry again");
     }
 
     /// Another instance has registered the topic since this one's last poll.

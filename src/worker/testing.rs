@@ -286,7 +286,8 @@ impl Bench {
         };
         let registered = self.store.store.register(topic.clone()).await.unwrap();
         if self.parts().topics.known_entry(&topic.topic).is_none() {
-            self.parts().topics.learn(&[Registered::plain(registered)]);
+            let topics = &self.parts().topics;
+            topics.learn(topics.begin_read(), &[Registered::plain(registered)]);
         }
         let tasks = names.into_iter().map(|name| task(name.as_ref())).collect();
         for added in self.store.store.add(tasks).await {

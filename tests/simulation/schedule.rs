@@ -457,6 +457,7 @@ async fn clients(deployment: Arc<Deployment>) {
         .map(|_| {
             let registry = Registry::new(client.clone(), topic::Params { max_topics: 100 });
             registry.learn(
+                registry.begin_read(),
                 &world.plan.topics.iter().cloned().map(Registered::plain).collect::<Vec<_>>(),
             );
             Arc::new(registry)

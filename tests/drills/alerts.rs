@@ -19,7 +19,7 @@ use crate::probe::Probe;
 use crate::program::{Program, StoreAt, folder, serve};
 use crate::prometheus::Prometheus;
 use crate::receiver::{Answer, Receiver};
-use crate::redis_server::{Server, free_port};
+use crate::redis_server::{Server, ports};
 use crate::row::Row;
 use crate::strace::Injected;
 use crate::{poll, quiet};
@@ -405,7 +405,7 @@ async fn no_instance_calls(on: &str, store: StoreAt) {
         crate::service(crate::SERVICE, &receiver.endpoint()),
         quiet(),
         // The successor listens at the same address.
-        format!("http.bind=\"127.0.0.1:{}\"", free_port()),
+        format!("http.bind=\"127.0.0.1:{}\"", ports::take()),
         "worker.enabled=false".into(),
     ];
     let idle = Program::start(&store, &sets).await;

@@ -70,7 +70,7 @@ pub async fn on_core<T: Send + 'static>(
             .arg(thread)
             .stdout(Stdio::null())
             .status();
-        assert!(pinned.expect("these drills need taskset; scripts/test installs it").success());
+        assert!(pinned.expect("these drills need taskset; scripts/nightly installs it").success());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // The receiver is gone if the drill has failed meanwhile.
         let _ = done.send(runtime.block_on(work));

@@ -88,7 +88,7 @@ impl Prometheus {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("these drills need prometheus; scripts/test installs it");
+            .expect("these drills need prometheus; scripts/nightly installs it");
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
         let stderr = BufReader::new(child.stderr.take().unwrap());

@@ -48,7 +48,7 @@ impl Injected {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("these drills need strace; scripts/test installs it");
+            .expect("these drills need strace; scripts/nightly installs it");
         let deadline = Instant::now() + Duration::from_secs(10);
         while !is_traced(pid) {
             if strace.try_wait().unwrap().is_some() || Instant::now() > deadline {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::{StoreAt, command, run, service};
 use crate::receiver::{Answer, Receiver};
+use crate::redis_server::ports;
 use crate::{Kept, Program, on_both_stores, redis_server};
 
 on_both_stores!(the_client_commands_do_what_the_calls_do);
@@ -149,7 +150,7 @@ async fn a_replay_follows_the_cursor_to_the_end() {
 
 #[tokio::test]
 async fn an_unreachable_service_is_an_error_and_not_a_hang() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("127.0.0.1:{}", ports::take());
     for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"], &["stats"], &["export"]]
     {
         let mut client = command(&[]);
@@ -174,7 +175,7 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
         "{output}{error}"
     );
     assert!(output.contains("http           127.0.0.1:7799"), "{output}");
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("127.0.0.1:{}", ports::take());
     let mut check = command(&[
         "store.kind=\"redis\"".into(),
         format!("store.redis.urls=[\"redis://{closed}/0\"]"),

@@ -236,10 +236,10 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     assert!(checked > 10, "{checked}");
 }
 
-/// A test target that no part of the script builds would run only in the whole suite.
+/// Otherwise no script would run it.
 #[test]
-fn every_test_target_belongs_to_a_part() {
-    let script = page("scripts/test");
+fn every_test_target_belongs_to_a_script() {
+    let script = page("scripts/test") + &page("scripts/nightly");
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
@@ -247,8 +247,17 @@ fn every_test_target_belongs_to_a_part() {
             || path.join("main.rs").is_file();
         assert!(
             !is_target || script.contains(&format!("--test {name}")),
-            "scripts/test: no part has {name}"
+            "neither scripts/test nor scripts/nightly has {name}"
         );
+    }
+}
+
+#[test]
+fn every_module_of_nightly_belongs_to_a_part() {
+    let (modules, script) = (page("tests/it/nightly/mod.rs"), page("scripts/nightly"));
+    let modules = modules.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    for module in modules {
+        assert!(script.contains(module), "scripts/nightly: no part has {module}");
     }
 }
 

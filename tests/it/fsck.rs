@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::program::{StoreAt, command, run, service};
 use crate::receiver::Receiver;
+use crate::redis_server::ports;
 use crate::{Kept, on_both_stores, redis_server};
 
 on_both_stores!(
@@ -133,8 +134,7 @@ async fn a_missing_store_is_an_error(kept: Kept) {
         }
         StoreAt::Set(_) => panic!("this test runs on a store of its own"),
         StoreAt::Redis(..) => {
-            let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            let (code, said) = fsck(&StoreAt::Redis(closed.port(), "p".into()), &[]).await;
+            let (code, said) = fsck(&StoreAt::Redis(ports::take(), "p".into()), &[]).await;
             assert!(code == 1 && said.contains("unavailable"), "{said}");
         }
     }

@@ -227,7 +227,7 @@ async fn a_drain_ends_the_streams() {
     stream.next().await.unwrap();
     delayd.signal("TERM");
     let ends = async { while stream.next().await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(30), ends).await.expect("the stream ends");
+    tokio::time::timeout(Duration::from_secs(60), ends).await.expect("the stream ends");
     assert!(delayd.ended().await.success());
 }
 

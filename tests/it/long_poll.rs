@@ -18,12 +18,11 @@ on_both_stores!(
     waiters_are_served_one_task_each_and_the_others_wait_on,
     a_returned_task_wakes_a_waiter,
     a_disconnected_waiter_loses_nothing,
-    a_drain_ends_all_waits_at_once,
     waiters_take_no_slots_from_adds,
 );
 
 /// Starts a pull of topic `t`.
-fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
+pub fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
     let mut body = json!({"topic": "t"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let delayd = delayd.clone();
@@ -32,11 +31,11 @@ fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
 
 /// Waits until a pull that begins now has waited and ended. All pulls that were sent before wait by
 /// then.
-async fn settle_down(delayd: &Program) {
+pub async fn settle_down(delayd: &Program) {
     delayd.lives_for(Duration::from_millis(300)).await;
 }
 
-async fn add(delayd: &Program, delay: &str) -> u64 {
+pub async fn add(delayd: &Program, delay: &str) -> u64 {
     delayd
         .add(json!({"topic": "t", "delay": delay, "mode": "pull", "content": {"n": 1}}))
         .await
@@ -154,21 +153,6 @@ async fn a_disconnected_waiter_loses_nothing(kept: Kept) {
     assert_eq!((&pulled["task_id"], &pulled["attempt"]), (&json!(id), &json!(1)));
 }
 
-async fn a_drain_ends_all_waits_at_once(kept: Kept) {
-    let delayd = Arc::new(kept.start(&[]).await);
-    add(&delayd, "1h").await;
-    let waiting: Vec<_> = (0..3).map(|_| pull(&delayd, json!({"wait": "28s"}))).collect();
-    settle_down(&delayd).await;
-    let began = Instant::now();
-    delayd.signal("TERM");
-    for waiting in waiting {
-        assert_eq!(waiting.await.unwrap()["task_id"], Value::Null);
-    }
-    assert!(began.elapsed() < Duration::from_secs(14), "the waiting pulls delayed the drain");
-    let mut delayd = Arc::try_unwrap(delayd).unwrap();
-    assert!(delayd.ended().await.success(), "{}", delayd.log());
-}
-
 /// More waiting pulls than there are request slots.
 async fn waiters_take_no_slots_from_adds(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
@@ -248,61 +232,5 @@ async fn an_add_at_another_instance_wakes_a_waiter() {
         settle_down(&here).await;
         let id = add(&there, "0s").await;
         assert_eq!(waiting.await.unwrap()["task_id"], id);
-    }
-}
-
-/// The poll that the instance makes every second also answers for twenty topics. A request for each
-/// topic would be a hundred requests more.
-#[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_many_topics_share_the_look_of_each_second() {
-    let kept = Kept::redis();
-    let delayd = Arc::new(kept.start(&[]).await);
-    let topics: Vec<String> = (0..20).map(|n| format!("idle{n}")).collect();
-    for topic in &topics {
-        delayd.add(json!({"topic": topic, "delay": "1h", "mode": "pull", "content": {}})).await;
-    }
-    let requests = async || {
-        let before = redis_server::shared().statistic("total_reads_processed");
-        delayd.lives_for(Duration::from_secs(5)).await;
-        redis_server::shared().statistic("total_reads_processed") - before
-    };
-    let alone = requests().await;
-    let pulls = topics.iter().map(|topic| pull(&delayd, json!({"topic": topic, "wait": "20s"})));
-    let waiting: Vec<_> = pulls.collect();
-    settle_down(&delayd).await;
-    let with_waiters = requests().await;
-    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    assert!(
-        with_waiters < alone + 20,
-        "{with_waiters} requests in five seconds; {alone} without waiters"
-    );
-    for waiting in waiting {
-        waiting.abort();
-    }
-}
-
-/// A hundred and one waiting pulls cost as much as one: a poll a second. A poll for each would be a
-/// thousand commands.
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_waiters_hardly_ask_the_store() {
-    let kept = Kept::redis();
-    let delayd = Arc::new(kept.start(&[]).await);
-    add(&delayd, "1h").await;
-    let commands = || redis_server::shared().statistic("total_commands_processed");
-    let during = async |span| {
-        let before = commands();
-        delayd.lives_for(span).await;
-        commands() - before
-    };
-    let span = Duration::from_secs(5);
-    let alone = during(span).await;
-    let waiting: Vec<_> = (0..100).map(|_| pull(&delayd, json!({"wait": "20s"}))).collect();
-    settle_down(&delayd).await;
-    let with_waiters = during(span).await;
-    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    // A poll reads the time and runs three commands.
-    assert!(with_waiters - alone < 60, "{} commands more in {span:?}", with_waiters - alone);
-    for waiting in waiting {
-        waiting.abort();
     }
 }

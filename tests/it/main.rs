@@ -10,10 +10,8 @@ mod admin;
 mod audit;
 mod bad_clients;
 mod bad_input;
-mod bench;
 mod callbacks;
 mod client_samples;
-mod clock_jumps;
 mod command_line;
 mod crash;
 mod dashboard;
@@ -28,7 +26,6 @@ mod history_contents;
 mod https;
 mod image;
 mod keys;
-mod lateness;
 mod later;
 mod lists;
 mod live;
@@ -46,18 +43,12 @@ mod older_format;
 mod openapi;
 mod original_clients;
 mod outbox;
-mod overload;
-mod ownership;
 mod proxy;
 mod public_origins;
 mod pull;
 mod receiver;
 mod receiver_samples;
-mod redis_cluster;
-mod redis_cluster_ids;
-mod redis_cluster_schedules;
 mod redis_faults;
-mod redis_sentinel;
 mod redis_tls;
 mod reload;
 mod round_trips;
@@ -73,6 +64,8 @@ mod times;
 mod traces;
 mod two_instances;
 mod verbs;
+
+mod nightly;
 
 mod program;
 
@@ -121,7 +114,21 @@ impl Kept {
         }
     }
 
+    /// Starts the program with further settings, and with timeouts that a busy machine does not
+    /// reach.
     pub async fn start(&self, sets: &[String]) -> Program {
+        let says = |key: &str| sets.iter().any(|set| set.starts_with(key));
+        let mut all = vec!["callback.connect_timeout=\"15s\"".to_owned()];
+        // A lease is longer than this timeout.
+        if matches!(self.store, StoreAt::Redis(..)) && !says("worker.lease") {
+            all.push("store.redis.timeout=\"20s\"".into());
+        }
+        all.extend_from_slice(sets);
+        self.start_as_shipped(&all).await
+    }
+
+    /// Starts the program with further settings, and otherwise with its own defaults.
+    pub async fn start_as_shipped(&self, sets: &[String]) -> Program {
         Program::start(&self.store, sets).await
     }
 }

@@ -10,6 +10,7 @@ use crate::Kept;
 use crate::poll;
 use crate::program::{Program, command, run, service};
 use crate::receiver::{Receiver, Seen};
+use crate::redis_server::ports;
 
 /// The command that moves the tasks of one service to another.
 pub(crate) fn mover(old: &Program, new: &Program, words: &[&str]) -> Command {
@@ -301,9 +302,14 @@ async fn a_refused_token_and_a_wrong_address_move_nothing() {
         let (code, output, error) = run(mover(&old, &new, words)).await;
         assert!(code == 1 && error.contains("dm_error 1001"), "{output}{error}");
     }
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut nobody = command(&[]);
-    nobody.args(["move", "--server", &old.url(""), "--to", &format!("http://{closed}")]);
+    nobody.args([
+        "move",
+        "--server",
+        &old.url(""),
+        "--to",
+        &format!("http://127.0.0.1:{}", ports::take()),
+    ]);
     let (code, output, error) = run(nobody).await;
     assert!(code == 1 && error.contains("does not answer"), "{output}{error}");
     let waiting = counts(&old, "t").await;

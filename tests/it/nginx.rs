@@ -1,14 +1,11 @@
 //! A real nginx before the program.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::poll;
 use crate::program::{Program, client, folder};
-
-/// How many ports are tried: another process may take a free one first.
-const TRIES: usize = 20;
+use crate::redis_server::ports;
 
 /// An nginx before a server. Dropping it ends it.
 pub struct Nginx {
@@ -22,67 +19,59 @@ impl Nginx {
     /// Passes requests below `prefix` on, over HTTP/1.1 and through its buffers, with a `Host` that
     /// is not the one that the browser called.
     pub async fn before(delayd: &Program, prefix: &str) -> Self {
-        for _ in 0..TRIES {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let folder = folder();
-            let configuration = format!(
-                "daemon off;
-                 master_process off;
-                 pid {place}/pid;
-                 error_log {place}/error.log;
-                 events {{}}
-                 http {{
-                     access_log off;
-                     client_body_temp_path {place}/client;
-                     proxy_temp_path {place}/proxy;
-                     fastcgi_temp_path {place}/fastcgi;
-                     uwsgi_temp_path {place}/uwsgi;
-                     scgi_temp_path {place}/scgi;
-                     server {{
-                         listen 127.0.0.1:{port};
-                         location {prefix}/ {{
-                             proxy_pass {delayd};
-                             proxy_http_version 1.1;
-                             proxy_buffering on;
-                             proxy_set_header Host delayd.internal;
-                         }}
+        let port = ports::take();
+        let folder = folder();
+        let configuration = format!(
+            "daemon off;
+             master_process off;
+             pid {place}/pid;
+             error_log {place}/error.log;
+             events {{}}
+             http {{
+                 access_log off;
+                 client_body_temp_path {place}/client;
+                 proxy_temp_path {place}/proxy;
+                 fastcgi_temp_path {place}/fastcgi;
+                 uwsgi_temp_path {place}/uwsgi;
+                 scgi_temp_path {place}/scgi;
+                 server {{
+                     listen 127.0.0.1:{port};
+                     location {prefix}/ {{
+                         proxy_pass {delayd};
+                         proxy_http_version 1.1;
+                         proxy_buffering on;
+                         proxy_set_header Host delayd.internal;
                      }}
-                 }}",
-                place = folder.path().display(),
-                delayd = delayd.url("/"),
-            );
-            let file = folder.path().join("nginx.conf");
-            std::fs::write(&file, configuration).unwrap();
-            let process = Command::new(program())
-                .arg("-c")
-                .arg(&file)
-                .arg("-p")
-                .arg(folder.path())
-                .stdin(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let mut nginx = Self { process, port, prefix: prefix.into(), _folder: folder };
-            if nginx.answers().await {
-                return nginx;
-            }
-        }
-        panic!("nginx found no free port");
+                 }}
+             }}",
+            place = folder.path().display(),
+            delayd = delayd.url("/"),
+        );
+        let file = folder.path().join("nginx.conf");
+        std::fs::write(&file, configuration).unwrap();
+        let process = Command::new(program())
+            .arg("-c")
+            .arg(&file)
+            .arg("-p")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut nginx = Self { process, port, prefix: prefix.into(), _folder: folder };
+        nginx.answers().await;
+        nginx
     }
 
-    /// Waits until it answers; false if it has ended, since another process has the port. That
-    /// process may answer anything, or nothing.
-    async fn answers(&mut self) -> bool {
+    /// Waits until it answers.
+    async fn answers(&mut self) {
         let (url, client) = (self.url("/healthz"), client());
-        let answered = poll::answer(async || {
-            if self.process.try_wait().unwrap().is_some() {
-                return Some(false);
-            }
-            let answer = client.get(&url).send().await.ok()?;
-            let is_nginx = answer.headers().get("server")?.as_bytes().starts_with(b"nginx");
-            is_nginx.then(|| answer.status() == 200)
+        let answers = poll::until(async || {
+            assert!(self.process.try_wait().unwrap().is_none(), "nginx has ended");
+            let answer = client.get(&url).send().await;
+            answer.is_ok_and(|answer| answer.status() == 200)
         });
-        answered.await.expect("nginx answers or ends")
+        assert!(answers.await, "nginx does not answer");
     }
 
     /// The address of a path below the prefix.

@@ -17,7 +17,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::certificates::replace;
-use crate::dashboard::browse;
 use crate::metrics::value;
 use crate::program::{Program, command, embedded, folder, run, service};
 use crate::receiver::{Answer, Receiver, Seen};
@@ -30,7 +29,7 @@ on_both_stores!(
 
 /// How the token endpoint answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub enum Mode {
     Up,
     Down,
     Hangs,
@@ -49,7 +48,7 @@ struct Inner {
 
 /// A token endpoint.
 #[derive(Clone)]
-struct Issuer {
+pub struct Issuer {
     url: String,
     inner: Arc<Mutex<Inner>>,
     running: Arc<AtomicUsize>,
@@ -58,7 +57,7 @@ struct Issuer {
 }
 
 impl Issuer {
-    async fn start(lifetime: Duration, mode: Mode) -> Self {
+    pub async fn start(lifetime: Duration, mode: Mode) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/token?tenant=1", listener.local_addr().unwrap());
         let secret = "hush+hush".to_owned();
@@ -71,7 +70,7 @@ impl Issuer {
         issuer
     }
 
-    fn turn(&self, mode: Mode) {
+    pub fn turn(&self, mode: Mode) {
         self.inner.lock().unwrap().mode = mode;
     }
 
@@ -92,7 +91,7 @@ impl Issuer {
     }
 
     /// A receiver that asks for its tokens.
-    async fn receiver(&self) -> Receiver {
+    pub async fn receiver(&self) -> Receiver {
         let issuer = self.clone();
         Receiver::answering(move |seen| match issuer.admits(seen) {
             true => Answer::Status(200),
@@ -102,7 +101,7 @@ impl Issuer {
     }
 
     /// The settings of a service that uses them.
-    fn sets(&self, receiver: &Receiver) -> Vec<String> {
+    pub fn sets(&self, receiver: &Receiver) -> Vec<String> {
         let oauth = format!(
             "services.shop.oauth={{token_url={:?}, client_id=\"me\", client_secret=\"hush+hush\", \
              scope=\"a b\"}}",
@@ -150,7 +149,7 @@ async fn answer(issuer: &Issuer, headers: &HeaderMap, body: &str) -> Response {
         .into_response()
 }
 
-fn task(sn: &str, delay: &str) -> Value {
+pub fn task(sn: &str, delay: &str) -> Value {
     json!({"topic": "t", "delay": delay, "content": {"sn": sn, "url": "/"}})
 }
 
@@ -158,7 +157,7 @@ async fn shown(delayd: &Program) -> Value {
     delayd.post("/delay/destination/get", r#"{"sn":"shop"}"#).await.ok().body
 }
 
-async fn wait_for_reason(delayd: &Program, says: &str) {
+pub async fn wait_for_reason(delayd: &Program, says: &str) {
     let is_there =
         async || shown(delayd).await["no_access_token"].as_str().is_some_and(|why| why == says);
     let found = poll::until(is_there).await;
@@ -278,21 +277,6 @@ async fn without_a_token_tasks_wait_and_other_services_are_called(kept: Kept) {
     let shown = shown(&delayd).await;
     assert_eq!((&shown["breaker"], &shown["recent"]["failures"]), (&json!("closed"), &json!(0)));
     shows_no_secret(&delayd, &issuer);
-}
-
-/// The overview and the pages of destinations show that there is no token, and why.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_dashboard_shows_that_there_is_no_token() {
-    let issuer = Issuer::start(Duration::from_secs(3_600), Mode::Down).await;
-    let receiver = issuer.receiver().await;
-    let delayd = Kept::embedded().start(&issuer.sets(&receiver)).await;
-    let id = delayd.add(task("shop", "0s")).await.id();
-    let why = "the token endpoint answers 503 Service Unavailable (server_error)";
-    wait_for_reason(&delayd, why).await;
-    browse("access_tokens.mjs", json!({"url": delayd.url("/"), "why": why})).await;
-    issuer.turn(Mode::Up);
-    delayd.wait_for_state("t", id, "delivered").await;
-    browse("access_tokens.mjs", json!({"url": delayd.url("/"), "why": null})).await;
 }
 
 /// A token endpoint that accepts the connection and never answers.

@@ -158,7 +158,7 @@ impl Program {
             }
         });
         let waited =
-            tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
+            tokio::time::timeout(Duration::from_secs(60), found.wait_for(Option::is_some)).await;
         let Ok(Ok(address)) =
             waited.map(|found| found.map(|address| address.expect("the address was just found")))
         else {
@@ -318,7 +318,7 @@ impl Drop for Program {
 /// A client for the service. The timeout is a bound: the service answers within seconds, whatever
 /// happens.
 pub fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap()
+    reqwest::Client::builder().timeout(Duration::from_secs(90)).build().unwrap()
 }
 
 async fn answer(response: reqwest::Response) -> Answer {

@@ -68,7 +68,7 @@ impl Sample {
     fn did(&self) -> Vec<String> {
         // Its output passes through a pipe and a thread, so the first line may arrive a little
         // later.
-        let first = self.lines.recv_timeout(Duration::from_secs(10));
+        let first = self.lines.recv_timeout(Duration::from_secs(60));
         first.into_iter().chain(self.lines.try_iter()).collect()
     }
 

@@ -53,6 +53,7 @@ async fn get(delayd: &Program) -> Value {
 }
 
 /// The headers of an occurrence's call.
+#[derive(Clone)]
 struct Moment {
     moment: i64,
     missed: i64,
@@ -80,7 +81,10 @@ impl Moment {
 }
 
 /// Each moment of a schedule of one second has an occurrence, its own or that of an earlier one.
+/// Calls of two that are due may arrive in any order.
 fn assert_no_moment_is_lost(moments: &[Moment]) {
+    let mut moments = moments.to_vec();
+    moments.sort_unstable_by_key(|one| one.moment);
     for pair in moments.windows(2) {
         let [this, next] = pair else { unreachable!("a window has two") };
         assert_eq!(next.moment, this.moment + (1 + this.missed) * SECOND);
@@ -166,14 +170,16 @@ async fn after_a_stop_one_occurrence_stands_for_the_missed_moments(kept: Kept) {
     receiver.wait_for(1).await;
     stop(delayd).await;
     let_pass(Duration::from_secs(4)).await;
-    let delayd = kept.start(&sets).await;
     let came = receiver.seen().len();
+    let delayd = kept.start(&sets).await;
     let seen = receiver.wait_for(came + 4).await;
     let moments = Moment::of_all(&seen);
     assert_no_moment_is_lost(&moments);
     let missed: i64 = moments.iter().map(|moment| moment.missed).sum();
-    assert!(missed >= 3, "{missed}");
-    assert_eq!(value(&delayd, "delayd_schedule_missed_total").await, missed as f64);
+    // At least four moments passed: one was planned before, and one stands for the others.
+    assert!(missed >= 2, "{missed}");
+    // More may be missed by now.
+    assert!(value(&delayd, "delayd_schedule_missed_total").await >= missed as f64);
     let stood = moments.iter().position(|moment| moment.missed > 0).unwrap();
     let task = delayd.wait_for_state("t", seen[stood].id, "delivered").await;
     assert_eq!(task["schedule"]["missed"], moments[stood].missed, "{task}");
@@ -187,9 +193,8 @@ async fn after_a_stop_each_missed_moment_has_its_occurrence(kept: Kept) {
     receiver.wait_for(1).await;
     stop(delayd).await;
     let_pass(Duration::from_secs(4)).await;
+    let (started, came) = (now_ms(), receiver.seen().len());
     let _delayd = kept.start(&sets).await;
-    let started = now_ms();
-    let came = receiver.seen().len();
     let moments = Moment::of_all(&receiver.wait_for(came + 4).await);
     assert!(moments.iter().all(|moment| moment.missed == 0));
     assert_no_moment_is_lost(&moments);

@@ -1,6 +1,6 @@
 //! Starts under wrong conditions, and orderly stops.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -146,11 +146,9 @@ async fn without_redis_it_starts_says_so_and_is_ready_when_redis_is() {
     assert_eq!(delayd.get("/healthz").await.status, 200);
     assert!(delayd.log().contains("Redis"), "{}", delayd.log());
     let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
-    let started = Instant::now();
     let refused = delayd.post("/delay/task/add", task.to_string()).await;
     assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)));
     assert!(refused.headers.contains_key("retry-after"));
-    assert!(started.elapsed() < Duration::from_secs(5), "the add hung instead of failing");
 
     redis.restart();
     delayd.wait_until_ready(200).await;

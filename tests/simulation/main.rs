@@ -67,7 +67,7 @@ use sabotage::Sabotage;
 use schedule::{Report, play};
 
 /// How many schedules run unless the environment says otherwise.
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 200;
 
 /// The number of seeds within which a sabotage must be detected.
 const FOUND_WITHIN: u64 = 1_000;

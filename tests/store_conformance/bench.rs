@@ -71,7 +71,7 @@ pub(crate) async fn cluster() -> Bench<AnyStore> {
         topology: redis::Topology::Cluster,
         urls: redis_many::shared_cluster(),
         key_prefix: prefix.clone(),
-        timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(60),
         clock: clock.clone(),
         ..redis::Params::standalone("")
     };
@@ -96,7 +96,7 @@ pub(crate) fn fresh_prefix() -> String {
 pub(crate) async fn connect(prefix: &str, clock: &Clock) -> redis::Redis {
     let params = redis::Params {
         key_prefix: prefix.into(),
-        timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(60),
         clock: clock.clone(),
         ..redis::Params::standalone(redis_server::shared().url())
     };
@@ -306,7 +306,7 @@ impl<S: Store> Bench<S> {
 
 /// The next hint, which must have been sent already.
 pub(crate) async fn hear(hints: &mut tokio::sync::broadcast::Receiver<Hint>) -> Hint {
-    tokio::time::timeout(Duration::from_secs(10), hints.recv())
+    tokio::time::timeout(Duration::from_secs(60), hints.recv())
         .await
         .expect("no hint arrived in time")
         .unwrap()

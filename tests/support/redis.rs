@@ -6,18 +6,17 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) mod ports;
 
-/// How many ports are tried: another process may take a free one first.
-const TRIES: usize = 20;
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An environment variable with a process id: the server runs as long as that process, even if this
 /// one ends.
@@ -186,13 +185,9 @@ impl Server {
             found.is_ok(),
             "these tests need redis-server; this installs it: apt-get install redis-server"
         );
-        for _ in 0..TRIES {
-            let mut server = Self::keep(place, variables, &options);
-            if server.launch() {
-                return server;
-            }
-        }
-        panic!("redis-server does not start, on {TRIES} ports");
+        let mut server = Self::keep(place, variables, &options);
+        server.launch();
+        server
     }
 
     /// A Sentinel that watches nothing yet.
@@ -237,7 +232,7 @@ impl Server {
     /// The same in another place.
     pub(crate) fn cluster_node_at(place: &Place, variables: &[(&str, &str)]) -> Self {
         Self::launched_in(place, variables, |port, _| {
-            let bus = free_port().to_string();
+            let bus = ports::take().to_string();
             let mut further = vec![
                 "--cluster-enabled",
                 "yes",
@@ -270,7 +265,7 @@ impl Server {
         variables: &[(&str, &str)],
         options: &impl Fn(u16, &Path) -> Vec<String>,
     ) -> Self {
-        let port = free_port();
+        let port = ports::take();
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let words = ["sh", "-c", KEEPER, "redis-keeper"].map(str::to_owned);
         let words: Vec<&String> = place.by.iter().chain(&words).collect();
@@ -301,15 +296,13 @@ impl Server {
         answer.trim().to_owned()
     }
 
-    /// Starts the server and waits until it answers. Returns false if another server has its port.
-    fn launch(&mut self) -> bool {
+    /// Starts the server and waits until it answers.
+    fn launch(&mut self) {
         self.pid = self.order("start").parse().unwrap();
-        let is_ours = format!("process_id:{}\r\n", self.pid);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.info() {
-                Some(info) if !info.contains(&is_ours) => return false,
-                Some(info) if !info.contains("loading:1\r\n") => return true,
+                Some(info) if !info.contains("loading:1\r\n") => return,
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -369,7 +362,7 @@ impl Server {
 
     /// After [`Server::kill`]: starts it again with the same port and files.
     pub(crate) fn restart(&mut self) {
-        assert!(self.launch(), "another server has taken port {}", self.port);
+        self.launch();
     }
 
     /// The output of `INFO`, if a server answers on the port.
@@ -407,6 +400,14 @@ impl Server {
         value.unwrap_or_else(|| panic!("Redis knows no {name}")).trim().parse().unwrap()
     }
 
+    /// How many commands of this name, such as `evalsha`, the server has done.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]);
+        let name = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&name));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
     /// The output of `INFO replication`, unless the server disconnects its clients at that moment.
     pub(crate) fn replication(&self) -> String {
         self.command_unless_cut_off(&["INFO", "replication"]).unwrap_or_default()
@@ -431,9 +432,4 @@ fn info(host: &str, port: u16) -> Option<String> {
     let mut text = vec![0; length.trim().strip_prefix('$')?.parse().ok()?];
     answer.read_exact(&mut text).ok()?;
     String::from_utf8(text).ok()
-}
-
-/// A port that is free now.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

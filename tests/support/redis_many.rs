@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::redis_server::{AS_LONG_AS, Place, Server};
 
 /// How long a set of servers may take until it is ready.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The Sentinels' name for the primary.
 pub(crate) const MASTER: &str = "main";
 
@@ -241,7 +241,13 @@ impl Cluster {
     /// A cluster that runs as long as another process, even if this one ends.
     fn as_long_as(process: u32) -> Self {
         let process = process.to_string();
-        Self::of((0..6).map(|_| Server::cluster_node(&[(AS_LONG_AS, &process)])).collect())
+        let cluster =
+            Self::of((0..6).map(|_| Server::cluster_node(&[(AS_LONG_AS, &process)])).collect());
+        for node in &cluster.nodes {
+            // The tests beside it take the processor from a node for seconds.
+            node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
+        }
+        cluster
     }
 
     fn of(nodes: Vec<Server>) -> Self {

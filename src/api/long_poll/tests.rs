@@ -96,7 +96,7 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
             queue.news.notified().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), told).await.expect("a hint for each lane");
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a hint for each lane");
 }
 
 #[tokio::test]

@@ -252,7 +252,7 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         (gate, queue.run(move |_| Ok(closed.recv().is_err())))
     };
     let answered = async |work: Pin<Box<dyn Future<Output = ()> + '_>>, what: &str| {
-        assert!(tokio::time::timeout(Duration::from_secs(20), work).await.is_ok(), "{what} wait");
+        assert!(tokio::time::timeout(Duration::from_secs(60), work).await.is_ok(), "{what} wait");
     };
 
     let (gate, held) = hold("scans");

@@ -9,7 +9,7 @@ use crate::load::{Load, lost};
 use crate::program::{self, service};
 use crate::receiver::{Receiver, Seen};
 use crate::redis_many::{MASTER, Watched, until, until_followed};
-use crate::redis_server::{Server, free_port};
+use crate::redis_server::{Server, ports};
 use crate::{Program, StoreAt};
 
 /// How long a client may take from the election to its first accepted write.
@@ -150,7 +150,7 @@ async fn a_switch_without_broken_connections_is_followed(replica_is_read_only: &
 
     new.command(&["REPLICAOF", "NO", "ONE"]);
     old.command(&["CONFIG", "SET", "replica-read-only", replica_is_read_only]);
-    old.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
+    old.command(&["REPLICAOF", "127.0.0.1", &ports::take().to_string()]);
     sentinel.command(&["SENTINEL", "REMOVE", MASTER]);
     watch(&new);
     let switched = Instant::now();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::poll;
 use crate::program::{command, run, service};
 use crate::receiver::Receiver;
+use crate::redis_server::ports;
 use crate::{Kept, redis_server};
 
 /// A short run of a scenario, and some of the figures that it must print.
@@ -87,12 +88,13 @@ async fn each_scenario_prints_its_figures_on_redis_and_leaves_no_key() {
 /// On a service that already runs, the bench removes what it has added, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bench_leaves_a_running_service_as_it_was() {
-    let bind = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let bind = format!("127.0.0.1:{}", ports::take());
     let kept = Kept::embedded();
-    let delayd =
-        kept.start(&[format!("services.\"message.call\".endpoints=[\"http://{bind}\"]")]).await;
+    let delayd = kept
+        .start_as_shipped(&[format!("services.\"message.call\".endpoints=[\"http://{bind}\"]")])
+        .await;
     delayd.add(json!({"topic": "orders", "delay": "1h", "content": {"a": 1}})).await;
-    let (server, bind) = (delayd.url(""), bind.to_string());
+    let (server, bind) = (delayd.url(""), bind);
     let running = ["--server", &server, "--service", "message.call", "--receiver", &bind];
     let told = play("lateness --rate 100 --for 200ms", &running).await;
     assert!(told["figures"]["lateness_p99_ms"].is_number(), "{told}");
@@ -108,7 +110,7 @@ async fn the_bench_leaves_a_running_service_as_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_load_is_a_failure_and_no_figure() {
     let receiver = Receiver::start().await;
-    let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
+    let delayd = Kept::embedded().start_as_shipped(&[service("message.call", &receiver)]).await;
     let mut bench = command(&[]);
     bench.args([
         "bench",

@@ -11,9 +11,9 @@ use delayd::store::redis::{Params, Redis, Topology};
 use delayd::store::{Delivery, Intake, Moment, NewTask, Store, TopicEntry};
 use serde_json::json;
 
+use super::redis_cluster::{is_replaced, start};
 use crate::load::{Load, lost};
 use crate::receiver::Receiver;
-use crate::redis_cluster::{is_replaced, start};
 use crate::redis_many::{Cluster, until};
 use crate::{Program, poll};
 

@@ -15,7 +15,9 @@ use crate::moving_schedules::{
 use crate::program::{Program, service};
 use crate::receiver::{Answer, Receiver};
 use crate::redis_many::Cluster;
-use crate::{Kept, poll, redis_cluster};
+use crate::{Kept, poll};
+
+use super::redis_cluster;
 
 /// Schedules with a moment each second. Every other one calls each missed moment separately.
 const FIRING: usize = 12;
@@ -119,7 +121,7 @@ async fn schedules_move_into_a_cluster_and_back_under_load() {
     })
     .await;
     let kept = Kept::embedded();
-    let single = Arc::new(kept.start(&[service("message.call", &receiver)]).await);
+    let single = Arc::new(kept.start_as_shipped(&[service("message.call", &receiver)]).await);
     let many = redis_cluster::start(&cluster, &receiver).await;
     let topic = json!({"topic": "t", "shards": SHARDS}).to_string();
     single.post("/delay/topic/set", topic).await.ok();

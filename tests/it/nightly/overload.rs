@@ -16,7 +16,7 @@ on_both_stores!(an_overloaded_service_answers_every_call_and_recovers);
 /// `Retry-After`. After the load, everything is as before. (The drill of the same name measures how
 /// fast.)
 async fn an_overloaded_service_answers_every_call_and_recovers(kept: Kept) {
-    let delayd = kept.start(&[]).await;
+    let delayd = kept.start_as_shipped(&[]).await;
     let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(120));
     callers.connect().await;
     let add = |n| json!({"topic": "load", "delay": "24h", "content": {"n": n}}).to_string();
@@ -39,7 +39,7 @@ async fn an_overloaded_service_answers_every_call_and_recovers(kept: Kept) {
 /// once. Small requests go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_of_batches_is_bounded_and_small_adds_go_on() {
-    let delayd = Kept::embedded().start(&["limits.bodies=\"64MiB\"".into()]).await;
+    let delayd = Kept::embedded().start_as_shipped(&["limits.bodies=\"64MiB\"".into()]).await;
     let head = "POST /delay/task/add_batch HTTP/1.1\r\nhost: x\r\ncontent-length: 16777216\r\n\r\n";
     let most = vec![b' '; (16 << 20) - 1];
     let mut held = Vec::new();

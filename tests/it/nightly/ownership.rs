@@ -30,16 +30,8 @@ fn task(topic: &str, sn: &str, delay: &str) -> Value {
     json!({"topic": topic, "delay": delay, "content": {"sn": sn, "url": "/"}})
 }
 
-/// How many commands of this name the server has done.
-fn calls(server: &Server, command: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let name = format!("cmdstat_{command}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&name));
-    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
-}
-
 fn scripts(server: &Server) -> u64 {
-    calls(server, "evalsha") + calls(server, "fcall")
+    server.calls("evalsha") + server.calls("fcall")
 }
 
 /// Starts instances, and waits until each knows all of them.
@@ -123,9 +115,9 @@ async fn idle_lanes_are_looked_at_by_their_owners_and_in_turn() {
     fleet[0].add_all(&far).await;
     one_second(&fleet[0]).await;
     // The script of a poll runs EXISTS once for each lane.
-    let (before, since) = (calls(&server, "exists"), Instant::now());
+    let (before, since) = (server.calls("exists"), Instant::now());
     tokio::time::sleep(Duration::from_secs(SECONDS)).await;
-    let looks = (calls(&server, "exists") - before) as f64 / since.elapsed().as_secs_f64();
+    let looks = (server.calls("exists") - before) as f64 / since.elapsed().as_secs_f64();
     let a_lane = looks / TOPICS as f64;
     println!("each lane is looked at {a_lane:.2} times a second");
     // 3/2, if all polls come in time. All three would make 3.
@@ -271,26 +263,4 @@ async fn the_lanes_of_an_instance_that_drains_have_new_owners_at_once() {
 
 fn short_timeout() -> String {
     "callback.timeout=\"800ms\"".into()
-}
-
-/// Redis refuses to publish. One line tells of it, and what was refused is published when Redis
-/// allows it again.
-#[tokio::test(flavor = "multi_thread")]
-async fn messages_that_redis_refuses_are_logged_once_and_sent_later() {
-    let server = Server::start();
-    let receiver = Receiver::answering(|_| Answer::Status(200)).await;
-    let delayd = Program::start(&store(&server), &[service("message.call", &receiver)]).await;
-    let pull = |topic: &str| json!({"topic": topic, "delay": "1h", "content": {"a": 1}});
-    server.command(&["ACL", "SETUSER", "default", "-publish"]);
-    let published = calls(&server, "publish");
-    for topic in ["a", "b"] {
-        delayd.add(pull(topic)).await;
-        delayd.wait_for_log("refuses messages to other instances").await;
-    }
-    // Each message is tried five times a second: both have been refused more than once.
-    one_second(&delayd).await;
-    assert_eq!(delayd.log().matches("refuses messages to other instances").count(), 1);
-    assert_eq!(calls(&server, "publish"), published);
-    server.command(&["ACL", "SETUSER", "default", "+publish"]);
-    assert!(poll::until(async || calls(&server, "publish") >= published + 2).await);
 }

@@ -84,7 +84,7 @@ async fn long() {
 
 async fn a_pause_is_charged_to_the_operator(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let delayd = kept.start_as_shipped(&[service("s", &receiver)]).await;
     call(&delayd, "topic/set", json!({"topic": "t", "paused": true})).await;
     delayd.add(task("s")).await.ok();
     long().await;
@@ -94,7 +94,7 @@ async fn a_pause_is_charged_to_the_operator(kept: Kept) {
 
 async fn a_hold_is_charged_to_the_operator(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let delayd = kept.start_as_shipped(&[service("s", &receiver)]).await;
     call(&delayd, "destination/hold", json!({"sn": "s"})).await;
     delayd.add(task("s")).await.ok();
     long().await;
@@ -107,7 +107,7 @@ async fn rates_are_charged_to_the_operator(kept: Kept) {
     let receiver = Receiver::start().await;
     let sets =
         [service("s", &receiver), service("free", &receiver), "services.s.rate=\"1/s\"".to_owned()];
-    let delayd = kept.start(&sets).await;
+    let delayd = kept.start_as_shipped(&sets).await;
     delayd.add_all(&[task("s"), task("s"), task("s")]).await;
     receiver.wait_for(3).await;
     charged(&delayd, "push", "operator").await;
@@ -155,7 +155,7 @@ async fn an_open_breaker_is_charged_to_the_receiver(kept: Kept) {
         "callback.breaker.consecutive_failures=1".to_owned(),
         "callback.retry.max_attempts=1".to_owned(),
     ];
-    let delayd = kept.start(&sets).await;
+    let delayd = kept.start_as_shipped(&sets).await;
     let first = delayd.add(task("s")).await.ok().id();
     delayd.wait_for_state("t", first, "dead").await;
     receiver.answer(|_| Answer::Status(200));
@@ -165,8 +165,9 @@ async fn an_open_breaker_is_charged_to_the_receiver(kept: Kept) {
 
 async fn a_retry_after_is_charged_to_the_receiver(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::With(429, vec![("retry-after", "2")], "")).await;
-    let delayd =
-        kept.start(&[service("s", &receiver), "callback.retry.max_attempts=1".into()]).await;
+    let delayd = kept
+        .start_as_shipped(&[service("s", &receiver), "callback.retry.max_attempts=1".into()])
+        .await;
     let first = delayd.add(task("s")).await.ok().id();
     delayd.wait_for_state("t", first, "dead").await;
     receiver.answer(|_| Answer::Status(200));
@@ -183,7 +184,7 @@ async fn taken_slots_are_charged_to_their_receivers(kept: Kept) {
         "services.slow.concurrency=1".to_owned(),
         "callback.concurrency=1".to_owned(),
     ];
-    let delayd = kept.start(&sets).await;
+    let delayd = kept.start_as_shipped(&sets).await;
     delayd.add(task("slow")).await.ok();
     slow.wait_for(1).await;
     delayd.add_all(&[task("slow"), task("free")]).await;
@@ -197,7 +198,7 @@ async fn taken_slots_are_charged_to_their_receivers(kept: Kept) {
 }
 
 async fn a_task_that_nobody_pulls_is_charged_to_the_receiver(kept: Kept) {
-    let delayd = kept.start(&[]).await;
+    let delayd = kept.start_as_shipped(&[]).await;
     let pull = json!({"topic": "t", "delay": 0, "content": {"order": 1}});
     delayd.add(pull.clone()).await.ok();
     long().await;
@@ -217,13 +218,13 @@ async fn a_task_that_nobody_pulls_is_charged_to_the_receiver(kept: Kept) {
 
 async fn the_time_without_an_instance_is_charged_to_delayd(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let delayd = kept.start_as_shipped(&[service("s", &receiver)]).await;
     let mut later = task("s");
     later["delay"] = "1s".into();
     delayd.add(later).await.ok();
     delayd.kill();
     tokio::time::sleep(Duration::from_secs(1) + LONG).await;
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let delayd = kept.start_as_shipped(&[service("s", &receiver)]).await;
     charged(&delayd, "push", "delayd").await;
     assert_eq!(value(&delayd, "delayd_objective_tasks_total{result=\"bad\"}").await, 1.0);
 }
@@ -231,7 +232,7 @@ async fn the_time_without_an_instance_is_charged_to_delayd(kept: Kept) {
 async fn the_objective_of_a_topic_decides_what_is_late(kept: Kept) {
     let receiver = Receiver::start().await;
     let sets = [service("s", &receiver), "objective.lateness=\"1ms\"".to_owned()];
-    let delayd = kept.start(&sets).await;
+    let delayd = kept.start_as_shipped(&sets).await;
     call(&delayd, "topic/set", json!({"topic": "t", "lateness_objective": "2h"})).await;
     let mut later = task("s");
     later["delay"] = "1s".into();
@@ -240,7 +241,7 @@ async fn the_objective_of_a_topic_decides_what_is_late(kept: Kept) {
     delayd.add(later).await.ok();
     delayd.kill();
     tokio::time::sleep(Duration::from_secs(1) + LONG).await;
-    let delayd = kept.start(&sets).await;
+    let delayd = kept.start_as_shipped(&sets).await;
     receiver.wait_for(2).await;
     for result in ["good", "bad"] {
         let series = format!("delayd_objective_tasks_total{{result=\"{result}\"}}");
@@ -284,7 +285,7 @@ async fn a_slow_redis_is_charged_to_the_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_disk_is_charged_to_the_store() {
     let (kept, receiver) = (Kept::embedded(), Receiver::start().await);
-    drop(kept.start(&[]).await);
+    drop(kept.start_as_shipped(&[]).await);
     let StoreAt::Embedded(folder) = &kept.store else { unreachable!() };
     // An add whose fsync takes longer than 0.9 s is answered with 503.
     let delay = LONG.as_micros() / 5;

@@ -411,7 +411,8 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     if let Some(authorization) = aim.authorization() {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
-    call.headers.put_into(&mut headers);
+    // A receiver that takes `x_key` for `x-key` must not get both.
+    call.headers.put_into(&mut headers, |name| call.service.sets_header(name));
     for header in call.service.headers() {
         headers.insert(header.name(), header.value().clone());
     }

@@ -64,5 +64,7 @@ pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use shallow::Pointer;
 pub use signature::{InvalidSecret, Received, Secret, Unverified};
 pub use success::{AnswerRule, Expected, SuccessRule, ValueRule};
-pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target, target_of_object};
+pub use target::{
+    InvalidTarget, InvalidUrl, Target, check_segments, check_url, new_target, target,
+};
 pub use unlisted::{Fallback, HostPattern, InvalidFallback, InvalidPattern, Unlisted};

@@ -240,8 +240,7 @@ mod tests {
 
     #[test]
     fn what_was_never_checked_is_not_sent() {
-        let stored: Headers =
-            serde_json::from_str(
+        let stored: Headers = serde_json::from_str(
             r#"{"host":"evil","x-a":"a\r\nb","x-b":"1","x-c":"2","webhook_id":"3"}"#,
         )
         .unwrap();

@@ -19,7 +19,7 @@ use super::known_secrets::KnownSecrets;
 use super::success::{AnswerRule, Envelope, SuccessRule};
 use super::trouble::Trouble;
 use crate::model::clock::UnixMillis;
-use delayd_wire::Span;
+use delayd_wire::span::lease_of;
 
 /// The maximum of `callback.retry_after_max`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -239,15 +239,10 @@ fn status_text(status: StatusCode) -> String {
     }
 }
 
-/// `delay-lease`: seconds, or a number with a unit. An unreadable one is ignored. The store limits
-/// long ones.
+/// `delay-lease`: seconds, or a number with a unit. An unreadable one is ignored. So is a number
+/// without a unit above an hour, which may be meant as milliseconds. The store limits long ones.
 fn read_lease(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let span = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => text.parse::<Span>().ok()?.0,
-    };
-    Some(span.max(SHORTEST_LEASE))
+    Some(lease_of(text.trim()).ok()?.0.max(SHORTEST_LEASE))
 }
 
 /// `Retry-After` in its two forms. One in the past, or an unreadable one, is ignored.

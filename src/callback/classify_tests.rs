@@ -153,6 +153,12 @@ fn a_202_may_say_that_the_acknowledgement_follows() {
     check(202, &[ack, ("delay-lease", "5m")], "", later(Some(300_000)));
     check(202, &[ack, ("delay-lease", "0")], "", later(Some(1_000)));
     check(202, &[ack, ("delay-lease", "99999h")], "", later(Some(99_999 * 3_600_000)));
+    check(202, &[ack, ("delay-lease", "3600")], "", later(Some(3_600_000)));
+    // `delay-lease: 30000`, meant as milliseconds, was once read as 8 hours.
+    check(202, &[ack, ("delay-lease", "3601")], "", later(None));
+    check(202, &[ack, ("delay-lease", "30000")], "", later(None));
+    check(202, &[ack, ("delay-lease", "30000ms")], "", later(Some(30_000)));
+    check(202, &[ack, ("delay-lease", "99999999999999999999")], "", later(None));
     check(202, &[ack, ("delay-lease", "soon")], "", later(None));
     check(202, &[("delay-ack", "now")], "", delivered("202 Accepted"));
     check(202, &[("delay-lease", "5m")], "", delivered("202 Accepted"));

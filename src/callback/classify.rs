@@ -245,12 +245,19 @@ fn read_lease(text: &str) -> Option<Duration> {
     Some(lease_of(text.trim()).ok()?.0.max(SHORTEST_LEASE))
 }
 
-/// `Retry-After` in its two forms. One in the past, or an unreadable one, is ignored.
+/// `Retry-After` in its two forms, and with a fraction of a second, which some servers send. One in
+/// the past, or an unreadable one, is ignored.
 fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
     let text = text.trim();
-    let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    let are_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let wait = if are_digits(whole) && are_digits(fraction) {
         // A number with too many digits is a very long time.
-        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+        let seconds: u64 = whole.parse().unwrap_or(u64::MAX);
+        // Rounded up, so that the task is not called too early.
+        let is_whole = fraction.bytes().all(|digit| digit == b'0');
+        Duration::from_secs(seconds.saturating_add(u64::from(!is_whole)))
     } else {
         let date = httpdate::parse_http_date(text).ok()?;
         let millis = date.duration_since(UNIX_EPOCH).ok()?.as_millis();

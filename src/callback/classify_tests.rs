@@ -44,7 +44,16 @@ fn the_status_decides_unless_a_dm_error_does() {
     check(299, "", delivered("299"));
     check(200, r#"{"dm_error":0}"#, delivered("200 OK"));
     check(200, r#"{"dm_error":-0.0}"#, delivered("200 OK"));
-    check(200, r#"{"dm_error":"7"}"#, delivered("200 OK"));
+    // Some languages write every value as a text. It once counted as delivered.
+    check(200, r#"{"dm_error":"7"}"#, failed("200 OK, dm_error 7", Fault::Task));
+    check(200, r#"{"dm_error":"-1"}"#, failed("200 OK, dm_error -1", Fault::Task));
+    check(200, r#"{"dm_error":"007"}"#, failed("200 OK, dm_error 7", Fault::Task));
+    check(200, r#"{"dm_error":"0"}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":"00"}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":""}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":"none"}"#, delivered("200 OK"));
+    let long = format!(r#"{{"dm_error":"{}"}}"#, "9".repeat(1_000));
+    check(200, &long, failed("200 OK, dm_error 18446744073709551615", Fault::Task));
     check(200, r#"{"dm_error":null}"#, delivered("200 OK"));
     check(200, r#"{"data":{"dm_error":7}}"#, delivered("200 OK"));
     check(200, "[7]", delivered("200 OK"));
@@ -204,7 +213,16 @@ fn retry_after_puts_off_the_task_and_on_429_and_503_the_destination() {
     check(503, "99999999999999999999999", Some(86_400), Some(86_400));
     check(503, "0", None, None);
     check(503, "-1", None, None);
-    check(503, "1.5", None, None);
+    // Some servers send a fraction of a second. It was once ignored.
+    check(503, "1.5", Some(2), Some(2));
+    check(503, "0.001", Some(1), Some(1));
+    check(503, "7.000", Some(7), Some(7));
+    check(503, "99999999999999999999.5", Some(86_400), Some(86_400));
+    check(503, "0.0", None, None);
+    check(503, "1.", None, None);
+    check(503, ".5", None, None);
+    check(503, "1.5.2", None, None);
+    check(503, "1.5s", None, None);
     check(503, "soon", None, None);
     check(503, "", None, None);
 }

@@ -6,6 +6,7 @@
 //! | the same with 202 and `delay-ack: later` | `Accepted` | |
 //! | other, with a final status or `delay-no-retry: true` | `Final` | |
 //! | a status of the rule, with a body that it does not take | `Failed` | the task's |
+//! | a status of the rule, with a body that it looks at and cannot read | `Failed` | the task's |
 //! | a status of the rule, with a body that broke off | `Failed` | the destination's |
 //! | 5xx, 429 | `Failed` | the destination's |
 //! | none | `Failed` | the destination's, or this instance's |
@@ -23,6 +24,9 @@ use delayd_wire::span::lease_of;
 
 /// The maximum of `callback.retry_after_max`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// The end of an outcome.
+const UNREADABLE: &str = ", but the answer is compressed and cannot be read";
 
 /// The shortest lease for an acknowledgement.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -130,6 +134,8 @@ pub(super) struct Reply<'a> {
     pub(super) broken: Option<Trouble>,
     /// Whether our own limit cut it.
     pub(super) is_cut: bool,
+    /// Whether `body` is only a part, because the rest is compressed and cannot be decoded.
+    pub(super) is_unreadable: bool,
 }
 
 /// The rules that a response is judged by.
@@ -210,9 +216,21 @@ fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> Verdict {
                 let outcome = format!("{status}, dm_error {code}");
                 Verdict::Failure { outcome, fault: Fault::Task }
             }
+            // It may hold a `dm_error`. A repeated call does less harm than a lost task.
+            None if reply.is_unreadable && !is_later => {
+                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
+            }
             None => Verdict::Success { ambiguous: envelope.ambiguity() },
         };
     };
+    if reply.is_unreadable {
+        return match is_later || value.missing_is_success {
+            true => Verdict::Success { ambiguous: None },
+            false => {
+                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
+            }
+        };
+    }
     match value.failure(reply.body, reply.is_cut, is_later) {
         Some(why) => Verdict::Failure { outcome: format!("{status}{why}"), fault: Fault::Task },
         None => Verdict::Success { ambiguous: None },

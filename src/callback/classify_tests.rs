@@ -21,6 +21,7 @@ fn judge(
         body: body.as_bytes(),
         broken: None,
         is_cut: false,
+        is_unreadable: false,
     };
     replied(&reply, &Rules { success: &success, final_statuses: &[410], now: NOW })
 }
@@ -236,6 +237,7 @@ fn an_answer_that_broke_off_is_no_success_under_any_rule() {
             body: br#"{"code":0}"#,
             broken: Some(Trouble::Reset),
             is_cut: false,
+            is_unreadable: false,
         };
         let rules = Rules { success: &success, final_statuses: &[410], now: NOW };
         assert_eq!(replied(&reply, &rules), expected);
@@ -253,6 +255,38 @@ fn an_answer_that_broke_off_is_no_success_under_any_rule() {
     }
     check(404, SuccessRule::DmError, failed("404 Not Found", Fault::Task));
     check(410, SuccessRule::DmError, Answer::Final { outcome: "410 Gone".into() });
+}
+
+/// It may say that the call failed.
+#[test]
+fn an_answer_that_cannot_be_decoded_is_no_success_if_its_body_matters() {
+    let check = |status: u16, body: &[u8], success: &SuccessRule, expected: Answer| {
+        let later = [("delay-ack".parse().unwrap(), "later".parse().unwrap())];
+        let reply = Reply {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &later.into_iter().collect(),
+            body,
+            broken: None,
+            is_cut: false,
+            is_unreadable: true,
+        };
+        assert_eq!(replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }), expected);
+    };
+    let rule = |missing_is_success: bool| {
+        let equals = vec![Expected::Number(0.into())];
+        let value = ValueRule { pointer: "/code".parse().unwrap(), equals, missing_is_success };
+        SuccessRule::Answer(AnswerRule { statuses: None, value: Some(value) })
+    };
+    let unreadable = failed("200 OK, but the answer is compressed and cannot be read", Fault::Task);
+    check(200, b"", &SuccessRule::DmError, unreadable.clone());
+    check(200, b"{\"a\":1", &SuccessRule::DmError, unreadable.clone());
+    let error = failed("200 OK, dm_error 7", Fault::Task);
+    check(200, b"{\"dm_error\":7", &SuccessRule::DmError, error);
+    check(200, b"", &rule(false), unreadable);
+    check(200, b"", &rule(true), delivered("200 OK"));
+    check(200, b"", &SuccessRule::Status, delivered("200 OK"));
+    check(202, b"", &SuccessRule::DmError, Answer::Accepted { lease: None });
+    check(404, b"", &SuccessRule::DmError, failed("404 Not Found", Fault::Task));
 }
 
 #[test]

@@ -81,6 +81,7 @@ async fn a_service_without_headers_is_called_as_before() {
     let mut expected = [
         "content-type",
         "accept",
+        "accept-encoding",
         "user-agent",
         "traceparent",
         "delay-task-id",

@@ -13,9 +13,9 @@ const MOST: usize = 32;
 /// The maximum length of all names and values, in bytes.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// Names that would change the meaning of the call. `accept-encoding`: a compressed answer could
-/// not be read, and a `dm_error` in it would be missed. `expect`: delayd does not wait for 100
-/// Continue.
+/// Names that would change the meaning of the call. `accept-encoding`: delayd asks for answers that
+/// are not compressed, because it cannot read every compression. `expect`: delayd does not wait for
+/// 100 Continue.
 const REFUSED: [&str; 13] = [
     "host",
     "content-length",

@@ -1,4 +1,4 @@
-//! Tests of answers that are long, slow, compressed or endless.
+//! Tests of answers that are long, slow, compressed or endless, or have large heads.
 
 use super::super::super::encoding::tests::gzip;
 use super::*;
@@ -33,6 +33,20 @@ async fn of_a_long_answer_the_beginning_counts() {
     let late = format!(r#"{{"padding":"{padding}","dm_error":7}}"#);
     let receiver = Receiver::start(vec![vec![answer("200 OK", "", &late)]]).await;
     assert_eq!(receiver.call().await, delivered());
+}
+
+/// Each call in flight could hold a head of 400 KiB.
+#[tokio::test]
+async fn an_answer_with_a_large_head_is_a_failure() {
+    let check = async |bytes: usize, expected: Answer| {
+        let large = format!("x-large: {}\r\n", "x".repeat(bytes));
+        let receiver = Receiver::start(vec![vec![answer("200 OK", &large, "")]]).await;
+        assert_eq!(receiver.call().await, expected, "{bytes}");
+    };
+    check(30 * 1024, delivered()).await;
+    let large = "head of the answer is too large: over 32 KiB, or over 100 headers";
+    check(70 * 1024, failed(large, Fault::Destination)).await;
+    check(1024 * 1024, failed(large, Fault::Destination)).await;
 }
 
 #[tokio::test]

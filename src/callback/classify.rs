@@ -176,7 +176,9 @@ pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     if says_no_retry || rules.final_statuses.contains(&reply.status.as_u16()) {
         return Answer::Final { outcome };
     }
-    let retry_after = header("retry-after").and_then(|text| read_retry_after(text, rules.now));
+    // The clock of the server that wrote the date may be another one than ours.
+    let now = header("date").and_then(read_date).unwrap_or(rules.now);
+    let retry_after = header("retry-after").and_then(|text| read_retry_after(text, now));
     Answer::Failed {
         outcome,
         retry_after,
@@ -277,11 +279,16 @@ fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
         let is_whole = fraction.bytes().all(|digit| digit == b'0');
         Duration::from_secs(seconds.saturating_add(u64::from(!is_whole)))
     } else {
-        let date = httpdate::parse_http_date(text).ok()?;
-        let millis = date.duration_since(UNIX_EPOCH).ok()?.as_millis();
-        UnixMillis(i64::try_from(millis).ok()?).since(now)
+        read_date(text)?.since(now)
     };
     Some(wait.min(LONGEST_RETRY_AFTER)).filter(|wait| !wait.is_zero())
+}
+
+/// A date as HTTP writes it.
+fn read_date(text: &str) -> Option<UnixMillis> {
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    let millis = date.duration_since(UNIX_EPOCH).ok()?.as_millis();
+    Some(UnixMillis(i64::try_from(millis).ok()?))
 }
 
 #[cfg(test)]

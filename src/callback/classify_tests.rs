@@ -228,6 +228,22 @@ fn retry_after_puts_off_the_task_and_on_429_and_503_the_destination() {
     check(503, "", None, None);
 }
 
+/// With a clock that was an hour slow, a wait of two minutes lasted for an hour and two minutes.
+#[test]
+fn a_retry_after_that_is_a_date_counts_from_the_date_of_its_answer() {
+    let check = |date: &'static str, value: &'static str, expected: Option<u64>| {
+        let headers = [("date", date), ("retry-after", value)];
+        let answer = judge(500, &headers, "", SuccessRule::DmError);
+        let Answer::Failed { retry_after, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(retry_after.map(|wait| wait.as_secs()), expected, "{date} {value}");
+    };
+    let at_ten = "Sun, 06 Nov 1994 10:00:00 GMT";
+    check(at_ten, "Sun, 06 Nov 1994 10:02:00 GMT", Some(120));
+    check(at_ten, "Sun, 06 Nov 1994 09:59:00 GMT", None);
+    check(at_ten, "120", Some(120));
+    check("now", "Sun, 06 Nov 1994 08:51:37 GMT", Some(120));
+}
+
 #[test]
 fn an_answer_that_broke_off_is_no_success_under_any_rule() {
     let check = |status: u16, success: SuccessRule, expected: Answer| {

@@ -84,7 +84,7 @@ pub struct Params {
     pub connect_timeout: Duration,
     /// The statuses after which a task is not retried.
     pub final_statuses: Vec<u16>,
-    /// The clock for `Retry-After` dates.
+    /// The clock for signatures, and for `Retry-After` dates of answers without a `Date`.
     pub clock: Clock,
 }
 
@@ -127,6 +127,8 @@ pub struct Call<'a> {
     pub final_statuses: Option<&'a [u16]>,
     /// Receives the beginning of the response.
     pub excerpt: &'a Excerpt,
+    /// How far the clock to sign by is ahead of the client's clock, in milliseconds.
+    pub clock_ahead_ms: i64,
     /// Its trace, unless the task's own headers have one.
     pub trace: TraceContext,
     /// Receives what its span shows, if that is exported.
@@ -301,12 +303,17 @@ impl Client {
         let mut request = Request::new(content);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = aim.url.clone();
-        *request.headers_mut() = headers(call, aim, self.params.clock.now());
+        *request.headers_mut() = headers(call, aim, self.now(call));
         if let Some(token) = token {
             // It replaces that of the task.
             request.headers_mut().insert(AUTHORIZATION, token.header.clone());
         }
         request
+    }
+
+    /// The time by the clock to sign by.
+    fn now(&self, call: &Call<'_>) -> UnixMillis {
+        UnixMillis(self.params.clock.now().0.saturating_add(call.clock_ahead_ms))
     }
 
     /// Reads the beginning of the body, and what broke it off.
@@ -381,7 +388,7 @@ impl Caller for Client {
         let rules = Rules {
             success,
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
-            now: self.params.clock.now(),
+            now: self.now(call),
         };
         let answer = classify::replied(&reply, &rules);
         match broken {

@@ -1,4 +1,4 @@
-//! Tests of the headers that the operator adds to the calls of a service.
+//! Tests of the headers that the operator adds to the calls of a service, and of the timestamp.
 
 use super::super::super::{KnownSecrets, ServiceHeader, Unlisted};
 use super::*;
@@ -144,4 +144,19 @@ fn secrets_that_appear_later_can_be_added() {
     let known = KnownSecrets::new([TOKEN]);
     let and_token = known.and(["a-new-token"]);
     assert_eq!(and_token.redact(&format!("{TOKEN} a-new-token")), "*** ***");
+}
+
+/// Receivers refuse timestamps that are more than five minutes off.
+#[tokio::test]
+async fn an_instance_whose_clock_is_wrong_signs_by_the_clock_that_it_is_told() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
+    receiver.configure(vec![endpoint(&receiver)], SuccessRule::DmError, vec![secret]);
+    let clock = Clock::manual(UnixMillis(1_795_236_367_000));
+    let params = Params { clock, ..params(Duration::from_secs(2)) };
+    receiver.client = Client::new(params).unwrap();
+    receiver.clock_ahead_ms = -3_600_000;
+    assert_eq!(receiver.call().await, delivered());
+    let lines = head_of(&mut receiver).await;
+    assert!(lines.iter().any(|line| line == "webhook-timestamp: 1795232767"), "{lines:?}");
 }

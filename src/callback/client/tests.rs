@@ -62,6 +62,7 @@ struct Receiver {
     services: Services,
     client: Client,
     requests: mpsc::UnboundedReceiver<(usize, String)>,
+    clock_ahead_ms: i64,
 }
 
 impl Receiver {
@@ -78,7 +79,8 @@ impl Receiver {
             }
         });
         let services = Services::new(Vec::new()).unwrap();
-        let receiver = Self { services, client: client(Duration::from_secs(2)), requests };
+        let client = client(Duration::from_secs(2));
+        let receiver = Self { services, client, requests, clock_ahead_ms: 0 };
         receiver.point_at(vec![format!("http://127.0.0.1:{port}")], SuccessRule::DmError);
         receiver
     }
@@ -156,6 +158,7 @@ impl Receiver {
             body: Bytes::from_static(b"{\"n\": 1}"),
             final_statuses: None,
             excerpt: &excerpt,
+            clock_ahead_ms: self.clock_ahead_ms,
             trace: TraceContext::random(false),
             called: None,
             occurrence: None,

@@ -6,6 +6,7 @@
 //! | the same with 202 and `delay-ack: later` | `Accepted` | |
 //! | other, with a final status or `delay-no-retry: true` | `Final` | |
 //! | a status of the rule, with a body that it does not take | `Failed` | the task's |
+//! | a status of the rule, with a body that it looks at and cannot read | `Failed` | the task's |
 //! | a status of the rule, with a body that broke off | `Failed` | the destination's |
 //! | 5xx, 429 | `Failed` | the destination's |
 //! | none | `Failed` | the destination's, or this instance's |
@@ -19,10 +20,13 @@ use super::known_secrets::KnownSecrets;
 use super::success::{AnswerRule, Envelope, SuccessRule};
 use super::trouble::Trouble;
 use crate::model::clock::UnixMillis;
-use delayd_wire::Span;
+use delayd_wire::span::lease_of;
 
 /// The maximum of `callback.retry_after_max`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// The end of an outcome.
+const UNREADABLE: &str = ", but the answer is compressed and cannot be read";
 
 /// The shortest lease for an acknowledgement.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -130,6 +134,8 @@ pub(super) struct Reply<'a> {
     pub(super) broken: Option<Trouble>,
     /// Whether our own limit cut it.
     pub(super) is_cut: bool,
+    /// Whether `body` is only a part, because the rest is compressed and cannot be decoded.
+    pub(super) is_unreadable: bool,
 }
 
 /// The rules that a response is judged by.
@@ -170,7 +176,9 @@ pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     if says_no_retry || rules.final_statuses.contains(&reply.status.as_u16()) {
         return Answer::Final { outcome };
     }
-    let retry_after = header("retry-after").and_then(|text| read_retry_after(text, rules.now));
+    // The clock of the server that wrote the date may be another one than ours.
+    let now = header("date").and_then(read_date).unwrap_or(rules.now);
+    let retry_after = header("retry-after").and_then(|text| read_retry_after(text, now));
     Answer::Failed {
         outcome,
         retry_after,
@@ -210,9 +218,21 @@ fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> Verdict {
                 let outcome = format!("{status}, dm_error {code}");
                 Verdict::Failure { outcome, fault: Fault::Task }
             }
+            // It may hold a `dm_error`. A repeated call does less harm than a lost task.
+            None if reply.is_unreadable && !is_later => {
+                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
+            }
             None => Verdict::Success { ambiguous: envelope.ambiguity() },
         };
     };
+    if reply.is_unreadable {
+        return match is_later || value.missing_is_success {
+            true => Verdict::Success { ambiguous: None },
+            false => {
+                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
+            }
+        };
+    }
     match value.failure(reply.body, reply.is_cut, is_later) {
         Some(why) => Verdict::Failure { outcome: format!("{status}{why}"), fault: Fault::Task },
         None => Verdict::Success { ambiguous: None },
@@ -239,29 +259,36 @@ fn status_text(status: StatusCode) -> String {
     }
 }
 
-/// `delay-lease`: seconds, or a number with a unit. An unreadable one is ignored. The store limits
-/// long ones.
+/// `delay-lease`: seconds, or a number with a unit. An unreadable one is ignored. So is a number
+/// without a unit above an hour, which may be meant as milliseconds. The store limits long ones.
 fn read_lease(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let span = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => text.parse::<Span>().ok()?.0,
-    };
-    Some(span.max(SHORTEST_LEASE))
+    Some(lease_of(text.trim()).ok()?.0.max(SHORTEST_LEASE))
 }
 
-/// `Retry-After` in its two forms. One in the past, or an unreadable one, is ignored.
+/// `Retry-After` in its two forms, and with a fraction of a second, which some servers send. One in
+/// the past, or an unreadable one, is ignored.
 fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
     let text = text.trim();
-    let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    let are_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let wait = if are_digits(whole) && are_digits(fraction) {
         // A number with too many digits is a very long time.
-        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+        let seconds: u64 = whole.parse().unwrap_or(u64::MAX);
+        // Rounded up, so that the task is not called too early.
+        let is_whole = fraction.bytes().all(|digit| digit == b'0');
+        Duration::from_secs(seconds.saturating_add(u64::from(!is_whole)))
     } else {
-        let date = httpdate::parse_http_date(text).ok()?;
-        let millis = date.duration_since(UNIX_EPOCH).ok()?.as_millis();
-        UnixMillis(i64::try_from(millis).ok()?).since(now)
+        read_date(text)?.since(now)
     };
     Some(wait.min(LONGEST_RETRY_AFTER)).filter(|wait| !wait.is_zero())
+}
+
+/// A date as HTTP writes it.
+fn read_date(text: &str) -> Option<UnixMillis> {
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    let millis = date.duration_since(UNIX_EPOCH).ok()?.as_millis();
+    Some(UnixMillis(i64::try_from(millis).ok()?))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ fn judge(
         body: body.as_bytes(),
         broken: None,
         is_cut: false,
+        is_unreadable: false,
     };
     replied(&reply, &Rules { success: &success, final_statuses: &[410], now: NOW })
 }
@@ -44,7 +45,16 @@ fn the_status_decides_unless_a_dm_error_does() {
     check(299, "", delivered("299"));
     check(200, r#"{"dm_error":0}"#, delivered("200 OK"));
     check(200, r#"{"dm_error":-0.0}"#, delivered("200 OK"));
-    check(200, r#"{"dm_error":"7"}"#, delivered("200 OK"));
+    // Some languages write every value as a text. It once counted as delivered.
+    check(200, r#"{"dm_error":"7"}"#, failed("200 OK, dm_error 7", Fault::Task));
+    check(200, r#"{"dm_error":"-1"}"#, failed("200 OK, dm_error -1", Fault::Task));
+    check(200, r#"{"dm_error":"007"}"#, failed("200 OK, dm_error 7", Fault::Task));
+    check(200, r#"{"dm_error":"0"}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":"00"}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":""}"#, delivered("200 OK"));
+    check(200, r#"{"dm_error":"none"}"#, delivered("200 OK"));
+    let long = format!(r#"{{"dm_error":"{}"}}"#, "9".repeat(1_000));
+    check(200, &long, failed("200 OK, dm_error 18446744073709551615", Fault::Task));
     check(200, r#"{"dm_error":null}"#, delivered("200 OK"));
     check(200, r#"{"data":{"dm_error":7}}"#, delivered("200 OK"));
     check(200, "[7]", delivered("200 OK"));
@@ -153,6 +163,12 @@ fn a_202_may_say_that_the_acknowledgement_follows() {
     check(202, &[ack, ("delay-lease", "5m")], "", later(Some(300_000)));
     check(202, &[ack, ("delay-lease", "0")], "", later(Some(1_000)));
     check(202, &[ack, ("delay-lease", "99999h")], "", later(Some(99_999 * 3_600_000)));
+    check(202, &[ack, ("delay-lease", "3600")], "", later(Some(3_600_000)));
+    // `delay-lease: 30000`, meant as milliseconds, was once read as 8 hours.
+    check(202, &[ack, ("delay-lease", "3601")], "", later(None));
+    check(202, &[ack, ("delay-lease", "30000")], "", later(None));
+    check(202, &[ack, ("delay-lease", "30000ms")], "", later(Some(30_000)));
+    check(202, &[ack, ("delay-lease", "99999999999999999999")], "", later(None));
     check(202, &[ack, ("delay-lease", "soon")], "", later(None));
     check(202, &[("delay-ack", "now")], "", delivered("202 Accepted"));
     check(202, &[("delay-lease", "5m")], "", delivered("202 Accepted"));
@@ -198,9 +214,34 @@ fn retry_after_puts_off_the_task_and_on_429_and_503_the_destination() {
     check(503, "99999999999999999999999", Some(86_400), Some(86_400));
     check(503, "0", None, None);
     check(503, "-1", None, None);
-    check(503, "1.5", None, None);
+    // Some servers send a fraction of a second. It was once ignored.
+    check(503, "1.5", Some(2), Some(2));
+    check(503, "0.001", Some(1), Some(1));
+    check(503, "7.000", Some(7), Some(7));
+    check(503, "99999999999999999999.5", Some(86_400), Some(86_400));
+    check(503, "0.0", None, None);
+    check(503, "1.", None, None);
+    check(503, ".5", None, None);
+    check(503, "1.5.2", None, None);
+    check(503, "1.5s", None, None);
     check(503, "soon", None, None);
     check(503, "", None, None);
+}
+
+/// With a clock that was an hour slow, a wait of two minutes lasted for an hour and two minutes.
+#[test]
+fn a_retry_after_that_is_a_date_counts_from_the_date_of_its_answer() {
+    let check = |date: &'static str, value: &'static str, expected: Option<u64>| {
+        let headers = [("date", date), ("retry-after", value)];
+        let answer = judge(500, &headers, "", SuccessRule::DmError);
+        let Answer::Failed { retry_after, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(retry_after.map(|wait| wait.as_secs()), expected, "{date} {value}");
+    };
+    let at_ten = "Sun, 06 Nov 1994 10:00:00 GMT";
+    check(at_ten, "Sun, 06 Nov 1994 10:02:00 GMT", Some(120));
+    check(at_ten, "Sun, 06 Nov 1994 09:59:00 GMT", None);
+    check(at_ten, "120", Some(120));
+    check("now", "Sun, 06 Nov 1994 08:51:37 GMT", Some(120));
 }
 
 #[test]
@@ -212,6 +253,7 @@ fn an_answer_that_broke_off_is_no_success_under_any_rule() {
             body: br#"{"code":0}"#,
             broken: Some(Trouble::Reset),
             is_cut: false,
+            is_unreadable: false,
         };
         let rules = Rules { success: &success, final_statuses: &[410], now: NOW };
         assert_eq!(replied(&reply, &rules), expected);
@@ -229,6 +271,38 @@ fn an_answer_that_broke_off_is_no_success_under_any_rule() {
     }
     check(404, SuccessRule::DmError, failed("404 Not Found", Fault::Task));
     check(410, SuccessRule::DmError, Answer::Final { outcome: "410 Gone".into() });
+}
+
+/// It may say that the call failed.
+#[test]
+fn an_answer_that_cannot_be_decoded_is_no_success_if_its_body_matters() {
+    let check = |status: u16, body: &[u8], success: &SuccessRule, expected: Answer| {
+        let later = [("delay-ack".parse().unwrap(), "later".parse().unwrap())];
+        let reply = Reply {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &later.into_iter().collect(),
+            body,
+            broken: None,
+            is_cut: false,
+            is_unreadable: true,
+        };
+        assert_eq!(replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }), expected);
+    };
+    let rule = |missing_is_success: bool| {
+        let equals = vec![Expected::Number(0.into())];
+        let value = ValueRule { pointer: "/code".parse().unwrap(), equals, missing_is_success };
+        SuccessRule::Answer(AnswerRule { statuses: None, value: Some(value) })
+    };
+    let unreadable = failed("200 OK, but the answer is compressed and cannot be read", Fault::Task);
+    check(200, b"", &SuccessRule::DmError, unreadable.clone());
+    check(200, b"{\"a\":1", &SuccessRule::DmError, unreadable.clone());
+    let error = failed("200 OK, dm_error 7", Fault::Task);
+    check(200, b"{\"dm_error\":7", &SuccessRule::DmError, error);
+    check(200, b"", &rule(false), unreadable);
+    check(200, b"", &rule(true), delivered("200 OK"));
+    check(200, b"", &SuccessRule::Status, delivered("200 OK"));
+    check(202, b"", &SuccessRule::DmError, Answer::Accepted { lease: None });
+    check(404, b"", &SuccessRule::DmError, failed("404 Not Found", Fault::Task));
 }
 
 #[test]

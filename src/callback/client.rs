@@ -30,7 +30,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
+};
 use http::uri::Scheme;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
@@ -42,6 +44,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::classify::{self, Reply, Rules};
 use super::connector::{self, Connector};
 use super::content::{self, Content};
+use super::encoding::{Decoded, decoded};
 use super::guard::{Guard, Reach};
 use super::oauth::Token;
 use super::own_tls::ServiceTls;
@@ -63,7 +66,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The number of headers of every call, with those of the library (host, content-length). A map
 /// with the exact capacity takes half the memory.
-const HEADERS: usize = 12;
+const HEADERS: usize = 13;
 /// The number of further headers of a signed call.
 const SIGNED_HEADERS: usize = 2;
 
@@ -71,6 +74,8 @@ pub(super) const DELAYD: HeaderValue =
     HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ANY: HeaderValue = HeaderValue::from_static("*/*");
+/// Asks for an answer that is not compressed.
+pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
 /// The settings of the client.
 #[derive(Clone, Debug)]
@@ -79,7 +84,7 @@ pub struct Params {
     pub connect_timeout: Duration,
     /// The statuses after which a task is not retried.
     pub final_statuses: Vec<u16>,
-    /// The clock for `Retry-After` dates.
+    /// The clock for signatures, and for `Retry-After` dates of answers without a `Date`.
     pub clock: Clock,
 }
 
@@ -122,6 +127,8 @@ pub struct Call<'a> {
     pub final_statuses: Option<&'a [u16]>,
     /// Receives the beginning of the response.
     pub excerpt: &'a Excerpt,
+    /// How far the clock to sign by is ahead of the client's clock, in milliseconds.
+    pub clock_ahead_ms: i64,
     /// Its trace, unless the task's own headers have one.
     pub trace: TraceContext,
     /// Receives what its span shows, if that is exported.
@@ -296,12 +303,17 @@ impl Client {
         let mut request = Request::new(content);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = aim.url.clone();
-        *request.headers_mut() = headers(call, aim, self.params.clock.now());
+        *request.headers_mut() = headers(call, aim, self.now(call));
         if let Some(token) = token {
             // It replaces that of the task.
             request.headers_mut().insert(AUTHORIZATION, token.header.clone());
         }
         request
+    }
+
+    /// The time by the clock to sign by.
+    fn now(&self, call: &Call<'_>) -> UnixMillis {
+        UnixMillis(self.params.clock.now().0.saturating_add(call.clock_ahead_ms))
     }
 
     /// Reads the beginning of the body, and what broke it off.
@@ -361,13 +373,22 @@ impl Caller for Client {
         };
         call.sees(|called| called.answered(head.status.as_u16()));
         let Read { body, broken, is_cut } = self.read(&mut answer, call, deadline).await;
-        let reply =
-            Reply { status: head.status, headers: &head.headers, body: &body, broken, is_cut };
+        let ends_early = is_cut || broken.is_some();
+        let Decoded { body, is_cut: is_decoded_cut, is_unreadable } =
+            decoded(&head.headers, &body, ends_early, MAX_ANSWER);
+        let reply = Reply {
+            status: head.status,
+            headers: &head.headers,
+            body: &body,
+            broken,
+            is_cut: is_decoded_cut,
+            is_unreadable,
+        };
         let success = call.service.success();
         let rules = Rules {
             success,
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
-            now: self.params.clock.now(),
+            now: self.now(call),
         };
         let answer = classify::replied(&reply, &rules);
         match broken {
@@ -377,9 +398,9 @@ impl Caller for Client {
             }
             None => {}
         }
-        let is_cut = is_cut || broken.is_some();
+        let is_cut = is_decoded_cut || is_unreadable;
         let tokens = call.service.oauth().map(|oauth| oauth.known_secrets()).unwrap_or_default();
-        let (mut body, mut answer) = (body, answer);
+        let (mut body, mut answer) = (body.into_owned(), answer);
         for known in [call.service.known_secrets(), &tokens] {
             if !known.is_empty() {
                 body = known.redact_body(body, is_cut);
@@ -407,11 +428,17 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
         usize::from(aim.authorization().is_some()) + if is_signed { SIGNED_HEADERS } else { 0 };
     let own = call.headers.len() + call.service.headers().len();
     let mut headers = HeaderMap::with_capacity(HEADERS + own + further);
-    headers.extend([(CONTENT_TYPE, JSON), (ACCEPT, ANY), (USER_AGENT, DELAYD)]);
+    headers.extend([
+        (CONTENT_TYPE, JSON),
+        (ACCEPT, ANY),
+        (ACCEPT_ENCODING, IDENTITY),
+        (USER_AGENT, DELAYD),
+    ]);
     if let Some(authorization) = aim.authorization() {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
-    call.headers.put_into(&mut headers);
+    // A receiver that takes `x_key` for `x-key` must not get both.
+    call.headers.put_into(&mut headers, |name| call.service.sets_header(name));
     for header in call.service.headers() {
         headers.insert(header.name(), header.value().clone());
     }

@@ -34,6 +34,11 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
+/// The largest head of an answer, in bytes. A call in flight may hold that much, whatever its
+/// receiver sends; by default, HTTP/1 would take 400 KiB. HTTP/1 reads twice as much at most, since
+/// the library looks at the limit between two reads. It also takes at most 100 headers.
+const LARGEST_HEAD: usize = 32 * 1024;
+
 /// The number of TLS sessions that each client keeps for resumption.
 const SESSIONS: usize = 256;
 
@@ -104,6 +109,7 @@ pub(super) fn client(
     };
     let https = https.enable_all_versions().wrap_connector(tcp);
     let mut builder = Client::builder(TokioExecutor::new());
+    builder.http1_max_buf_size(LARGEST_HEAD).http2_max_header_list_size(LARGEST_HEAD as u32);
     match pooled {
         Pooled::For(idle) => builder
             .pool_timer(TokioTimer::new())

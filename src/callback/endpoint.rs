@@ -125,6 +125,7 @@ fn is_plain(path: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::target::check_segments;
     use super::*;
 
     #[test]
@@ -169,6 +170,17 @@ mod tests {
                 prop_assert_eq!(url.authority().unwrap().as_str(), "host:9000");
                 let meant = Url::parse(&format!("http://host:9000{path}")).unwrap();
                 prop_assert_eq!(url.to_string(), meant.as_str());
+            }
+        }
+
+        /// The rest of a path that holds dot segments could never be called there.
+        #[test]
+        fn whatever_a_new_task_may_name_stays_in_the_folder_of_an_endpoint(
+            path in "/(\\.|%2[eE]|[ -~]|/\\.\\.){0,12}",
+        ) {
+            let endpoint = Endpoint::new("http://host:9000/api").unwrap();
+            if check_url(&path).is_ok() && check_segments(&path).is_ok() {
+                prop_assert!(endpoint.url(&path).unwrap().path().starts_with("/api/"));
             }
         }
     }

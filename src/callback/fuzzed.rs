@@ -6,7 +6,7 @@ use url::Url;
 use super::endpoint::Endpoint;
 use super::guard::Reach;
 use super::services::Services;
-use super::target::{check_url, target, target_of_object};
+use super::target::{check_segments, check_url, target, target_of_object};
 use super::unlisted::Unlisted;
 
 /// Reads the bytes as a path on a service, as an absolute URL, and as a content.
@@ -31,7 +31,9 @@ fn path(text: &str) {
         return;
     }
     let endpoint = Endpoint::new("http://orders.internal:8080/base").expect("an endpoint");
-    if let Ok(url) = endpoint.url(text) {
+    let url = endpoint.url(text);
+    assert!(url.is_ok() || check_segments(text).is_err(), "{text:?} can never be called");
+    if let Ok(url) = url {
         let origin = (url.scheme_str(), url.authority().map(|authority| authority.as_str()));
         assert_eq!(origin, (Some("http"), Some("orders.internal:8080")), "{text:?}");
         let meant = Url::parse(&format!("http://orders.internal:8080/base{text}")).expect("a URL");

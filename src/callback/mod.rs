@@ -12,6 +12,7 @@
 //! - `service_headers` are those that the operator adds to each call of a service.
 //! - `own_tls` has the connections of a service with TLS of its own, and `oauth` the tokens of a
 //!   service.
+//! - `encoding` decodes a response that was compressed although the call asked for a plain one.
 //! - `classify` turns the response into an [`Answer`], by the [`SuccessRule`] of the service. It is
 //!   pure.
 //!
@@ -31,6 +32,7 @@ mod client;
 mod connector;
 mod content;
 mod credentials;
+mod encoding;
 mod endpoint;
 mod excerpt;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -64,5 +66,7 @@ pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use shallow::Pointer;
 pub use signature::{InvalidSecret, Received, Secret, Unverified};
 pub use success::{AnswerRule, Expected, SuccessRule, ValueRule};
-pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target, target_of_object};
+pub use target::{
+    InvalidTarget, InvalidUrl, Target, check_segments, check_url, new_target, target,
+};
 pub use unlisted::{Fallback, HostPattern, InvalidFallback, InvalidPattern, Unlisted};

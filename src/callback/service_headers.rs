@@ -105,6 +105,8 @@ mod tests {
             "expect",
             "accept-encoding",
             "proxy-authorization",
+            "webhook_id",
+            "delay_task_id",
         ] {
             let expected =
                 format!("expected a header that delayd does not set itself, got {name:?}");

@@ -21,7 +21,7 @@ use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
 use crate::limits::Allowance;
 use crate::metrics::{CallbackMetrics, ServiceMetrics};
-use crate::model::task::Destination;
+use crate::model::task::{Destination, is_same_header};
 
 /// One service, as the configuration describes it.
 #[derive(Clone, Debug)]
@@ -103,11 +103,7 @@ impl Services {
     ) -> Option<&'a str> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let service = by_name.get(destination.as_str())?;
-        let is_own = |name: &str| {
-            service.headers().iter().any(|header| header.name() == name)
-                || service.oauth().is_some() && AUTHORIZATION == name
-        };
-        names.find(|name| is_own(name))
+        names.find(|name| service.sets_header(name))
     }
 
     /// Replaces what may be called without a section. Running calls go on.
@@ -242,6 +238,13 @@ impl Service {
     /// The headers that its calls have in any case.
     pub(super) fn headers(&self) -> &[ServiceHeader] {
         &self.own.headers
+    }
+
+    /// Whether the operator sets a header that a receiver may take for the one of this name.
+    pub(super) fn sets_header(&self, name: &str) -> bool {
+        let is_set = |set: &str| is_same_header(name, set);
+        self.headers().iter().any(|header| is_set(header.name().as_str()))
+            || self.oauth().is_some() && is_set(AUTHORIZATION.as_str())
     }
 
     /// What its answers must not show.

@@ -12,7 +12,8 @@ use super::shallow::{Pointer, Shallow};
 /// Which answers are a success.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum SuccessRule {
-    /// 2xx, unless the answer is a JSON object whose top-level `dm_error` is a number other than 0.
+    /// 2xx, unless the answer is a JSON object whose top-level `dm_error` is a number other than 0,
+    /// or a text of digits that is one.
     #[default]
     DmError,
     /// 2xx, whatever the answer says.
@@ -172,7 +173,7 @@ fn without_mark(body: &[u8]) -> &[u8] {
 /// What an answer says about its success under the rule [`SuccessRule::DmError`].
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Envelope {
-    /// `dm_error`, if it is a number.
+    /// `dm_error`, if it is a number or a text of digits.
     pub(super) dm_error: Option<Number>,
     /// A field by which other services say that they failed, and which says so here.
     failing: Option<&'static str>,
@@ -253,6 +254,7 @@ impl<'de> Visitor<'de> for EnvelopeVisitor<'_> {
                 Field::DmError => {
                     self.0.dm_error = match map.next_value()? {
                         Shallow::Number(code) => Some(code),
+                        Shallow::Text(code) => number_in(&code),
                         _ => None,
                     };
                 }
@@ -267,6 +269,22 @@ impl<'de> Visitor<'de> for EnvelopeVisitor<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The number that a text of digits stands for. One that is out of range is shown as the largest
+/// number.
+fn number_in(text: &str) -> Option<Number> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    match digits.trim_start_matches('0') {
+        "" => Some(0.into()),
+        digits => Some(format!("{sign}{digits}").parse().unwrap_or_else(|_| u64::MAX.into())),
     }
 }
 
@@ -380,7 +398,8 @@ mod tests {
         check(r#"{"\u0063ode":500}"#, Some("code"));
         // With a dm_error, the receiver says what it means.
         check(r#"{"code":500,"dm_error":0}"#, None);
-        check(r#"{"code":500,"dm_error":"0"}"#, Some("code"));
+        check(r#"{"code":500,"dm_error":"0"}"#, None);
+        check(r#"{"code":500,"dm_error":"none"}"#, Some("code"));
     }
 
     #[test]

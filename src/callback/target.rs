@@ -76,11 +76,25 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
 ///
 /// # Errors
 /// As [`target`].
-pub fn target_of_object(content: &str) -> Result<Option<Target>, InvalidTarget> {
+pub(super) fn target_of_object(content: &str) -> Result<Option<Target>, InvalidTarget> {
     match Fields::find(content) {
         Some(fields) => fields.target(),
         None => target(content),
     }
+}
+
+/// As [`target`], for a content that was just parsed as a JSON object, and that a caller sends now.
+/// Its `url` must also pass [`check_segments`]. A task that was stored before keeps its `url`.
+///
+/// # Errors
+/// As [`target`], or if the path of `url` has a dot segment.
+pub fn new_target(content: &str) -> Result<Option<Target>, InvalidTarget> {
+    let target = target_of_object(content)?;
+    if let Some(target) = &target {
+        check_segments(&target.url)
+            .map_err(|error| InvalidTarget(format!("content.url {error}")))?;
+    }
+    Ok(target)
 }
 
 impl<'a> Fields<'a> {
@@ -273,9 +287,71 @@ pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
     Ok(())
 }
 
+/// Checks that the path of `url`, a path or an absolute URL, has no segment `.` or `..`. A URL
+/// parser would remove them. So another path would be called than was written, or none at all if it
+/// left the service's endpoint. Some servers decode `%2e`, `%2f` and `%5c` before they split the
+/// path.
+///
+/// # Errors
+/// If there is one. The text follows the name of the field.
+pub fn check_segments(url: &str) -> Result<(), InvalidUrl> {
+    let path = url.split('?').next().unwrap_or_default();
+    let path = match path.split_once("://") {
+        Some((_, rest)) if is_absolute(url) => rest.split_once('/').map_or("", |(_, path)| path),
+        _ => path,
+    };
+    if !path.contains(['.', '%']) {
+        return Ok(());
+    }
+    let plain = path.to_ascii_lowercase().replace("%2e", ".");
+    let plain = plain.replace("%2f", "/").replace("%5c", "/");
+    if plain.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(InvalidUrl(
+            "must hold no segment . or .. in its path, also not percent-encoded",
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `/../admin` was once accepted and could never be called, and `/a/../b` was called as `/b`.
+    #[test]
+    fn a_new_url_has_no_dot_segments_and_a_stored_one_may_have_some() {
+        let check = |url: &str, allowed: bool| {
+            let content = if is_absolute(url) {
+                format!(r#"{{"url":"{url}"}}"#)
+            } else {
+                format!(r#"{{"sn":"s","url":"{url}"}}"#)
+            };
+            assert!(target(&content).is_ok(), "{url}");
+            let new = new_target(&content).map_err(|error| error.to_string());
+            assert_eq!(new.is_ok(), allowed, "{url}");
+            assert!(allowed || new.unwrap_err().starts_with("content.url must hold no segment"));
+        };
+        check("/../admin", false);
+        check("/%2e%2e/x", false);
+        check("/%2E./x", false);
+        check("/a/../b", false);
+        check("/a/./b", false);
+        check("/a/..", false);
+        check("/.", false);
+        check("/..?a=b", false);
+        check("/a/..%2f..%2Fadmin", false);
+        check("/..%5Cadmin", false);
+        check("https://h.example/a/../b", false);
+        check("https://h.example/%2e", false);
+        check("/", true);
+        check("/a.b/..c/d../...", true);
+        check("/.well-known/x", true);
+        check("/a%2fb%2e.c", true);
+        check("/a?next=/../b", true);
+        check("https://h.example", true);
+        check("https://h.example?a=/../b", true);
+        check("https://h.example/a.b", true);
+    }
 
     #[test]
     fn a_url_is_a_plain_path_on_the_same_host() {

@@ -40,6 +40,10 @@ pub(super) enum Trouble {
     TooManyFiles,
     #[error("answer is no HTTP")]
     NoHttp,
+    #[error("head of the answer is too large: over 32 KiB, or over 100 headers")]
+    LargeHead,
+    #[error("answer is no HTTP/2, or its head is too large: over 32 KiB")]
+    NoHttp2,
     #[error("HTTP/2 stream refused")]
     StreamRefused,
     #[error("no connection")]
@@ -63,6 +67,8 @@ impl Trouble {
             Self::Tls(_) => "tls",
             Self::TooManyFiles => "too_many_files",
             Self::NoHttp => "no_http",
+            Self::LargeHead => "large_head",
+            Self::NoHttp2 => "no_http2",
             Self::StreamRefused => "stream_refused",
             Self::NoConnection => "no_connection",
             Self::Other => "_OTHER",
@@ -107,12 +113,24 @@ impl Trouble {
             if let Some(error) = error.get_io() {
                 return causes(error).filter_map(Self::of_cause).last();
             }
-            return (error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
-                .then_some(Self::StreamRefused);
+            return match error.reason()? {
+                h2::Reason::REFUSED_STREAM if error.is_remote() => Some(Self::StreamRefused),
+                // The library ends a stream whose head is over the limit or malformed, and the
+                // connection if the head is much too large.
+                h2::Reason::PROTOCOL_ERROR | h2::Reason::ENHANCE_YOUR_CALM
+                    if error.is_library() =>
+                {
+                    Some(Self::NoHttp2)
+                }
+                _ => None,
+            };
         }
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
             if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
                 return Some(Self::Closed);
+            }
+            if error.is_parse_too_large() {
+                return Some(Self::LargeHead);
             }
             return error.is_parse().then_some(Self::NoHttp);
         }

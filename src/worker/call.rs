@@ -206,6 +206,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             timeout,
             final_statuses: policy.retry.final_statuses.as_deref(),
             excerpt,
+            clock_ahead_ms: self.shared.time.signing_ahead_ms(),
             trace: trace.sent,
             called: trace.span.as_ref().map(|span| &span.called),
             body: std::mem::take(&mut self.task.content).into(),

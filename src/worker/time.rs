@@ -12,7 +12,7 @@
 //! No jump makes a task early, because the store decides what is due. No jump makes a lane spin:
 //! each wrong wake-up leads to an answer that corrects the difference.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,12 +32,19 @@ pub(super) struct StoreTime {
     ahead_ms: AtomicI64,
     /// The store's time by the last answer, when that came, and how long it took.
     last: Mutex<Option<(UnixMillis, Instant, Duration)>>,
+    /// Whether a wrong clock was logged.
+    has_warned: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
+/// A larger difference between the clocks is an error of one of them. Receivers refuse signatures
+/// whose time is five minutes off.
+const WRONG_MS: u64 = 60_000;
+
 impl StoreTime {
     pub(super) fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self { clock, ahead_ms: AtomicI64::new(0), last: Mutex::default(), metrics }
+        let (ahead_ms, has_warned) = (AtomicI64::new(0), AtomicBool::new(false));
+        Self { clock, ahead_ms, last: Mutex::default(), has_warned, metrics }
     }
 
     /// Learns from an answer that has just arrived. `asked` is when the request was sent, by our
@@ -55,6 +62,15 @@ impl StoreTime {
         if ahead != known {
             self.ahead_ms.store(ahead, Ordering::Relaxed);
             self.metrics.worker.clock_is_ahead(ahead);
+            // Several Redis servers may differ from each other, so this could be logged again and
+            // again.
+            if ahead.unsigned_abs() > WRONG_MS && !self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    ahead_ms = ahead,
+                    "The store's clock and that of this instance differ by more than a minute; \
+                     callbacks are signed by the store's clock"
+                );
+            }
         }
         self.note_jump(store_now, Duration::from_millis(took.unsigned_abs()));
     }
@@ -83,6 +99,13 @@ impl StoreTime {
     /// The store's time at this moment of our clock.
     pub(super) fn at(&self, ours: UnixMillis) -> UnixMillis {
         UnixMillis(ours.0 + self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// How far the clock to sign by is ahead of ours, in milliseconds. It is the store's clock if
+    /// ours is wrong by it, because all instances share that one.
+    pub(super) fn signing_ahead_ms(&self) -> i64 {
+        let ahead = self.ahead_ms.load(Ordering::Relaxed);
+        if ahead.unsigned_abs() > WRONG_MS { ahead } else { 0 }
     }
 
     /// Returns when the store's clock has reached `moment`, by what is known of it then.
@@ -166,6 +189,21 @@ mod tests {
         check(13_000, 10_000, 3_000);
         check(7_000, 10_000, -3_000);
         check(12_995, 9_990, 3_000);
+    }
+
+    #[test]
+    fn calls_are_signed_by_the_stores_clock_if_ours_is_wrong() {
+        let check = |ahead: i64, expected: i64| {
+            let (time, _) = at(HOUR);
+            time.saw(UnixMillis(HOUR + ahead), UnixMillis(HOUR));
+            assert_eq!(time.signing_ahead_ms(), expected, "{ahead}");
+            assert_eq!(time.has_warned.load(Ordering::Relaxed), expected != 0, "{ahead}");
+        };
+        check(0, 0);
+        check(60_000, 0);
+        check(-60_000, 0);
+        check(60_001, 60_001);
+        check(-HOUR, -HOUR);
     }
 
     #[tokio::test(start_paused = true)]

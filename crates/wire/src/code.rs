@@ -25,7 +25,7 @@ pub enum ErrorCode {
     OwnTask = 1010,
     /// The body or the content is too long.
     TooLarge = 1013,
-    /// The content type is not JSON.
+    /// The content type is not JSON, or the body is compressed.
     MediaType = 1015,
     /// The idempotency key was used with another request.
     KeyReused = 1022,
@@ -120,7 +120,7 @@ impl ErrorCode {
                 "the record is of a task that this store itself has leased to the mover"
             }
             Self::TooLarge => "the body or the content is longer than its limit",
-            Self::MediaType => "the content type is not JSON",
+            Self::MediaType => "the content type is not JSON, or the body is compressed",
             Self::KeyReused => "the idempotency key was used with another request",
             Self::UsedUp => "a quota or the token's rate is exceeded",
             Self::Internal => "an internal error; search the log for `request_id`",

@@ -1,4 +1,4 @@
-//! Reading the body of a request: its content type, its length, its memory budget.
+//! Reading the body of a request: its content type and encoding, its length, its memory budget.
 //!
 //! A request whose body did not arrive with its head releases its slot until the body is complete.
 //! So a caller who sends slowly holds a connection and the received bytes, but no slot. A refused
@@ -122,7 +122,7 @@ async fn read(
     budget: &Budget,
 ) -> Result<Bytes, Error> {
     let limit = limit.bytes();
-    let whole = match check_type(headers) {
+    let whole = match check_type(headers).and_then(|()| check_encoding(headers)) {
         Ok(()) => {
             let mut reading = pin!(whole(&mut body, limit, budget));
             match reading.as_mut().now_or_never() {
@@ -200,6 +200,16 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     Err(Error::MediaType)
 }
 
+/// A compressed body would be reported as invalid JSON, which hides the cause.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
+    let is_plain = |word: &str| word.is_empty() || word.eq_ignore_ascii_case("identity");
+    let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
+    let are_plain = values.all(|value| {
+        value.to_str().is_ok_and(|value| value.split(',').map(str::trim).all(is_plain))
+    });
+    if are_plain { Ok(()) } else { Err(Error::ContentEncoding) }
+}
+
 /// Reads and discards, within the limits above.
 async fn discard(mut body: Body) {
     let all = async {
@@ -234,5 +244,33 @@ mod tests {
         check(Some("text/plain"), false);
         check(Some("text/json"), false);
         check(Some("multipart/form-data; boundary=x"), false);
+    }
+
+    /// `content-encoding: gzip` was once answered with "the body is not JSON".
+    #[tokio::test]
+    async fn a_compressed_body_is_refused_by_the_name_of_its_header() {
+        let check = async |values: &[&str], allowed: bool| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
+            }
+            let (limit, budget) = (Limit::of(100), Budget::new(1_000));
+            let whole = read(&headers, Body::from("{}"), &mut None, &limit, &budget).await;
+            match whole {
+                Ok(_) => assert!(allowed, "{values:?}"),
+                Err(error) => {
+                    assert!(!allowed, "{values:?}");
+                    let said = error.message();
+                    assert_eq!(error.status(), 415, "{values:?}");
+                    assert!(said.starts_with("content-encoding: expected identity"), "{said}");
+                }
+            }
+        };
+        check(&[], true).await;
+        check(&[""], true).await;
+        check(&["Identity"], true).await;
+        check(&["gzip"], false).await;
+        check(&["identity, br"], false).await;
+        check(&["identity", "deflate"], false).await;
     }
 }

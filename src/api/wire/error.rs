@@ -82,6 +82,9 @@ pub(crate) enum Error {
     /// The content type is not JSON.
     #[error("content-type: must be application/json, or absent")]
     MediaType,
+    /// The body is compressed.
+    #[error("content-encoding: expected identity or no such header; send the body uncompressed")]
+    ContentEncoding,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -159,7 +162,7 @@ impl Error {
             Self::TopicNotEmpty | Self::TakenId | Self::TakenSchedule => ErrorCode::Conflict,
             Self::OwnTask | Self::OwnSchedule => ErrorCode::OwnTask,
             Self::TooLarge(_) => ErrorCode::TooLarge,
-            Self::MediaType => ErrorCode::MediaType,
+            Self::MediaType | Self::ContentEncoding => ErrorCode::MediaType,
             Self::TooManyTopics(_) | Self::TooManySchedules(_) | Self::TooFast { .. } => {
                 ErrorCode::UsedUp
             }

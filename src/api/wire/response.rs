@@ -149,6 +149,7 @@ mod tests {
         check(Error::OwnTask, 409, 1010, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
+        check(Error::ContentEncoding, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
         check(store::Error::KeyReused.into(), 422, 1022, None).await;
         check(store::Error::OverQuota.into(), 429, 1029, Some("60")).await;

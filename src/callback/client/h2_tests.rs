@@ -37,6 +37,16 @@ struct Seen {
 
 /// Serves HTTP/2 only. It responds once as many requests are there as the barrier waits for.
 async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>) {
+    serve_h2_with(listener, seen, barrier, HeaderMap::new()).await;
+}
+
+/// The same, with these headers in each response.
+async fn serve_h2_with(
+    listener: TcpListener,
+    seen: Arc<Seen>,
+    barrier: Arc<Barrier>,
+    headers: HeaderMap,
+) {
     let key = PrivateKeyDer::try_from(KEY).unwrap();
     let mut tls = ServerConfig::builder()
         .with_no_client_auth()
@@ -47,17 +57,20 @@ async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>)
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let (acceptor, seen, barrier) = (acceptor.clone(), seen.clone(), barrier.clone());
+        let headers = headers.clone();
         tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             seen.connections.fetch_add(1, Ordering::SeqCst);
             let answer = service_fn(move |request: Request<Incoming>| {
                 let (seen, barrier) = (seen.clone(), barrier.clone());
+                let mut response = Response::new(Full::new(Bytes::new()));
+                *response.headers_mut() = headers.clone();
                 async move {
                     if request.into_body().collect().await.is_ok() {
                         seen.requests.fetch_add(1, Ordering::SeqCst);
                         barrier.wait().await;
                     }
-                    Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())))
+                    Ok::<_, Infallible>(response)
                 }
             });
             let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -97,6 +110,31 @@ async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     }
     let connections = seen.connections.load(Ordering::SeqCst);
     assert!(connections <= 4 * CALLS, "{connections} connections");
+}
+
+#[tokio::test]
+async fn an_answer_with_a_large_head_is_a_failure_over_http2_too() {
+    let check = async |count: usize, expected: Answer| {
+        let mut receiver = Receiver::start(Vec::new()).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        receiver.point_at(vec![format!("https://{address}")], SuccessRule::DmError);
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        receiver.client = Client::trusting(params(Duration::from_secs(2)), &tls);
+        let mut headers = HeaderMap::new();
+        for _ in 0..count {
+            headers.append("x-large", "x".repeat(4_000).parse().unwrap());
+        }
+        let barrier = Arc::new(Barrier::new(1));
+        tokio::spawn(serve_h2_with(listener, Arc::default(), barrier, headers));
+        assert_eq!(receiver.call().await, expected, "{count}");
+    };
+    check(5, delivered()).await;
+    let large = "answer is no HTTP/2, or its head is too large: over 32 KiB";
+    check(20, failed(large, Fault::Destination)).await;
+    check(200, failed(large, Fault::Destination)).await;
 }
 
 /// For an untrusted certificate and for a wrong name, the outcome was "TLS failed".

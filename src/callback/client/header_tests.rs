@@ -1,4 +1,4 @@
-//! Tests of the headers that the operator adds to the calls of a service.
+//! Tests of the headers that the operator adds to the calls of a service, and of the timestamp.
 
 use super::super::super::{KnownSecrets, ServiceHeader, Unlisted};
 use super::*;
@@ -30,7 +30,18 @@ async fn the_operators_headers_win_and_other_services_do_not_get_them() {
     let (base, plain) = (endpoint(&receiver), Headers::default());
     let set = [("Authorization", TOKEN), ("user-agent", "shop"), ("X-Key", "key-of-the-operator")];
     with_headers(&receiver, base.replace("://", "://me:password@"), &set);
-    let own = headers(&[("authorization", "Bearer x"), ("x-key", "1"), ("x-own", "2")]);
+    let own = headers(&[
+        ("authorization", "Bearer x"),
+        ("x-key", "1"),
+        // A receiver behind CGI or WSGI takes it for `x-key`.
+        ("x_key", "1"),
+        ("x-own", "2"),
+    ]);
+    let of_operator = |name| {
+        let names = [name].into_iter();
+        receiver.services.header_of_operator(&"s".parse().unwrap(), names).is_some()
+    };
+    assert!(of_operator("x-key") && of_operator("x_key") && !of_operator("x-own"));
     for given in [&own, &plain] {
         assert_eq!(receiver.call_with(given).await, delivered());
         let lines = head_of(&mut receiver).await;
@@ -40,7 +51,8 @@ async fn the_operators_headers_win_and_other_services_do_not_get_them() {
         assert_eq!(of_name("authorization"), [TOKEN]);
         assert_eq!(of_name("user-agent"), ["shop"]);
         assert_eq!(of_name("x-key"), ["key-of-the-operator"]);
-        assert_eq!(of_name("x-own").len(), given.len() / 3);
+        assert_eq!(of_name("x_key"), [""; 0]);
+        assert_eq!(of_name("x-own").len(), given.len() / 4);
         assert_eq!(of_name("delay-task-id"), ["42"]);
     }
     // The same server, as an allowed host.
@@ -69,6 +81,7 @@ async fn a_service_without_headers_is_called_as_before() {
     let mut expected = [
         "content-type",
         "accept",
+        "accept-encoding",
         "user-agent",
         "traceparent",
         "delay-task-id",
@@ -131,4 +144,19 @@ fn secrets_that_appear_later_can_be_added() {
     let known = KnownSecrets::new([TOKEN]);
     let and_token = known.and(["a-new-token"]);
     assert_eq!(and_token.redact(&format!("{TOKEN} a-new-token")), "*** ***");
+}
+
+/// Receivers refuse timestamps that are more than five minutes off.
+#[tokio::test]
+async fn an_instance_whose_clock_is_wrong_signs_by_the_clock_that_it_is_told() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
+    receiver.configure(vec![endpoint(&receiver)], SuccessRule::DmError, vec![secret]);
+    let clock = Clock::manual(UnixMillis(1_795_236_367_000));
+    let params = Params { clock, ..params(Duration::from_secs(2)) };
+    receiver.client = Client::new(params).unwrap();
+    receiver.clock_ahead_ms = -3_600_000;
+    assert_eq!(receiver.call().await, delivered());
+    let lines = head_of(&mut receiver).await;
+    assert!(lines.iter().any(|line| line == "webhook-timestamp: 1795232767"), "{lines:?}");
 }

@@ -9,6 +9,8 @@ use tokio::sync::{Barrier, mpsc};
 use super::super::{Credentials, Secret, ServiceParams, Services, SuccessRule};
 use super::*;
 
+#[path = "answer_tests.rs"]
+mod answer_tests;
 #[path = "guard_tests.rs"]
 mod guard_tests;
 #[path = "h2_tests.rs"]
@@ -25,6 +27,8 @@ enum Act {
     AnswerTogether(Arc<Barrier>, String),
     /// Writes this, perhaps nothing, and closes the connection.
     Close(String),
+    /// As `Answer`, with a body that is not text.
+    AnswerBytes(Vec<u8>),
     /// Never responds.
     Hang,
 }
@@ -58,6 +62,7 @@ struct Receiver {
     services: Services,
     client: Client,
     requests: mpsc::UnboundedReceiver<(usize, String)>,
+    clock_ahead_ms: i64,
 }
 
 impl Receiver {
@@ -74,7 +79,8 @@ impl Receiver {
             }
         });
         let services = Services::new(Vec::new()).unwrap();
-        let receiver = Self { services, client: client(Duration::from_secs(2)), requests };
+        let client = client(Duration::from_secs(2));
+        let receiver = Self { services, client, requests, clock_ahead_ms: 0 };
         receiver.point_at(vec![format!("http://127.0.0.1:{port}")], SuccessRule::DmError);
         receiver
     }
@@ -152,6 +158,7 @@ impl Receiver {
             body: Bytes::from_static(b"{\"n\": 1}"),
             final_statuses: None,
             excerpt: &excerpt,
+            clock_ahead_ms: self.clock_ahead_ms,
             trace: TraceContext::random(false),
             called: None,
             occurrence: None,
@@ -175,16 +182,17 @@ async fn serve(
         let Some(request) = read_request(&mut stream).await else { return };
         requests.send((number, request)).unwrap();
         let (text, goes_on) = match act {
-            Act::Answer(text) => (text, true),
+            Act::AnswerBytes(bytes) => (bytes, true),
+            Act::Answer(text) => (text.into(), true),
             Act::AnswerTogether(barrier, text) => {
                 barrier.wait().await;
-                (text, true)
+                (text.into(), true)
             }
-            Act::Close(text) => (text, false),
+            Act::Close(text) => (text.into(), false),
             Act::Hang => std::future::pending().await,
         };
         // The caller may have closed the connection before the end of a long response.
-        let _ = stream.write_all(text.as_bytes()).await;
+        let _ = stream.write_all(&text).await;
         if !goes_on {
             return;
         }
@@ -353,38 +361,6 @@ async fn answers_are_judged() {
         failed(broken, Fault::Destination),
     )
     .await;
-}
-
-#[tokio::test]
-async fn of_a_long_answer_the_beginning_counts() {
-    let padding = "x".repeat(4 * MAX_ANSWER);
-    let early = format!(r#"{{"dm_error":7,"padding":"{padding}"}}"#);
-    let receiver = Receiver::start(vec![vec![answer("200 OK", "", &early)]]).await;
-    assert_eq!(receiver.call().await, failed("200 OK, dm_error 7", Fault::Task));
-    let late = format!(r#"{{"padding":"{padding}","dm_error":7}}"#);
-    let receiver = Receiver::start(vec![vec![answer("200 OK", "", &late)]]).await;
-    assert_eq!(receiver.call().await, delivered());
-}
-
-#[tokio::test]
-async fn a_call_that_is_not_answered_in_time_is_given_up() {
-    let mut receiver = Receiver::start(vec![vec![Act::Hang], vec![ok()]]).await;
-    let answer = receiver.call_within(Duration::from_millis(50)).await;
-    assert_eq!(answer, failed("timed out after 50ms", Fault::Destination));
-    assert_eq!(receiver.seen(), [0]);
-}
-
-#[tokio::test]
-async fn an_answer_that_never_ends_is_a_failure() {
-    let head = || Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into());
-    let receiver = Receiver::start(vec![vec![head(), Act::Hang], vec![head(), Act::Hang]]).await;
-    let broken = "200 OK, but the answer broke off: timed out after 50ms";
-    let endpoint = receiver.services.get("s").unwrap().pick().url("/").unwrap();
-    for rule in [SuccessRule::DmError, SuccessRule::Status] {
-        receiver.point_at(vec![endpoint.to_string()], rule);
-        let answer = receiver.call_within(Duration::from_millis(50)).await;
-        assert_eq!(answer, failed(broken, Fault::Destination));
-    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
@@ -16,8 +16,9 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::OAuthParams;
 use crate::callback::Client;
-use crate::callback::client::{DELAYD, JSON};
+use crate::callback::client::{DELAYD, IDENTITY, JSON};
 use crate::callback::content::Content;
+use crate::callback::encoding::decoded;
 use crate::callback::secret_text::Unexpected;
 use crate::callback::trouble::Trouble;
 
@@ -100,7 +101,7 @@ async fn ask(client: &Client, params: &OAuthParams, secret: &str) -> Result<Gran
         }
         Err(error) => return Err(trouble(&*error)),
     };
-    read(head.status, &body)
+    read(head.status, &decoded(&head.headers, &body, false, LONGEST_ANSWER).body)
 }
 
 fn request(params: &OAuthParams, secret: &str) -> Request<Content> {
@@ -113,7 +114,12 @@ fn request(params: &OAuthParams, secret: &str) -> Request<Content> {
     *request.method_mut() = Method::POST;
     *request.uri_mut() = params.token_url.clone();
     let headers = request.headers_mut();
-    headers.extend([(CONTENT_TYPE, FORM), (ACCEPT, JSON), (USER_AGENT, DELAYD)]);
+    headers.extend([
+        (CONTENT_TYPE, FORM),
+        (ACCEPT, JSON),
+        (ACCEPT_ENCODING, IDENTITY),
+        (USER_AGENT, DELAYD),
+    ]);
     headers.insert(AUTHORIZATION, basic(&params.client_id, secret));
     request
 }

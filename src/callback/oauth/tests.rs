@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::callback::encoding::tests::gzip;
 use crate::callback::{Client, Params};
 use crate::model::clock::Clock;
 
@@ -170,15 +171,20 @@ async fn endpoint(asked: Arc<AtomicUsize>) -> String {
                 "POST /token HTTP/1.1",
                 "authorization: Basic bWU6aHVzaA==",
                 "content-type: application/x-www-form-urlencoded",
+                "accept-encoding: identity",
             ] {
                 assert!(request.contains(&format!("{line}\r\n")), "{request}");
             }
             let number = asked.fetch_add(1, Ordering::SeqCst) + 1;
             let token = format!("token-{number}");
             let body = json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600});
-            let body = body.to_string();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            // A gateway may compress whatever the request asks for.
+            let body = gzip(body.to_string().as_bytes());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
         }
     });
     url

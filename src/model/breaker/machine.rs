@@ -25,7 +25,7 @@ pub struct Breaker {
 #[derive(Debug)]
 enum Phase {
     Closed { since: Instant, window: Window, in_a_row: u32, look_at: Instant },
-    Open { until: Instant },
+    Open { until: Instant, time: Duration },
     HalfOpen(Probing),
 }
 
@@ -40,6 +40,10 @@ struct Probing {
     /// The deadlines of the running probes.
     running: Vec<Instant>,
     successes: u32,
+    /// How long the breaker was open before.
+    time_open: Duration,
+    /// When the last probe began or ended.
+    quiet_since: Instant,
 }
 
 /// A call that may begin. Return it with [`Breaker::end`].
@@ -98,7 +102,7 @@ impl Breaker {
         }
         let until = match &self.phase {
             Phase::Closed { .. } => now,
-            Phase::Open { until } => *until,
+            Phase::Open { until, .. } => *until,
             Phase::HalfOpen(probing) => probing.next_deadline().unwrap_or(now),
         };
         // A deadline counts only after it has passed.
@@ -140,6 +144,7 @@ impl Breaker {
             Phase::HalfOpen(probing) => {
                 probing.reserved = probing.reserved.saturating_sub(1);
                 probing.running.push(deadline);
+                probing.quiet_since = now;
             }
         }
     }
@@ -170,6 +175,7 @@ impl Breaker {
             }
             (Phase::HalfOpen(probing), Some((_, deadline))) => {
                 probing.forget(deadline);
+                probing.quiet_since = now;
                 match verdict {
                     Some(Verdict::Success) => {
                         probing.successes += 1;
@@ -198,7 +204,7 @@ impl Breaker {
                     }
                 }
             }
-            Phase::Open { until } => {
+            Phase::Open { until, .. } => {
                 if now >= *until {
                     self.half_open(false, now);
                 }
@@ -209,14 +215,20 @@ impl Breaker {
                 }
                 if probing.running.iter().any(|deadline| now > *deadline) {
                     self.open(now);
+                } else if probing.is_enough(now) {
+                    self.close(now);
                 }
             }
         }
     }
 
     fn half_open(&mut self, is_by_hand: bool, now: Instant) {
+        let time_open = match self.phase {
+            Phase::Open { time, .. } => time,
+            Phase::Closed { .. } | Phase::HalfOpen(_) => self.params.open,
+        };
         self.epoch += 1;
-        self.phase = Phase::HalfOpen(Probing::new(is_by_hand, now));
+        self.phase = Phase::HalfOpen(Probing::new(is_by_hand, time_open, now));
     }
 
     fn open(&mut self, now: Instant) {
@@ -235,7 +247,7 @@ impl Breaker {
             .min(self.params.open_max);
         self.streak = self.streak.saturating_add(1);
         self.epoch += 1;
-        self.phase = Phase::Open { until: now + time };
+        self.phase = Phase::Open { until: now + time, time };
     }
 
     fn close(&mut self, now: Instant) {
@@ -258,9 +270,24 @@ impl Phase {
 }
 
 impl Probing {
-    fn new(is_by_hand: bool, now: Instant) -> Self {
-        let running = Vec::new();
-        Self { is_by_hand, reserved: 0, reserved_until: now, running, successes: 0 }
+    fn new(is_by_hand: bool, time_open: Duration, now: Instant) -> Self {
+        Self {
+            is_by_hand,
+            reserved: 0,
+            reserved_until: now,
+            running: Vec::new(),
+            successes: 0,
+            time_open,
+            quiet_since: now,
+        }
+    }
+
+    /// Whether a probe has succeeded, and no other was made for as long as the breaker was open.
+    /// Where tasks are rare, the next probe may be hours away.
+    fn is_enough(&self, now: Instant) -> bool {
+        self.successes > 0
+            && self.out() == 0
+            && now.saturating_duration_since(self.quiet_since) >= self.time_open
     }
 
     fn out(&self) -> u32 {

@@ -163,6 +163,29 @@ fn probes_that_were_reserved_and_not_used_are_there_for_others() {
     assert_eq!(bench.breaker.room(bench.now), 3, "a leak ends by itself");
 }
 
+/// With a task an hour, it was half-open for two more hours.
+#[test]
+fn one_success_closes_it_if_no_other_call_comes_for_its_open_time() {
+    let millisecond = Duration::from_millis(1);
+    let mut bench = Bench::opened();
+    assert_eq!(bench.wait(3600 * SECOND).state(), State::HalfOpen, "nothing has succeeded");
+    bench.calls("+");
+    assert_eq!(bench.wait(5 * SECOND - millisecond).state(), State::HalfOpen);
+    assert_eq!(bench.wait(millisecond).state(), State::Closed);
+    // A probe that still runs may fail.
+    let mut bench = Bench::opened();
+    bench.wait(5 * SECOND);
+    let slow = bench.begin().unwrap();
+    bench.calls("+");
+    assert_eq!(bench.wait(10 * SECOND).state(), State::HalfOpen);
+    bench.end(slow, Verdict::Failure);
+    assert_eq!(bench.state(), State::Open);
+    // It was open for ten seconds.
+    bench.wait(10 * SECOND).calls("+");
+    assert_eq!(bench.wait(10 * SECOND - millisecond).state(), State::HalfOpen);
+    assert_eq!(bench.wait(millisecond).state(), State::Closed);
+}
+
 proptest! {
     /// The breaker never gets stuck: when the target is well, it closes within a bounded time.
     #[test]

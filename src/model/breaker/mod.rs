@@ -8,6 +8,9 @@
 //!   └───────────────────────────────┼──── enough probes succeed ────────────┘
 //! ```
 //!
+//! Enough are `half_open_probes`. One is enough if no other probe is made for as long as the
+//! breaker was open: where calls are rare, it would otherwise be half-open for hours.
+//!
 //! It is used per destination of callbacks ([`crate::limits::DestinationLimits`]) and around each
 //! Redis server. A [`Breaker`] is pure: every method gets the time, and nothing happens between two
 //! calls. [`SharedBreaker`] puts a lock around one and hands out permits.

@@ -13,9 +13,9 @@ const MOST: usize = 32;
 /// The maximum length of all names and values, in bytes.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// Names that would change the meaning of the call. `accept-encoding`: a compressed answer could
-/// not be read, and a `dm_error` in it would be missed. `expect`: delayd does not wait for 100
-/// Continue.
+/// Names that would change the meaning of the call. `accept-encoding`: delayd asks for answers that
+/// are not compressed, because it cannot read every compression. `expect`: delayd does not wait for
+/// 100 Continue.
 const REFUSED: [&str; 13] = [
     "host",
     "content-length",
@@ -88,11 +88,13 @@ impl Headers {
         self.0.get(TRACEPARENT.as_str())?.parse().ok()
     }
 
-    /// Inserts the headers into `head`, replacing those of the same name.
-    pub fn put_into(&self, head: &mut HeaderMap) {
+    /// Inserts the headers into `head`, replacing those of the same name. Leaves out those whose
+    /// name is `refused`.
+    pub fn put_into(&self, head: &mut HeaderMap, refused: impl Fn(&str) -> bool) {
         for (name, value) in &self.0 {
             // They were checked when the task was added. An invalid one is not sent.
             if check(name, value).is_ok()
+                && !refused(name)
                 && let (Ok(name), Ok(mut value)) =
                     (HeaderName::try_from(name), HeaderValue::try_from(value))
             {
@@ -104,9 +106,24 @@ impl Headers {
     }
 }
 
-/// Whether only delayd may set the header of this name, which is in lower case.
+/// Whether only delayd may set the header of this name, which is in lower case, or one that a
+/// receiver may take for it ([`is_same_header`]).
 pub fn is_reserved_header(name: &str) -> bool {
-    REFUSED.contains(&name) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let begins_with = |prefix: &str| {
+        name.get(..prefix.len()).is_some_and(|beginning| is_same_header(beginning, prefix))
+    };
+    REFUSED.iter().any(|refused| is_same_header(name, refused))
+        || REFUSED_PREFIXES.iter().any(|prefix| begins_with(prefix))
+}
+
+/// Whether a receiver may take the headers of these names, in lower case, for the same one. CGI and
+/// WSGI turn both `webhook-id` and `webhook_id` into the variable `HTTP_WEBHOOK_ID`, and some
+/// servers do so for any character that is neither a letter nor a digit.
+pub fn is_same_header(one: &str, other: &str) -> bool {
+    let is_same = |(one, other): (u8, u8)| {
+        one == other || !one.is_ascii_alphanumeric() && !other.is_ascii_alphanumeric()
+    };
+    one.len() == other.len() && one.bytes().zip(other.bytes()).all(is_same)
 }
 
 /// Returns the name in lower case, if the header may be sent.
@@ -168,6 +185,16 @@ mod tests {
         check("Webhook-Id", false);
         check("webhook-signature", false);
         check("DELAY-task-id", false);
+        // A receiver behind CGI or WSGI reads these as the headers of delayd.
+        check("webhook_id", false);
+        check("Webhook_Signature", false);
+        check("webhook.timestamp", false);
+        check("delay_task_id", false);
+        check("delay_receipt", false);
+        check("content_length", false);
+        check("proxy_authorization", false);
+        check("x_webhook_id", true);
+        check("delay", true);
         check("", false);
         check(":authority", false);
         check("a b", false);
@@ -213,10 +240,12 @@ mod tests {
 
     #[test]
     fn what_was_never_checked_is_not_sent() {
-        let stored: Headers =
-            serde_json::from_str(r#"{"host":"evil","x-a":"a\r\nb","x-b":"1"}"#).unwrap();
+        let stored: Headers = serde_json::from_str(
+            r#"{"host":"evil","x-a":"a\r\nb","x-b":"1","x-c":"2","webhook_id":"3"}"#,
+        )
+        .unwrap();
         let mut head = HeaderMap::new();
-        stored.put_into(&mut head);
+        stored.put_into(&mut head, |name| name == "x-c");
         assert_eq!(head.keys().collect::<Vec<_>>(), ["x-b"]);
         assert_eq!(format!("{head:?}"), r#"{"x-b": Sensitive}"#);
     }
@@ -229,7 +258,7 @@ mod tests {
         ) {
             if let Ok(headers) = Headers::new([(name, value.clone())]) {
                 let mut head = HeaderMap::new();
-                headers.put_into(&mut head);
+                headers.put_into(&mut head, |_| false);
                 prop_assert_eq!(head.len(), 1);
                 prop_assert_eq!(head.values().next().unwrap().as_bytes(), value.as_bytes());
             }

@@ -27,7 +27,7 @@ pub use delayd_wire::{
     MisfirePolicy, Mode, TaskState as State, TopicHistory, TopicPolicy, TopicRetry,
 };
 pub use destination::Destination;
-pub use headers::{Headers, InvalidHeaders, is_reserved_header};
+pub use headers::{Headers, InvalidHeaders, is_reserved_header, is_same_header};
 pub(crate) use hex::read_hex;
 pub use id::TaskId;
 pub use lane::Lane;

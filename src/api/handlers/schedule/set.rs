@@ -22,7 +22,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
-use crate::callback::target_of_object;
+use crate::callback::new_target;
 use crate::model::schedule::{Definition, Misfire, Overlap};
 use crate::model::task::{Mode, Options, ScheduleName, Topic};
 use crate::planner;
@@ -212,7 +212,7 @@ pub(crate) fn read(
                 ));
             }
         },
-        destination: destination(mode, rules.services, || target_of_object(&content))?,
+        destination: destination(mode, rules.services, || new_target(&content))?,
         options,
         content,
         zone,

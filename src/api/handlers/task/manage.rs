@@ -17,7 +17,7 @@ use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
 use crate::api::wire::shown;
-use crate::callback::target_of_object;
+use crate::callback::new_target;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, NewContent, Rescheduled, TaskName};
@@ -126,8 +126,7 @@ async fn new_content(
     let (checking, raw) = (api.clone(), raw.to_owned());
     let read = move |rules: &Rules<'_>| {
         let content = new_task::content(&raw, mode, rules.content_limit)?;
-        let destination =
-            new_task::destination(mode, rules.services, || target_of_object(&content))?;
+        let destination = new_task::destination(mode, rules.services, || new_target(&content))?;
         Ok::<_, Error>(NewContent { destination, content, keeps_mode: true })
     };
     reading(body.clone(), move |_| checking.checked(None, read)).await

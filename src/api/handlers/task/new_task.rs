@@ -19,7 +19,9 @@ use crate::api::wire::fields::{Name, Number, ServiceName, TopicName, within};
 use crate::api::wire::idempotency::{self, Given};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
-use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
+use crate::callback::{
+    InvalidTarget, InvalidUrl, Services, Target, check_segments, check_url, new_target,
+};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 use crate::model::zone::Zone;
@@ -160,7 +162,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     };
     let mode = rules.mode(request.mode, &topic);
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
-    let destination = destination(mode, rules.services, || target_of_object(&content))?;
+    let destination = destination(mode, rules.services, || new_target(&content))?;
     check_headers(&options.headers, &destination, rules.services)?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
     let idempotency = key.map(|key| {
@@ -177,7 +179,13 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
 /// Reads `on_dead`: a service and a path on it, as in a content.
 pub(crate) fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
     let call: OnDeadCall<ServiceName> = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
-    on_dead(call.sn, call.url, "on_dead", services)
+    let call = on_dead(call.sn, call.url, "on_dead", services)?;
+    check_segments(&call.url).map_err(|error| wrong_url("on_dead", error))?;
+    Ok(call)
+}
+
+fn wrong_url(field: &str, error: InvalidUrl) -> Error {
+    Error::Invalid(format!("{field}.url: {error}"))
 }
 
 /// Checks the fields of `on_dead`; `field` is its path.
@@ -189,7 +197,7 @@ pub(crate) fn on_dead(
 ) -> Result<OnDead, Error> {
     let Name(sn) = required(sn, &format!("{field}.sn"))?;
     let url = required(url, &format!("{field}.url"))?;
-    check_url(&url).map_err(|error| Error::Invalid(format!("{field}.url: {error}")))?;
+    check_url(&url).map_err(|error| wrong_url(field, error))?;
     if !sn.is_service() || services.get(sn.as_str()).is_none() {
         return Err(unknown_service(&format!("{field}.sn"), &sn));
     }

@@ -296,6 +296,10 @@ fn keys_expiry_and_the_call_for_the_dead_are_read_and_checked() {
     );
     check(r#""on_dead":{"sn":"message.call","url":"//evil"}"#, "on_dead.url: must be a path");
     check(
+        r#""on_dead":{"sn":"message.call","url":"/../admin"}"#,
+        "on_dead.url: must hold no segment . or ..",
+    );
+    check(
         r#""on_dead":{"sn":"message.call","url":"/x","on_dead":{}}"#,
         "unknown field \"on_dead\"",
     );

@@ -4555,7 +4555,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description 415, dm_error 1015: the content type is not JSON */
+        /** @description 415, dm_error 1015: the content type is not JSON, or the body is compressed */
         1015: {
             headers: {
                 [name: string]: unknown;

@@ -12,6 +12,7 @@
 //! - A route needs `admin` unless its row says otherwise, so a new route is closed by default.
 //! - A token that covers only some topics reaches no other topic. The topic is read from the body
 //!   before the handler runs, by the handler's own reader; a body that cannot be read is refused.
+//! - A request that waits ends when a reload takes away what it needs ([`Tokens::refusal`]).
 //! - Neither a token nor its hash is in an answer, a log line or `Debug`. Logs show the token's
 //!   name.
 
@@ -22,6 +23,7 @@ use delayd_wire::Rate;
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::wire::error::Error;
@@ -35,6 +37,8 @@ use crate::model::token::{Scope, TokenHash};
 
 /// A token may save up the calls of this time, because calls come in bursts.
 const BURST: Duration = Duration::from_secs(1);
+
+const UNKNOWN: Error = Error::Unauthenticated("Authorization: this token is not known here");
 
 /// Which topics a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,8 @@ pub struct TokenParams {
 /// allowed.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    known: RwLock<Arc<[Arc<Token>]>>,
+    /// Its receivers learn of each replacement.
+    known: watch::Sender<Arc<[Arc<Token>]>>,
     origins: RwLock<Arc<[Origin]>>,
 }
 
@@ -95,15 +100,15 @@ impl Tokens {
         tokens
     }
 
-    /// Replaces all tokens, from the next request on.
+    /// Replaces all tokens, from the next request on. Long requests learn of it by
+    /// [`Tokens::refusal`].
     pub fn replace(&self, list: Vec<TokenParams>) {
         let now = Instant::now();
         let token = |params: TokenParams| {
             let bucket = params.rate.map(|rate| Mutex::new(TokenBucket::saving(rate, BURST, now)));
             Arc::new(Token { params, bucket })
         };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) =
-            list.into_iter().map(token).collect();
+        self.known.send_replace(list.into_iter().map(token).collect());
     }
 
     /// Replaces the origins that count as our own whatever a request's `Host` is, from the next
@@ -117,7 +122,7 @@ impl Tokens {
     }
 
     fn all(&self) -> Arc<[Arc<Token>]> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.borrow().clone()
     }
 
     /// Checks the `Origin`, the token, its scopes and its rate. `None` if the route is open: its
@@ -152,25 +157,50 @@ impl Tokens {
                 true => Some(token),
                 false => found,
             });
-        let token = matching
-            .ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
+        let token = matching.ok_or(UNKNOWN)?;
         let caller = Caller(Some(token.clone()));
-        let Token { params, .. } = &**token;
-        if !scopes.iter().any(|scope| params.scopes.contains(scope)) {
-            let named = |scopes: &[Scope], between: &str| {
-                scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
-            };
-            let error = Error::Forbidden(format!(
-                "Authorization: must be a token with the scope {}; {:?} has {}",
-                named(scopes, " or "),
-                params.name,
-                named(&params.scopes, " and ")
-            ));
-            return Err(Refused { error, caller: Some(caller) });
-        }
-        match token.take_one() {
+        match token.check_scopes(scopes).and_then(|()| token.take_one()) {
             Ok(()) => Ok(caller),
             Err(error) => Err(Refused { error, caller: Some(caller) }),
+        }
+    }
+
+    /// An admitted caller, with the present scopes and topics of its token.
+    ///
+    /// # Errors
+    /// 401 or 403 if the tokens were replaced since, and the caller may no longer call the route.
+    pub(crate) fn renewed(&self, caller: &Caller, access: Access) -> Result<Caller, Error> {
+        let Access::Token(scopes, _) = access else { return Ok(caller.clone()) };
+        let known = self.all();
+        if known.is_empty() {
+            return Ok(Caller(None));
+        }
+        let held = caller.token().ok_or(UNKNOWN)?;
+        let token = known.iter().find(|token| token.params.hash.is(&held.hash)).ok_or(UNKNOWN)?;
+        token.check_scopes(scopes)?;
+        Ok(Caller(Some(token.clone())))
+    }
+
+    /// Waits until a reload takes from an admitted caller what its request needs: the token, the
+    /// scope, or the topic (all topics, if `topic` is `None`). Returns why. Requests that last
+    /// longer than their answer's store calls must end with it.
+    pub(crate) async fn refusal(
+        &self,
+        caller: &Caller,
+        access: Access,
+        topic: Option<&Topic>,
+    ) -> Error {
+        let mut known = self.known.subscribe();
+        loop {
+            let checked = self.renewed(caller, access).and_then(|caller| match topic {
+                Some(topic) => caller.may_use(topic),
+                None => caller.may_use_all(),
+            });
+            if let Err(error) = checked {
+                return error;
+            }
+            // `self` holds the sender, so this is never an error.
+            let _ = known.changed().await;
         }
     }
 
@@ -216,6 +246,22 @@ impl Token {
 
     fn covers_all(&self) -> bool {
         self.params.topics.iter().any(Glob::is_all)
+    }
+
+    fn check_scopes(&self, scopes: &[Scope]) -> Result<(), Error> {
+        let Self { params, .. } = self;
+        if scopes.iter().any(|scope| params.scopes.contains(scope)) {
+            return Ok(());
+        }
+        let named = |scopes: &[Scope], between: &str| {
+            scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
+        };
+        Err(Error::Forbidden(format!(
+            "Authorization: must be a token with the scope {}; {:?} has {}",
+            named(scopes, " or "),
+            params.name,
+            named(&params.scopes, " and ")
+        )))
     }
 
     /// Counts one call against the rate limit.

@@ -48,6 +48,8 @@ pub mod measured;
 mod middleware;
 mod openapi;
 mod params;
+#[cfg(test)]
+mod reload_tests;
 mod routes;
 mod state;
 mod static_file;
@@ -93,7 +95,7 @@ pub fn edge(
     let slots = ConcurrencyLimit::of(api.params.concurrency);
     let budget =
         Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
-    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots);
+    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots, &api.tokens);
     let admission = Admission {
         routes: &ROUTES,
         tokens: api.tokens.clone(),

@@ -6,6 +6,7 @@
 //! a connection while the caller still sends would reset it, and the answer would be lost.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,6 +18,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tower::service_fn;
 
+use crate::api::auth::Tokens;
 use crate::api::middleware::audit_target::Target;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
@@ -44,6 +46,8 @@ pub(crate) struct Bodies {
     small: (Limit, Budget),
     /// Where a request that released its slot gets another one.
     slots: ConcurrencyLimit,
+    /// What a caller is checked against again, if its body took time.
+    tokens: Arc<Tokens>,
 }
 
 impl Bodies {
@@ -53,12 +57,14 @@ impl Bodies {
         batch: &Limit,
         budget: &Budget,
         slots: &ConcurrencyLimit,
+        tokens: &Arc<Tokens>,
     ) -> Self {
         Self {
             batch: (batch.clone(), budget.of_batches()),
             content: (content.clone(), budget.clone()),
             small: (content.at_most(MAX_SMALL), budget.clone()),
             slots: slots.clone(),
+            tokens: tokens.clone(),
         }
     }
 
@@ -82,9 +88,13 @@ impl Bodies {
         let (head, body) = request.into_parts();
         let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
         let body = read(&head.headers, body, &mut slot, limit, budget).await?;
-        let slot = match slot {
-            Some(slot) => slot,
-            None => self.slots.slot().await?,
+        let (slot, caller) = match slot {
+            Some(slot) => (slot, caller),
+            // The tokens may have been replaced while the body arrived.
+            None => {
+                let slot = self.slots.slot().await?;
+                (slot, self.tokens.renewed(&caller, route.access)?)
+            }
         };
         if let Some(target) = &target {
             let read = reading(body.clone(), Target::read).await;

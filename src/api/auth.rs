@@ -1,7 +1,7 @@
-//! Authorization: bearer tokens, and the check of a browser's `Origin`.
+//! Authorization: bearer tokens, and the checks of a browser's `Origin` and `Host`.
 //!
 //! ```text
-//! foreign Origin? 403 ─▶ unknown token? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403
+//! foreign page? 403 ─▶ unknown token? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403
 //! ```
 //!
 //! The table in `routes` is the whole access matrix. If no token is configured, every call is
@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use delayd_wire::Rate;
-use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -34,6 +33,10 @@ use crate::model::glob::Glob;
 use crate::model::origin::Origin;
 use crate::model::task::Topic;
 use crate::model::token::{Scope, TokenHash};
+
+mod site;
+
+use site::Site;
 
 /// A token may save up the calls of this time, because calls come in bursts.
 const BURST: Duration = Duration::from_secs(1);
@@ -77,13 +80,13 @@ pub struct TokenParams {
     pub rate: Option<Rate>,
 }
 
-/// The configured tokens, and the origins of our own pages. If there are no tokens, every call is
+/// The configured tokens, and what counts as our own site. If there are no tokens, every call is
 /// allowed.
 #[derive(Debug, Default)]
 pub struct Tokens {
     /// Its receivers learn of each replacement.
     known: watch::Sender<Arc<[Arc<Token>]>>,
-    origins: RwLock<Arc<[Origin]>>,
+    site: RwLock<Site>,
 }
 
 #[derive(Debug)]
@@ -111,22 +114,18 @@ impl Tokens {
         self.known.send_replace(list.into_iter().map(token).collect());
     }
 
-    /// Replaces the origins that count as our own whatever a request's `Host` is, from the next
-    /// request on.
-    pub fn set_public_origins(&self, origins: Vec<Origin>) {
-        *self.origins.write().unwrap_or_else(PoisonError::into_inner) = origins.into();
-    }
-
-    fn is_public(&self, origin: &Origin) -> bool {
-        self.origins.read().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    /// Replaces what counts as our own site, from the next request on: the origins of our own
+    /// pages, whatever a request's `Host` is; and whether everyone who reaches the port may call.
+    pub fn set_site(&self, public: Vec<Origin>, is_anonymous: bool) {
+        *self.site.write().unwrap_or_else(PoisonError::into_inner) = Site { public, is_anonymous };
     }
 
     fn all(&self) -> Arc<[Arc<Token>]> {
         self.known.borrow().clone()
     }
 
-    /// Checks the `Origin`, the token, its scopes and its rate. `None` if the route is open: its
-    /// handler learns nothing about the caller.
+    /// Checks the `Origin` or `Host`, the token, its scopes and its rate. `None` if the route is
+    /// open: its handler learns nothing about the caller.
     ///
     /// # Errors
     /// The first check that failed.
@@ -146,7 +145,9 @@ impl Tokens {
     /// The caller, if the token has one of the scopes.
     fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refused> {
         let known = self.all();
-        self.check_origin(uri, headers, known.is_empty())?;
+        let site = self.site.read().unwrap_or_else(PoisonError::into_inner);
+        site.check(uri, headers, !known.is_empty())?;
+        drop(site);
         if known.is_empty() {
             return Ok(Caller(None));
         }
@@ -202,40 +203,6 @@ impl Tokens {
             // `self` holds the sender, so this is never an error.
             let _ = known.changed().await;
         }
-    }
-
-    /// Refuses requests that a browser sends for a page of another site. Only browsers send
-    /// `Origin`, and a page cannot suppress it. Behind a proxy that rewrites `Host`, only the
-    /// public origins tell our own pages from others.
-    ///
-    /// With DNS rebinding, a page resolves its own host name to our address, and the browser then
-    /// treats us as the same origin. If no token is configured, a browser must therefore use a
-    /// public origin, an IP address or `localhost`, which a page cannot take over.
-    fn check_origin(&self, uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-        let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
-        let origin: Origin =
-            origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
-        if self.is_public(&origin) {
-            return Ok(());
-        }
-        // HTTP/2 has the host in `:authority`.
-        let host = headers
-            .get(header::HOST)
-            .and_then(|host| host.to_str().ok())
-            .and_then(|host| host.parse().ok());
-        let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
-        if !origin.is_at(&host) {
-            return Err(foreign());
-        }
-        if is_open && !is_unmistakable(host.host()) {
-            return Err(Error::Forbidden(
-                "Origin: while no tokens are configured, browsers must call an IP address, \
-                 localhost or an origin of http.public_origins"
-                    .into(),
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -417,11 +384,6 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
             .filter(|token| !token.is_empty())
     });
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
-}
-
-fn is_unmistakable(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]

@@ -267,7 +267,19 @@ impl Caller {
     /// A caller with these scopes for all topics.
     #[cfg(test)]
     pub(crate) fn with(scopes: &[Scope]) -> Self {
-        let (name, hash) = ("test".into(), TokenHash::of("test"));
+        Self::named("test", scopes)
+    }
+
+    /// A caller without a token.
+    #[cfg(test)]
+    pub(crate) fn anyone() -> Self {
+        Self(None)
+    }
+
+    /// A caller with a token of this name, and these scopes for all topics.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str, scopes: &[Scope]) -> Self {
+        let (name, hash) = (name.into(), TokenHash::of(name));
         let topics = vec!["*".parse().expect("a pattern")];
         let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
         Self(Some(Arc::new(Token { params, bucket: None })))

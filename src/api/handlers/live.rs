@@ -14,11 +14,12 @@ use bytes::Bytes;
 use delayd_wire::LiveRequest;
 use futures_util::stream;
 use http::header;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::overview;
 use crate::api::auth::{Access, Caller};
 use crate::api::middleware::route::Routed;
+use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::json;
@@ -35,7 +36,7 @@ struct Viewer {
     caller: Caller,
     access: Access,
     is_first: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Viewer {
@@ -69,7 +70,7 @@ pub(crate) async fn serve(
 ) -> Result<Response, Error> {
     let LiveRequest {} = json::read(request.body())?;
     api.check_accepting()?;
-    let place = api.live.place()?;
+    let place = api.live.place(&caller).await?;
     let (snapshots, draining) = (api.sampled.snapshots(), api.draining.clone());
     let access = route.access;
     let viewer = Viewer { api, snapshots, draining, caller, access, is_first: true, _place: place };

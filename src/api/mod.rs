@@ -97,7 +97,7 @@ pub fn edge(
     let slots = ConcurrencyLimit::of(api.params.concurrency);
     let budget =
         Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
-    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots, &api.tokens);
+    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots, &api);
     let admission = Admission {
         routes: &ROUTES,
         tokens: api.tokens.clone(),

@@ -18,7 +18,6 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tower::service_fn;
 
-use crate::api::auth::Tokens;
 use crate::api::middleware::audit_target::Target;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
@@ -26,6 +25,7 @@ use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::middleware::topic_access::check_topic;
 use crate::api::params::Limit;
+use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::{reading, size};
 
@@ -46,8 +46,9 @@ pub(crate) struct Bodies {
     small: (Limit, Budget),
     /// Where a request that released its slot gets another one.
     slots: ConcurrencyLimit,
-    /// What a caller is checked against again, if its body took time.
-    tokens: Arc<Tokens>,
+    /// For its tokens, against which a caller is checked again if its body took time, and for the
+    /// limit of batches. Each service holds a copy of what it refers to, so this is not passed on.
+    api: Arc<Api>,
 }
 
 impl Bodies {
@@ -57,14 +58,14 @@ impl Bodies {
         batch: &Limit,
         budget: &Budget,
         slots: &ConcurrencyLimit,
-        tokens: &Arc<Tokens>,
+        api: &Arc<Api>,
     ) -> Self {
         Self {
             batch: (batch.clone(), budget.of_batches()),
             content: (content.clone(), budget.clone()),
             small: (content.at_most(MAX_SMALL), budget.clone()),
             slots: slots.clone(),
-            tokens: tokens.clone(),
+            api: api.clone(),
         }
     }
 
@@ -74,6 +75,11 @@ impl Bodies {
             BodySize::Content => &self.content,
             BodySize::Small => &self.small,
         }
+    }
+
+    /// The most items of a batch.
+    pub(crate) fn batch_limit(&self) -> usize {
+        self.api.bounds().batch_limit
     }
 
     /// The memory budget of answers.
@@ -93,7 +99,7 @@ impl Bodies {
             // The tokens may have been replaced while the body arrived.
             None => {
                 let slot = self.slots.slot().await?;
-                (slot, self.tokens.renewed(&caller, route.access)?)
+                (slot, self.api.tokens.renewed(&caller, route.access)?)
             }
         };
         if let Some(target) = &target {

@@ -20,7 +20,7 @@ use crate::api::handlers::task::new_task::{self, GivenOptions, MAX_ON_DEAD};
 use crate::api::handlers::task::placing::placed;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::wire::batch::failure_of_all;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
@@ -94,9 +94,10 @@ pub(crate) async fn adopt(
         return Ok(failure);
     }
     let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
     let item = |result: Result<AdoptedTask, Error>| match result {
         Ok(kept) => AdoptItem::Kept(Answer::of(kept)),
-        Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: error.message() },
+        Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
     let results = results.into_iter().map(item).collect();
     Ok(Success::of(AdoptAnswer { failed, results }).into_response())

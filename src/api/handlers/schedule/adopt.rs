@@ -21,7 +21,7 @@ use crate::api::handlers::task::new_task;
 use crate::api::handlers::task::placing::PLACINGS;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::wire::batch::failure_of_all;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
@@ -64,10 +64,11 @@ pub(crate) async fn adopt(
         return Ok(failure);
     }
     let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
     let item = |result: Result<ScheduleKept, Error>| match result {
         Ok(kept) => ScheduleAdoptItem::Kept(Answer::of(kept)),
         Err(error) => {
-            ScheduleAdoptItem::Failed { dm_error: error.code(), error_msg: error.message() }
+            ScheduleAdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) }
         }
     };
     let results = results.into_iter().map(item).collect();

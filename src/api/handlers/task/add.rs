@@ -18,7 +18,7 @@ use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::wire::batch::failure_of_all;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::{self, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::AtMost;
@@ -301,9 +301,10 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
         return Ok(failure);
     }
     let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
     let item = |result: Result<Stored, Error>| match result {
         Ok(stored) => BatchItem::Stored(Answer::of(stored)),
-        Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: error.message() },
+        Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
     let results = results.into_iter().map(item).collect();
     Ok(Success::of(Batch { failed, results }).into_response())

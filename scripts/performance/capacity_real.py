@@ -56,7 +56,8 @@ class Caller:
         if self.writer is None:
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
         body = f'{{"topic":"topic-{topic}","delay":"{delay_ms}ms","content":{CONTENT}}}'
-        head = f"POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n"
+        head += f"content-length: {len(body)}\r\n\r\n"
         self.writer.write((head + body).encode())
         answer = await self.reader.readuntil(b"\r\n\r\n")
         lines = answer.lower().split(b"\r\n")

@@ -1,7 +1,7 @@
-//! Authorization: bearer tokens, and the check of a browser's `Origin`.
+//! Authorization: bearer tokens, and the checks of a browser's `Origin` and `Host`.
 //!
 //! ```text
-//! foreign Origin? 403 ─▶ unknown token? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403
+//! foreign page? 403 ─▶ unknown token? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403
 //! ```
 //!
 //! The table in `routes` is the whole access matrix. If no token is configured, every call is
@@ -12,6 +12,7 @@
 //! - A route needs `admin` unless its row says otherwise, so a new route is closed by default.
 //! - A token that covers only some topics reaches no other topic. The topic is read from the body
 //!   before the handler runs, by the handler's own reader; a body that cannot be read is refused.
+//! - A request that waits ends when a reload takes away what it needs ([`Tokens::refusal`]).
 //! - Neither a token nor its hash is in an answer, a log line or `Debug`. Logs show the token's
 //!   name.
 
@@ -19,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use delayd_wire::Rate;
-use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::wire::error::Error;
@@ -33,8 +34,14 @@ use crate::model::origin::Origin;
 use crate::model::task::Topic;
 use crate::model::token::{Scope, TokenHash};
 
+mod site;
+
+use site::Site;
+
 /// A token may save up the calls of this time, because calls come in bursts.
 const BURST: Duration = Duration::from_secs(1);
+
+const UNKNOWN: Error = Error::Unauthenticated("Authorization: this token is not known here");
 
 /// Which topics a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +80,13 @@ pub struct TokenParams {
     pub rate: Option<Rate>,
 }
 
-/// The configured tokens, and the origins of our own pages. If there are no tokens, every call is
+/// The configured tokens, and what counts as our own site. If there are no tokens, every call is
 /// allowed.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    known: RwLock<Arc<[Arc<Token>]>>,
-    origins: RwLock<Arc<[Origin]>>,
+    /// Its receivers learn of each replacement.
+    known: watch::Sender<Arc<[Arc<Token>]>>,
+    site: RwLock<Site>,
 }
 
 #[derive(Debug)]
@@ -95,33 +103,29 @@ impl Tokens {
         tokens
     }
 
-    /// Replaces all tokens, from the next request on.
+    /// Replaces all tokens, from the next request on. Long requests learn of it by
+    /// [`Tokens::refusal`].
     pub fn replace(&self, list: Vec<TokenParams>) {
         let now = Instant::now();
         let token = |params: TokenParams| {
             let bucket = params.rate.map(|rate| Mutex::new(TokenBucket::saving(rate, BURST, now)));
             Arc::new(Token { params, bucket })
         };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) =
-            list.into_iter().map(token).collect();
+        self.known.send_replace(list.into_iter().map(token).collect());
     }
 
-    /// Replaces the origins that count as our own whatever a request's `Host` is, from the next
-    /// request on.
-    pub fn set_public_origins(&self, origins: Vec<Origin>) {
-        *self.origins.write().unwrap_or_else(PoisonError::into_inner) = origins.into();
-    }
-
-    fn is_public(&self, origin: &Origin) -> bool {
-        self.origins.read().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    /// Replaces what counts as our own site, from the next request on: the origins of our own
+    /// pages, whatever a request's `Host` is; and whether everyone who reaches the port may call.
+    pub fn set_site(&self, public: Vec<Origin>, is_anonymous: bool) {
+        *self.site.write().unwrap_or_else(PoisonError::into_inner) = Site { public, is_anonymous };
     }
 
     fn all(&self) -> Arc<[Arc<Token>]> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.borrow().clone()
     }
 
-    /// Checks the `Origin`, the token, its scopes and its rate. `None` if the route is open: its
-    /// handler learns nothing about the caller.
+    /// Checks the `Origin` or `Host`, the token, its scopes and its rate. `None` if the route is
+    /// open: its handler learns nothing about the caller.
     ///
     /// # Errors
     /// The first check that failed.
@@ -141,7 +145,9 @@ impl Tokens {
     /// The caller, if the token has one of the scopes.
     fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refused> {
         let known = self.all();
-        self.check_origin(uri, headers, known.is_empty())?;
+        let site = self.site.read().unwrap_or_else(PoisonError::into_inner);
+        site.check(uri, headers, !known.is_empty())?;
+        drop(site);
         if known.is_empty() {
             return Ok(Caller(None));
         }
@@ -152,60 +158,51 @@ impl Tokens {
                 true => Some(token),
                 false => found,
             });
-        let token = matching
-            .ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
+        let token = matching.ok_or(UNKNOWN)?;
         let caller = Caller(Some(token.clone()));
-        let Token { params, .. } = &**token;
-        if !scopes.iter().any(|scope| params.scopes.contains(scope)) {
-            let named = |scopes: &[Scope], between: &str| {
-                scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
-            };
-            let error = Error::Forbidden(format!(
-                "Authorization: must be a token with the scope {}; {:?} has {}",
-                named(scopes, " or "),
-                params.name,
-                named(&params.scopes, " and ")
-            ));
-            return Err(Refused { error, caller: Some(caller) });
-        }
-        match token.take_one() {
+        match token.check_scopes(scopes).and_then(|()| token.take_one()) {
             Ok(()) => Ok(caller),
             Err(error) => Err(Refused { error, caller: Some(caller) }),
         }
     }
 
-    /// Refuses requests that a browser sends for a page of another site. Only browsers send
-    /// `Origin`, and a page cannot suppress it. Behind a proxy that rewrites `Host`, only the
-    /// public origins tell our own pages from others.
+    /// An admitted caller, with the present scopes and topics of its token.
     ///
-    /// With DNS rebinding, a page resolves its own host name to our address, and the browser then
-    /// treats us as the same origin. If no token is configured, a browser must therefore use a
-    /// public origin, an IP address or `localhost`, which a page cannot take over.
-    fn check_origin(&self, uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-        let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
-        let origin: Origin =
-            origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
-        if self.is_public(&origin) {
-            return Ok(());
+    /// # Errors
+    /// 401 or 403 if the tokens were replaced since, and the caller may no longer call the route.
+    pub(crate) fn renewed(&self, caller: &Caller, access: Access) -> Result<Caller, Error> {
+        let Access::Token(scopes, _) = access else { return Ok(caller.clone()) };
+        let known = self.all();
+        if known.is_empty() {
+            return Ok(Caller(None));
         }
-        // HTTP/2 has the host in `:authority`.
-        let host = headers
-            .get(header::HOST)
-            .and_then(|host| host.to_str().ok())
-            .and_then(|host| host.parse().ok());
-        let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
-        if !origin.is_at(&host) {
-            return Err(foreign());
+        let held = caller.token().ok_or(UNKNOWN)?;
+        let token = known.iter().find(|token| token.params.hash.is(&held.hash)).ok_or(UNKNOWN)?;
+        token.check_scopes(scopes)?;
+        Ok(Caller(Some(token.clone())))
+    }
+
+    /// Waits until a reload takes from an admitted caller what its request needs: the token, the
+    /// scope, or the topic (all topics, if `topic` is `None`). Returns why. Requests that last
+    /// longer than their answer's store calls must end with it.
+    pub(crate) async fn refusal(
+        &self,
+        caller: &Caller,
+        access: Access,
+        topic: Option<&Topic>,
+    ) -> Error {
+        let mut known = self.known.subscribe();
+        loop {
+            let checked = self.renewed(caller, access).and_then(|caller| match topic {
+                Some(topic) => caller.may_use(topic),
+                None => caller.may_use_all(),
+            });
+            if let Err(error) = checked {
+                return error;
+            }
+            // `self` holds the sender, so this is never an error.
+            let _ = known.changed().await;
         }
-        if is_open && !is_unmistakable(host.host()) {
-            return Err(Error::Forbidden(
-                "Origin: while no tokens are configured, browsers must call an IP address, \
-                 localhost or an origin of http.public_origins"
-                    .into(),
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -216,6 +213,22 @@ impl Token {
 
     fn covers_all(&self) -> bool {
         self.params.topics.iter().any(Glob::is_all)
+    }
+
+    fn check_scopes(&self, scopes: &[Scope]) -> Result<(), Error> {
+        let Self { params, .. } = self;
+        if scopes.iter().any(|scope| params.scopes.contains(scope)) {
+            return Ok(());
+        }
+        let named = |scopes: &[Scope], between: &str| {
+            scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
+        };
+        Err(Error::Forbidden(format!(
+            "Authorization: must be a token with the scope {}; {:?} has {}",
+            named(scopes, " or "),
+            params.name,
+            named(&params.scopes, " and ")
+        )))
     }
 
     /// Counts one call against the rate limit.
@@ -254,7 +267,19 @@ impl Caller {
     /// A caller with these scopes for all topics.
     #[cfg(test)]
     pub(crate) fn with(scopes: &[Scope]) -> Self {
-        let (name, hash) = ("test".into(), TokenHash::of("test"));
+        Self::named("test", scopes)
+    }
+
+    /// A caller without a token.
+    #[cfg(test)]
+    pub(crate) fn anyone() -> Self {
+        Self(None)
+    }
+
+    /// A caller with a token of this name, and these scopes for all topics.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str, scopes: &[Scope]) -> Self {
+        let (name, hash) = (name.into(), TokenHash::of(name));
         let topics = vec!["*".parse().expect("a pattern")];
         let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
         Self(Some(Arc::new(Token { params, bucket: None })))
@@ -371,11 +396,6 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
             .filter(|token| !token.is_empty())
     });
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
-}
-
-fn is_unmistakable(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]

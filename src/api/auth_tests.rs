@@ -257,11 +257,37 @@ async fn pages_of_another_site_may_not_call() {
     check(Vec::new(), "evil.example:7799", "http://evil.example:7799", false).await;
 }
 
+/// Browsers send no `Origin` with a `GET` of their own site.
+#[tokio::test]
+async fn without_tokens_no_page_reads_by_a_name_of_its_own() {
+    let check = async |method: &str, path: &str, host: &str, allowed: bool| {
+        let asked = Request::builder().method(method).uri(path).header("host", host);
+        let (api, _draining) = edge_without_store().await;
+        let answer = edge(Arc::new(api)).answer(asked.body(Body::from("{}")).unwrap()).await;
+        assert_eq!(answer.status() != 403, allowed, "{method} {path} {host}");
+    };
+    for (method, path) in [
+        ("GET", "/metrics"),
+        ("GET", "/metrics/topics"),
+        ("HEAD", "/metrics"),
+        ("GET", "/delay/overview"),
+        ("POST", "/delay/overview"),
+        ("POST", "/delay/topic/list"),
+        ("GET", "/anything"),
+    ] {
+        check(method, path, "evil.example:7799", false).await;
+        check(method, path, "localhost:7799", true).await;
+    }
+    for path in ["/healthz", "/readyz", "/", "/docs", "/openapi.json"] {
+        check("GET", path, "evil.example:7799", true).await;
+    }
+}
+
 #[tokio::test]
 async fn pages_of_a_public_origin_may_call_at_any_host() {
     let (api, _draining) = edge_without_store().await;
     let tokens = api.tokens.clone();
-    tokens.set_public_origins(vec!["https://public.example".parse().unwrap()]);
+    tokens.set_site(vec!["https://public.example".parse().unwrap()], false);
     let edge = edge(Arc::new(api));
     let check = async |origin: &str, allowed: bool| {
         let bearer = format!("Bearer {WRITER}");
@@ -280,7 +306,7 @@ async fn pages_of_a_public_origin_may_call_at_any_host() {
         check("https://evil.example", false).await;
         check("null", false).await;
     }
-    tokens.set_public_origins(Vec::new());
+    tokens.set_site(Vec::new(), false);
     check("https://public.example", false).await;
 }
 

@@ -53,8 +53,8 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
     let long = |unit: &str| unit.repeat(length / unit.len());
     let task = |option: &str| format!(r#"{{"topic":"t","delay":1,"content":{{}},{option}}}"#);
     let record = |field: &str| {
-        let must =
-            r#""topic":"t","task_id":1,"mode":"pull","created_ms":1,"due_ms":1,"content":"{}""#;
+        let task = r#""topic":"t","task_id":1,"mode":"pull","content":"{}""#;
+        let must = format!(r#"{task},"created_ms":1e12,"due_ms":1e12"#);
         format!(r#"{{"records":[{{{must},{field}}}]}}"#)
     };
     let objects =
@@ -97,7 +97,7 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
         one_each.iter().map(|option| (ADOPT, record(&format!(r#""options":{{{option}}}"#)))),
     );
     let adopted = |field: &str, rule: &str| {
-        let must = r#""topic":"t","schedule":"s","set_ms":1,"since_ms":1"#;
+        let must = r#""topic":"t","schedule":"s","set_ms":1e12,"since_ms":1e12"#;
         let of = r#""origin":"00c0ffee00c0ffee""#;
         let all =
             r#""zone":"UTC","misfire":"once","overlap":"allow","destination":"@pull","content":"""#;

@@ -1,28 +1,31 @@
 //! The open live streams of this instance, and the event that they share.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use delayd_wire::Overview;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::api::auth::Caller;
+use crate::api::places::{Bounds, Place, Places};
 use crate::api::wire::error::Error;
 use crate::sampler::Snapshot;
 
-/// The most streams of an instance.
-const STREAMS: usize = 64;
+/// The most streams of an instance, and of a token. A stream lasts as long as its reader likes, so
+/// none waits for it.
+const STREAMS: Bounds = Bounds { total: 64, each: 16, waiting: 0, wait: Duration::ZERO };
 
 /// The places of streams, and the last event.
 #[derive(Debug)]
 pub(crate) struct Live {
-    places: Arc<Semaphore>,
+    places: Places,
     /// The last event, and the snapshot that it shows.
     last: Mutex<(Arc<Snapshot>, Bytes)>,
 }
 
 impl Default for Live {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(STREAMS)), last: Mutex::default() }
+        Self { places: Places::new(STREAMS), last: Mutex::default() }
     }
 }
 
@@ -30,11 +33,12 @@ impl Live {
     /// A place for a stream, which the stream holds.
     ///
     /// # Errors
-    /// 503 if none is free.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
-        self.places.clone().try_acquire_owned().map_err(|_| {
-            Error::Unavailable("too many live streams are open: close one, or try again later")
-        })
+    /// 503 if the instance, or the token, has too many streams.
+    pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Error> {
+        self.places.place(caller).await.ok_or(Error::Unavailable(
+            "too many live streams are open here, or with this token: close one, or try again \
+             later",
+        ))
     }
 
     /// The event of a snapshot. The first stream that asks for it calls `overview`.
@@ -49,5 +53,28 @@ impl Live {
             *last = (snapshot, format!("event: overview\ndata: {data}\n\n").into());
         }
         last.1.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One token once took all 64 streams.
+    #[tokio::test]
+    async fn a_token_leaves_streams_to_others() {
+        let (live, greedy) = (Live::default(), Caller::named("greedy", &[]));
+        let mut streams = Vec::new();
+        while let Ok(stream) = live.place(&greedy).await {
+            streams.push(stream);
+        }
+        assert_eq!(streams.len(), 16);
+        streams.push(live.place(&Caller::named("other", &[])).await.expect("a stream"));
+        while let Ok(stream) = live.place(&Caller::anyone()).await {
+            streams.push(stream);
+        }
+        assert_eq!(streams.len(), 64);
+        streams.truncate(15);
+        assert!(live.place(&greedy).await.is_ok());
     }
 }

@@ -10,7 +10,8 @@
 //! - `wire`: JSON requests; errors, envelopes and answers; fields, request ids and schemas.
 //! - `auth`: tokens and what each may call.
 //! - `params`: the settings.
-//! - `long_poll`: pulls that wait for a task; `live`: the places of live streams.
+//! - `long_poll`: pulls that wait for a task.
+//! - `places`: how many scans and streams one token may have; `live`: the open live streams.
 //! - `state`: what the handlers share.
 //! - `middleware`: what every request passes: concurrency limit, deadline, body, memory budgets.
 //! - `transport`: connections and their timeouts; whether an answer was written.
@@ -48,6 +49,9 @@ pub mod measured;
 mod middleware;
 mod openapi;
 mod params;
+mod places;
+#[cfg(test)]
+mod reload_tests;
 mod routes;
 mod state;
 mod static_file;
@@ -93,7 +97,7 @@ pub fn edge(
     let slots = ConcurrencyLimit::of(api.params.concurrency);
     let budget =
         Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
-    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots);
+    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots, &api);
     let admission = Admission {
         routes: &ROUTES,
         tokens: api.tokens.clone(),

@@ -175,7 +175,8 @@ fn tasks() -> Vec<Route> {
         .access(&[Admin], EachOfThem)
         .body(Batch)
         .reads::<adopt::AdoptRequest<'_>>()
-        .answers::<wire::AdoptAnswer>(),
+        .answers::<wire::AdoptAnswer>()
+        .errors(&[1009]),
     ]
 }
 

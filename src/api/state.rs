@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
@@ -11,7 +11,8 @@ use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
-use crate::api::params::{Bounds, Limit, Params};
+use crate::api::params::{self, Limit, Params};
+use crate::api::places::{Bounds, Places};
 use crate::api::wire::error::Error;
 use crate::audit::AuditLog;
 use crate::callback::Services;
@@ -28,8 +29,8 @@ use crate::trace::Tracer;
 /// The longest time that [`Api::finish`] waits.
 const LAST_SETTLES: Duration = Duration::from_secs(15);
 
-/// The scans over many tasks that one instance runs at the same time.
-const SCANS: usize = 2;
+/// The scans over many tasks that one instance runs at the same time. A scan takes a second or two.
+const SCANS: Bounds = Bounds { total: 2, each: 1, waiting: 4, wait: Duration::from_secs(3) };
 
 /// What the API is built from.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Api {
     pub(crate) params: Params,
-    pub(crate) bounds: RwLock<Bounds>,
+    pub(crate) bounds: RwLock<params::Bounds>,
     pub(crate) body_limit: Limit,
     pub(crate) batch_body_limit: Limit,
     pub(crate) store: Arc<AnyStore>,
@@ -84,8 +85,11 @@ pub struct Api {
     pub(crate) tracer: Tracer,
     pub(crate) live: Live,
     pub(crate) forecasts: Forecasts,
-    /// The scans that may begin.
-    pub(crate) scans: Arc<Semaphore>,
+    /// The scans that only read.
+    pub(crate) scans: Places,
+    /// The scans that change tasks. They have places of their own, so that no reader delays an
+    /// operator.
+    pub(crate) changes: Places,
 }
 
 impl Api {
@@ -133,7 +137,8 @@ impl Api {
             tracer,
             live: Live::default(),
             forecasts: Forecasts::default(),
-            scans: Arc::new(Semaphore::new(SCANS)),
+            scans: Places::new(SCANS),
+            changes: Places::new(SCANS),
         }
     }
 
@@ -165,7 +170,7 @@ impl Api {
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
     }
 
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> params::Bounds {
         *self.bounds.read().unwrap_or_else(PoisonError::into_inner)
     }
 

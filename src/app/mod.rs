@@ -137,7 +137,7 @@ impl App {
         let services = Arc::new(Services::new(params::services(&settings))?);
         services.allow(params::unlisted(&settings));
         let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
-        tokens.set_public_origins(params::public_origins(&settings));
+        tokens.set_site(params::public_origins(&settings), settings.http.auth.anonymous);
         let client = Client::new(params::client(&settings, &clock))?;
         let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);

@@ -230,7 +230,7 @@ fn reload(
     source.level.set(&settings.log.level).map_err(|error| error.to_string())?;
     parts.services.allow(params::unlisted(&settings));
     parts.tokens.replace(params::tokens(&settings));
-    parts.tokens.set_public_origins(params::public_origins(&settings));
+    parts.tokens.set_site(params::public_origins(&settings), settings.http.auth.anonymous);
     parts.limits.set_params(params::limits(&settings, parts.open_files));
     parts.topics.set_params(&params::topic(&settings));
     params::set_objective(&settings, &parts.metrics);

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::{Batch, BatchItem, ErrorCode, Nothing};
+use delayd_wire::ErrorCode;
 use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use reqwest::{Certificate, Url};
 use serde::de::DeserializeOwned;
@@ -298,12 +298,15 @@ impl Answer {
         Err(Refused { code, number, sentence }.into())
     }
 
-    /// Returns the results of a batch. If no task was stored, the answer is a failure and has them
+    /// Returns the results of a batch. If every item failed, the answer is a failure and has them
     /// as well.
-    pub(super) fn results(self) -> anyhow::Result<Vec<BatchItem>> {
-        match serde_json::from_str::<Batch>(&self.text) {
-            Ok(batch) => Ok(batch.results),
-            Err(_) => self.checked::<Nothing>().map(|_| Vec::new()),
+    ///
+    /// # Errors
+    /// A failure without results is a [`Refused`].
+    pub(super) fn batch<B: DeserializeOwned>(self) -> anyhow::Result<B> {
+        match serde_json::from_str(&self.text) {
+            Ok(batch) => Ok(batch),
+            Err(_) => self.checked(),
         }
     }
 }
@@ -393,6 +396,8 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use delayd_wire::Nothing;
+
     use super::*;
 
     #[test]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::{BatchItem, BatchRequest, ErrorCode};
+use delayd_wire::{Batch, BatchItem, BatchRequest, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, Refused, Server};
@@ -279,7 +279,7 @@ impl Import {
         answer: Answer,
         is_last: bool,
     ) -> anyhow::Result<Vec<Waiting>> {
-        let results = answer.results()?;
+        let results = answer.batch::<Batch>()?.results;
         if results.len() != batch.len() {
             bail!("the service answered {} results to {} tasks", results.len(), batch.len());
         }

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use delayd_wire::ErrorCode;
+use anyhow::bail;
+use delayd_wire::{ErrorCode, Nothing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use super::client::{Client, Refused};
+use super::client::{Answer, Client, Refused};
 
 /// The first and the maximum wait, unless the service names one. Each next wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
@@ -46,15 +47,26 @@ impl RetryClient {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<A> {
-        self.call_and(path, body, async || ()).await
+        self.call_with(path, body, async || (), Answer::checked).await
     }
 
-    /// Like [`RetryClient::call`]. Calls `between` before each further attempt.
-    pub(super) async fn call_and<A: DeserializeOwned>(
+    /// Like [`RetryClient::call`], for a batch: returns the results of its items also if all of
+    /// them failed. Calls `between` before each further attempt.
+    pub(super) async fn call_batch<A: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
         between: impl AsyncFn(),
+    ) -> anyhow::Result<A> {
+        self.call_with(path, body, between, Answer::batch).await
+    }
+
+    async fn call_with<A>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        between: impl AsyncFn(),
+        read: impl Fn(Answer) -> anyhow::Result<A>,
     ) -> anyhow::Result<A> {
         let mut waits = self.waits();
         loop {
@@ -63,11 +75,11 @@ impl RetryClient {
                     self.was_reached.store(true, Ordering::Relaxed);
                     let asked = answer.retry_after;
                     if !answer.code().passes() {
-                        return answer.checked();
+                        return read(answer);
                     }
                     match answer.checked() {
                         Err(refused) => (refused, asked),
-                        Ok(answer) => return Ok(answer),
+                        Ok(Nothing {}) => bail!("a failure was read as a success"),
                     }
                 }
                 Err(error) if !self.was_reached.load(Ordering::Relaxed) => return Err(error),

@@ -103,6 +103,15 @@ impl Default for Sampled {
     }
 }
 
+#[cfg(test)]
+impl Sampled {
+    /// The results of a sampler that a test replaces.
+    pub(crate) fn sent_by_test() -> (watch::Sender<Arc<Snapshot>>, Self) {
+        let (sender, snapshots) = watch::channel(Arc::default());
+        (sender, Self { snapshots, ..Self::default() })
+    }
+}
+
 impl Sampled {
     /// The last snapshot, and those to come.
     pub fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {

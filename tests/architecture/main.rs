@@ -127,6 +127,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "auth",
             "params",
             "long_poll",
+            "places",
             "live",
             "forecasts",
             "state",

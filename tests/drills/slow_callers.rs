@@ -31,13 +31,13 @@ const BETWEEN: Duration = Duration::from_millis(20);
 const GARBAGE: [&[u8]; 10] = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/9.9\r\n\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\n\
+    b"POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: -1\r\n\r\n",
+    b"POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n\
       content-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\n\
+    b"POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n\
       transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n",
-    b"POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999999999999999\r\n\r\n",
+    b"POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 99999999999999999999\r\n\r\n",
     b"POST /delay/task/add HTTP/1.1\r\n: \r\n\0\0\0\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
     b"\r\n\r\n\r\n\r\n \r\n\r\n",
@@ -66,7 +66,7 @@ async fn and_healthy_ones_beside_them() {
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nx-slow: "));
         slow.spawn(drip(
             delayd.address,
-            "POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 5000\r\n\r\n{",
+            "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 5000\r\n\r\n{",
         ));
         slow.spawn(read_nothing(delayd.address, large));
     }
@@ -116,7 +116,7 @@ async fn drip(address: SocketAddr, beginning: &'static str) {
 async fn read_nothing(address: SocketAddr, id: u64) {
     let body = json!({"topic": "large", "task_id": id}).to_string();
     let question = format!(
-        "POST /delay/task/get HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /delay/task/get HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     loop {

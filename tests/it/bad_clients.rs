@@ -52,7 +52,7 @@ async fn assert_well(delayd: &Program) {
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
     let delayd = Kept::embedded().start(&[]).await;
-    let head = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n";
+    let head = "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n";
     let headers = "x-flood: 1\r\n".repeat(5_000);
     let long = "x".repeat(200_000);
     let cases: Vec<(&str, Vec<u8>)> = vec![
@@ -60,17 +60,17 @@ async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
         ("noise", (0..=255).cycle().take(4_096).collect()),
         ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(40)),
         ("HTTP/0.9", b"GET /healthz\r\n\r\n".to_vec()),
-        ("a version to come", b"GET /healthz HTTP/3.0\r\nhost: x\r\n\r\n".to_vec()),
+        ("a version to come", b"GET /healthz HTTP/3.0\r\nhost: [::1]\r\n\r\n".to_vec()),
         (
             "HTTP/2 without its settings",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frame at all, but some bytes".to_vec(),
         ),
-        ("a NUL in the path", b"GET /heal\0thz HTTP/1.1\r\nhost: x\r\n\r\n".to_vec()),
-        ("a NUL in a header", b"GET /healthz HTTP/1.1\r\nhost: x\r\na: b\0c\r\n\r\n".to_vec()),
+        ("a NUL in the path", b"GET /heal\0thz HTTP/1.1\r\nhost: [::1]\r\n\r\n".to_vec()),
+        ("a NUL in a header", b"GET /healthz HTTP/1.1\r\nhost: [::1]\r\na: b\0c\r\n\r\n".to_vec()),
         ("a space before the colon", b"GET /healthz HTTP/1.1\r\nhost : x\r\n\r\n".to_vec()),
         ("a flood of headers", format!("{head}{headers}\r\n").into()),
         ("a huge header", format!("{head}a: {long}\r\n\r\n").into()),
-        ("a huge path", format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n").into()),
+        ("a huge path", format!("GET /{long} HTTP/1.1\r\nhost: [::1]\r\n\r\n").into()),
         ("no number for a length", format!("{head}content-length: ten\r\n\r\n{{}}").into()),
         ("a negative length", format!("{head}content-length: -1\r\n\r\n{{}}").into()),
         (
@@ -109,13 +109,14 @@ async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_length_beside_chunks_smuggles_nothing_in() {
     let delayd = Kept::embedded().start(&[]).await;
-    let smuggled = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let smuggled = "GET /healthz HTTP/1.1\r\nhost: [::1]\r\n\r\n";
     for lengths in [
         "content-length: 4\r\ntransfer-encoding: chunked",
         "transfer-encoding: chunked\r\ncontent-length: 4",
     ] {
         let request = format!(
-            "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n\
+            "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n\
+             {lengths}\r\n\r\n\
              {:x}\r\n{smuggled}\r\n0\r\n\r\n",
             smuggled.len()
         );
@@ -127,15 +128,16 @@ async fn a_length_beside_chunks_smuggles_nothing_in() {
 async fn a_client_that_stops_sending_is_disconnected() {
     let delayd = Kept::embedded().start(&[]).await;
     let cases = [
-        ("a request", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
+        ("a request", "GET /healthz HTTP/1.1\r\nhost: [::1]\r\n\r\n"),
         ("a half head", "GET /healthz HTTP/1.1\r\nho"),
         (
             "a half body",
-            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"topic\"",
+            "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 100\r\n\r\n{\"topic\"",
         ),
         (
             "a half chunk",
-            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{",
+            "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n\
+             transfer-encoding: chunked\r\n\r\nff\r\n{",
         ),
         ("half a hello", "PRI * HT"),
     ];
@@ -165,7 +167,7 @@ async fn a_slow_body_ends_in_a_timeout_on_every_route() {
     ];
     let drip = async |(line, more, expected): (&str, &str, u16)| {
         for length in ["content-length: 1000", "transfer-encoding: chunked"] {
-            let head = format!("{line} HTTP/1.1\r\nhost: x\r\n{more}{length}\r\n\r\n");
+            let head = format!("{line} HTTP/1.1\r\nhost: [::1]\r\n{more}{length}\r\n\r\n");
             let mut stream = connect(delayd.address).await;
             stream.write_all(head.as_bytes()).await.unwrap();
             let (mut reading, mut writing) = stream.into_split();
@@ -191,13 +193,13 @@ async fn a_slow_body_ends_in_a_timeout_on_every_route() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_one_write_are_answered_in_order() {
     let delayd = Kept::embedded().start(&[]).await;
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: [::1]\r\n\r\n");
     let all = [
         &get("/healthz"),
         ADD,
         &get("/nowhere"),
         ADD,
-        "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n\r\n",
     ]
     .concat();
     let answer = sent(delayd.address, all.as_bytes()).await;
@@ -213,9 +215,9 @@ async fn slowloris_does_not_affect_other_clients() {
     let delayd = Kept::embedded().start(&[]).await;
     let kinds = [
         "",
-        "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n",
-        "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n{",
-        "POST /delay/task/add_batch HTTP/1.1\r\nhost: x\r\ncontent-length: 16777216\r\n\r\n{",
+        "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n",
+        "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 1000000\r\n\r\n{",
+        "POST /delay/task/add_batch HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 16777216\r\n\r\n{",
     ];
     let mut held = Vec::new();
     for n in 0..1_200 {
@@ -253,7 +255,7 @@ async fn a_task_whose_answer_is_not_read_goes_to_the_next_pull() {
     let mut staller = connect(delayd.address).await;
     let pull = "{\"topic\":\"t\"}";
     let request = format!(
-        "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{pull}",
+        "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{pull}",
         pull.len()
     );
     staller.write_all(request.as_bytes()).await.unwrap();
@@ -294,7 +296,7 @@ async fn at_the_limit_of_open_files_connected_clients_go_on() {
         let body = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})
             .to_string();
         let request = format!(
-            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         early.write_all(request.as_bytes()).await.unwrap();

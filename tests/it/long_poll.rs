@@ -134,7 +134,7 @@ async fn a_disconnected_waiter_loses_nothing(kept: Kept) {
     add(&delayd, "1h").await;
     let body = r#"{"topic":"t","wait":"30s"}"#;
     let request = format!(
-        "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     let sockets: Vec<_> = (0..3)

@@ -346,6 +346,7 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"state": "leased"}), "state: "),
         (json!({"state": "dead"}), "finished_ms: is missing"),
         (json!({"due_ms": -1}), "due_ms: must be Unix milliseconds"),
+        (json!({"due_ms": 1_900_000_000}), "due_ms: expected Unix milliseconds from 2001 on"),
         (json!({"task_id": 9_007_199_254_740_991_u64}), "task_id: lies further ahead"),
         (
             json!({"mode": "push", "content": r#"{"sn":"nobody","url":"/"}"#}),

@@ -423,13 +423,15 @@ async fn a_store_of_an_older_format_takes_no_schedules_until_it_is_raised() {
         answer.status == 503 && says.contains("delayd format --raise")
     };
     assert!(poll::until(refused).await, "a set is not refused");
+    const SET_MS: u64 = 1_795_268_529_000;
     let record = json!({
-        "topic": "t", "schedule": "a", "set_ms": 1, "since_ms": 1, "origin": "00c0ffee00c0ffee",
+        "topic": "t", "schedule": "a", "set_ms": SET_MS, "since_ms": SET_MS,
+        "origin": "00c0ffee00c0ffee",
         "definition": {"cron": "@daily", "zone": "UTC", "misfire": "once", "overlap": "allow",
             "destination": "@pull", "content": "{}"},
     });
-    let adopted =
-        call(&delayd, "adopt", json!({"topic": "t", "records": [record]})).await.ok().body;
+    let adopted = call(&delayd, "adopt", json!({"topic": "t", "records": [record]})).await.body;
+    assert_eq!(adopted["dm_error"], 1000, "no record was stored: {adopted}");
     assert_eq!(adopted["results"][0]["dm_error"], 1000, "a mover does not wait: {adopted}");
     let says = adopted["results"][0]["error_msg"].as_str().unwrap();
     assert!(says.contains("delayd format --raise"), "{adopted}");

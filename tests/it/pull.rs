@@ -122,7 +122,7 @@ async fn a_disconnected_caller_loses_nothing(kept: Kept) {
     let body = r#"{"topic":"t","count":256}"#;
     write!(
         socket,
-        "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// An add of a task that is due tomorrow.
-pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n\
+pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\n\
                               content-length: 56\r\n\r\n\
     {\"topic\":\"load\",\"delay\":\"24h\",\"content\":{\"order\":12345}}";
 
@@ -220,7 +220,7 @@ async fn exchange(
         None => TcpStream::connect(to).await?,
     };
     let head = format!(
-        "POST /delay/task/add HTTP/1.1\r\nhost: load\r\ncontent-length: {}\r\n\r\n",
+        "POST /delay/task/add HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all((head + body).as_bytes()).await?;

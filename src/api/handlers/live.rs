@@ -14,10 +14,12 @@ use bytes::Bytes;
 use delayd_wire::LiveRequest;
 use futures_util::stream;
 use http::header;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::overview;
+use crate::api::auth::{Access, Caller};
 use crate::api::middleware::route::Routed;
+use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::json;
@@ -31,12 +33,14 @@ struct Viewer {
     api: Arc<Api>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     draining: watch::Receiver<bool>,
+    caller: Caller,
+    access: Access,
     is_first: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Viewer {
-    /// The next event. `None` once the instance drains.
+    /// The next event. `None` once the instance drains, or the caller may no longer read it.
     async fn next(&mut self) -> Option<Bytes> {
         if std::mem::take(&mut self.is_first) {
             self.snapshots.mark_changed();
@@ -45,6 +49,7 @@ impl Viewer {
             biased;
             // An error: the instance has gone.
             _ = self.draining.wait_for(|draining| *draining) => None,
+            _ = self.api.tokens.refusal(&self.caller, self.access, None) => None,
             changed = tokio::time::timeout(HEARTBEAT, self.snapshots.changed()) => match changed {
                 Ok(Ok(())) => {
                     let snapshot = self.snapshots.borrow_and_update().clone();
@@ -61,13 +66,14 @@ impl Viewer {
 /// `POST /delay/live`
 pub(crate) async fn serve(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Response, Error> {
     let LiveRequest {} = json::read(request.body())?;
     api.check_accepting()?;
-    let place = api.live.place()?;
+    let place = api.live.place(&caller).await?;
     let (snapshots, draining) = (api.sampled.snapshots(), api.draining.clone());
-    let viewer = Viewer { api, snapshots, draining, is_first: true, _place: place };
+    let access = route.access;
+    let viewer = Viewer { api, snapshots, draining, caller, access, is_first: true, _place: place };
     let events = stream::unfold(viewer, |mut viewer| async move {
         Some((Ok::<_, Infallible>(viewer.next().await?), viewer))
     });

@@ -6,6 +6,7 @@
 //! a connection while the caller still sends would reset it, and the answer would be lost.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -24,6 +25,7 @@ use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::middleware::topic_access::check_topic;
 use crate::api::params::Limit;
+use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::{reading, size};
 
@@ -44,6 +46,9 @@ pub(crate) struct Bodies {
     small: (Limit, Budget),
     /// Where a request that released its slot gets another one.
     slots: ConcurrencyLimit,
+    /// For its tokens, against which a caller is checked again if its body took time, and for the
+    /// limit of batches. Each service holds a copy of what it refers to, so this is not passed on.
+    api: Arc<Api>,
 }
 
 impl Bodies {
@@ -53,12 +58,14 @@ impl Bodies {
         batch: &Limit,
         budget: &Budget,
         slots: &ConcurrencyLimit,
+        api: &Arc<Api>,
     ) -> Self {
         Self {
             batch: (batch.clone(), budget.of_batches()),
             content: (content.clone(), budget.clone()),
             small: (content.at_most(MAX_SMALL), budget.clone()),
             slots: slots.clone(),
+            api: api.clone(),
         }
     }
 
@@ -68,6 +75,11 @@ impl Bodies {
             BodySize::Content => &self.content,
             BodySize::Small => &self.small,
         }
+    }
+
+    /// The most items of a batch.
+    pub(crate) fn batch_limit(&self) -> usize {
+        self.api.bounds().batch_limit
     }
 
     /// The memory budget of answers.
@@ -82,9 +94,13 @@ impl Bodies {
         let (head, body) = request.into_parts();
         let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
         let body = read(&head.headers, body, &mut slot, limit, budget).await?;
-        let slot = match slot {
-            Some(slot) => slot,
-            None => self.slots.slot().await?,
+        let (slot, caller) = match slot {
+            Some(slot) => (slot, caller),
+            // The tokens may have been replaced while the body arrived.
+            None => {
+                let slot = self.slots.slot().await?;
+                (slot, self.api.tokens.renewed(&caller, route.access)?)
+            }
         };
         if let Some(target) = &target {
             let read = reading(body.clone(), Target::read).await;

@@ -33,7 +33,7 @@ async fn edge(
     ])));
     let (slots, draining) = (ConcurrencyLimit::of(slots), watch::Sender::new(false));
     let (limit, budget) = (Limit::of(1 << 20), Budget::new(1 << 20));
-    let bodies = Bodies::new(&limit, &limit, &budget, &slots);
+    let bodies = Bodies::new(&limit, &limit, &budget, &slots, &api);
     let (timeout, pages) = (Duration::from_secs(10), routes.router(api.clone()));
     let admission = Admission {
         routes,

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tower::service_fn;
@@ -16,35 +17,70 @@ use crate::api::middleware::body::Bodies;
 use crate::api::middleware::memory_budget::{Budget, Exhausted, held};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
+use crate::api::wire::batch::LONGEST_ITEM;
 use crate::api::wire::error::Error;
 
 /// Shorter answers do not count: the number of connections bounds them.
 const SMALL_ANSWER: usize = 1024;
 
-/// Takes each answer's share of the budget. Answers to batches are exempt, because what they stored
-/// cannot be undone.
+/// Takes each answer's share of the budget. What a batch stores cannot be undone, so the share of
+/// its longest answer is taken before.
 pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     bodies: &'a Bodies,
-    mut inner: S,
+    inner: S,
 ) -> impl Answers<Routed> + 'a {
     service_fn(move |routed: Routed| {
-        let size = routed.route.size();
-        inner.call(routed).map_ok(move |response| match size {
-            BodySize::Batch => response,
-            _ => take_room(bodies.budget(), response),
-        })
+        let (mut inner, budget) = (inner, bodies.budget());
+        if routed.route.size() != BodySize::Batch {
+            let answer = inner.call(routed).map_ok(move |response| take_room(budget, response));
+            return Either::Left(answer);
+        }
+        // Boxed, because the future of every request would be longer otherwise.
+        Either::Right(Box::pin(async move {
+            let items = most_items(routed.request.body(), bodies.batch_limit());
+            match budget.answer(items * LONGEST_ITEM + SMALL_ANSWER) {
+                Ok(share) => inner.call(routed).await.map(|response| keep_room(share, response)),
+                Err(Exhausted) => Ok(Error::Unavailable(
+                    "too many bytes of answers at once, so this one was not processed: repeat it",
+                )
+                .into_response()),
+            }
+        }))
     })
+}
+
+/// The most items that a batch with this body may have. Commas separate them.
+fn most_items(body: &[u8], limit: usize) -> usize {
+    memchr::memchr_iter(b',', body).take(limit.saturating_sub(1)).count() + 1
+}
+
+/// Keeps of the share what the answer takes.
+fn keep_room(mut share: OwnedSemaphorePermit, response: Response) -> Response {
+    let length = length(&response);
+    if length <= SMALL_ANSWER {
+        return response;
+    }
+    drop(share.split(share.num_permits().saturating_sub(length)));
+    accounted(share, response)
+}
+
+fn length(response: &Response) -> usize {
+    usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
+}
+
+fn accounted(share: OwnedSemaphorePermit, response: Response) -> Response {
+    response.map(|body| Body::new(Accounted { body, share: Arc::new(share) }))
 }
 
 /// Takes the answer's share. If the budget is used up, the answer is dropped: its body then returns
 /// pulled tasks to the store.
 pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
-    let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
     }
     match budget.answer(length) {
-        Ok(share) => response.map(|body| Body::new(Accounted { body, share: Arc::new(share) })),
+        Ok(share) => accounted(share, response),
         Err(Exhausted) => Error::Unavailable(
             "too many bytes of answers at once, so this one was dropped and nothing was pulled: \
              repeat it",
@@ -83,5 +119,57 @@ impl http_body::Body for Accounted {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Request;
+
+    use super::*;
+    use crate::api::edge;
+    use crate::api::params::Params;
+    use crate::api::testing::{Ask, edge_with_store};
+    use crate::outcome::Policy;
+
+    const ITEMS: usize = 100;
+    const LONGEST: usize = ITEMS * LONGEST_ITEM + SMALL_ANSWER;
+
+    /// Answers to failed batches that nobody read once took any amount of memory.
+    #[tokio::test]
+    async fn batches_are_refused_before_they_are_stored_while_nobody_reads_the_answers() {
+        let (mut api, _draining, _folder) = edge_with_store();
+        api.params.bodies = 3 * LONGEST;
+        let params = Params::new(Policy { max_attempts: 3, backoff: Default::default() });
+        api.set_bounds(&Params { batch_limit: ITEMS, ..params });
+        let api = Arc::new(api);
+        let edge = edge(api.clone());
+        let batch = |task: &str| {
+            let tasks = vec![task; ITEMS].join(",");
+            let body = Body::from(format!(r#"{{"tasks":[{tasks}]}}"#));
+            edge.clone().answer(Request::post("/delay/task/add_batch").body(body).unwrap())
+        };
+        let mut unread = Vec::new();
+        loop {
+            let response = batch("1").await;
+            if response.status() == 503 {
+                break;
+            }
+            assert_eq!(response.status(), 400);
+            unread.push(response);
+            assert!(unread.len() < 1_000, "unread answers take any amount of memory");
+        }
+        let good = r#"{"topic":"t","delay":"1h","content":{}}"#;
+        assert_eq!(batch(good).await.status(), 503);
+        assert!(api.topics.find(&"t".parse().unwrap()).await.unwrap().is_none(), "it was stored");
+        unread.clear();
+        assert_eq!(batch(good).await.status(), 200);
+    }
+
+    #[test]
+    fn a_batch_has_no_more_items_than_its_commas_and_its_limit_allow() {
+        assert_eq!(most_items(b"", 9), 1);
+        assert_eq!(most_items(b"[1,2,3]", 9), 3);
+        assert_eq!(most_items(b"[1,2,3]", 2), 2);
     }
 }

@@ -111,7 +111,8 @@ pub(super) fn schedules() -> Vec<Route> {
         .access(&[Admin], Topic)
         .body(Batch)
         .reads::<schedule::adopt::Request<'_>>()
-        .answers::<wire::ScheduleAdoptAnswer>(),
+        .answers::<wire::ScheduleAdoptAnswer>()
+        .errors(&[1009]),
         Route::call(
             "/delay/schedule/preview",
             "Show the next moments of a recurring schedule",

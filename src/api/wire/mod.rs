@@ -1,5 +1,6 @@
 //! Requests and answers: JSON, fields, errors, envelopes. It calls no store.
 
+pub(crate) mod batch;
 pub(crate) mod cost;
 pub(crate) mod envelope;
 pub(crate) mod error;

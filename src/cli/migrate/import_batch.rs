@@ -58,7 +58,7 @@ pub(crate) async fn adopt(
     loop {
         let some: Vec<&Exported> = open.iter().map(|i| &records[*i]).collect();
         let body = AdoptRequest { records: Some(some) };
-        let answer: AdoptAnswer = to.call_and("/delay/task/adopt", &body, &between).await?;
+        let answer: AdoptAnswer = to.call_batch("/delay/task/adopt", &body, &between).await?;
         let answers = answer.results;
         if answers.len() != open.len() {
             bail!("the service answered {} results to {} records", answers.len(), open.len());

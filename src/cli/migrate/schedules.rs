@@ -38,7 +38,8 @@ pub(crate) async fn adopt_schedules(
     schedules: &[&ExportedSchedule],
 ) -> anyhow::Result<Vec<Result<bool, Refusal>>> {
     let body = ScheduleAdoptRequest { topic: Some(topic), records: Some(schedules) };
-    let answer: ScheduleAdoptAnswer = to.call("/delay/schedule/adopt", &body).await?;
+    let answer: ScheduleAdoptAnswer =
+        to.call_batch("/delay/schedule/adopt", &body, async || ()).await?;
     let (given, count) = (schedules.len(), answer.results.len());
     if count != given {
         bail!("the service answered {count} results to {given} schedules");

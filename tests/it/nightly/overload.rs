@@ -40,7 +40,8 @@ async fn an_overloaded_service_answers_every_call_and_recovers(kept: Kept) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_of_batches_is_bounded_and_small_adds_go_on() {
     let delayd = Kept::embedded().start_as_shipped(&["limits.bodies=\"64MiB\"".into()]).await;
-    let head = "POST /delay/task/add_batch HTTP/1.1\r\nhost: x\r\ncontent-length: 16777216\r\n\r\n";
+    let head = "POST /delay/task/add_batch HTTP/1.1\r\nhost: [::1]\r\n\
+                content-length: 16777216\r\n\r\n";
     let most = vec![b' '; (16 << 20) - 1];
     let mut held = Vec::new();
     let refusal = loop {

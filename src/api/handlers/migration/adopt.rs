@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::{IntoResponse, Response};
 use delayd_wire::{
     AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, AdoptedTask,
     AdoptionBecame, Answer, OneOf, Span,
@@ -19,6 +20,7 @@ use crate::api::handlers::task::new_task::{self, GivenOptions, MAX_ON_DEAD};
 use crate::api::handlers::task::placing::placed;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
@@ -37,6 +39,9 @@ use crate::store::{
     Registered, Standing, TopicEntry,
 };
 
+/// Lower Unix milliseconds (before the year 2001) are refused: they are most likely seconds, and
+/// the task would be called at once.
+const EARLIEST: i64 = 978_307_200_000;
 /// Unix milliseconds from this on (the year 5138) are refused.
 const FAR: f64 = 1e14;
 /// The longest JSON text of a record's log and of its options, in bytes: their maximum with every
@@ -69,7 +74,7 @@ pub(crate) struct Checked {
 pub(crate) async fn adopt(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
-) -> Result<Success<AdoptAnswer>, Error> {
+) -> Result<Response, Error> {
     api.check_accepting()?;
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
@@ -85,12 +90,17 @@ pub(crate) async fn adopt(
     };
     let keep = |checked| keep(&api, checked);
     let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
+    if let Some(failure) = failure_of_all("records", &results) {
+        return Ok(failure);
+    }
     let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
     let item = |result: Result<AdoptedTask, Error>| match result {
         Ok(kept) => AdoptItem::Kept(Answer::of(kept)),
-        Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: error.message() },
+        Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
-    Ok(Success::of(AdoptAnswer { failed, results: results.into_iter().map(item).collect() }))
+    let results = results.into_iter().map(item).collect();
+    Ok(Success::of(AdoptAnswer { failed, results }).into_response())
 }
 
 pub(crate) fn all_checked(
@@ -218,13 +228,20 @@ fn note_of(note: AdoptedNote, lane: &Lane, id: TaskId) -> AttemptNote {
     }
 }
 
-/// A time in milliseconds.
+/// A time in milliseconds, from 2001 on.
 pub(crate) fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
     if ms.fract() != 0.0 || !(0.0..FAR).contains(&ms) {
         return Err(Error::Invalid(format!("{field}: must be Unix milliseconds")));
     }
     #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
-    Ok(UnixMillis(ms as i64))
+    let ms = ms as i64;
+    if ms < EARLIEST {
+        return Err(Error::Invalid(format!(
+            "{field}: expected Unix milliseconds from 2001 on, got {ms}; seconds must be \
+             multiplied by 1000"
+        )));
+    }
+    Ok(UnixMillis(ms))
 }
 
 fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {

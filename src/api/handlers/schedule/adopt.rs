@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::response::{IntoResponse, Response};
 use delayd_wire::{
     AdoptedSchedule, Answer, ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleAdoptRequest,
     ScheduleKept,
@@ -20,6 +21,7 @@ use crate::api::handlers::task::new_task;
 use crate::api::handlers::task::placing::PLACINGS;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
@@ -42,28 +44,35 @@ const LONGEST_CURSOR: usize = 128;
 pub(crate) async fn adopt(
     api: Arc<Api>,
     Routed { request, .. }: Routed,
-) -> Result<Success<ScheduleAdoptAnswer>, Error> {
+) -> Result<Response, Error> {
     api.check_accepting()?;
     let reader = api.clone();
     let read = move |body: &[u8]| all_checked(&reader, body);
     let (topic, checked) = reading(request.body().clone(), read).await?;
-    let mut answer = ScheduleAdoptAnswer { failed: 0, results: Vec::with_capacity(checked.len()) };
+    let mut results = Vec::with_capacity(checked.len());
     for checked in checked {
-        let kept = match checked {
-            Ok(new) => keep(&api, &topic, new).await,
+        results.push(match checked {
+            Ok(new) => match keep(&api, &topic, new).await {
+                // The caller repeats the whole call.
+                Err(error @ (Error::Store(_) | Error::Unavailable(_))) => return Err(error),
+                kept => kept,
+            },
             Err(error) => Err(error),
-        };
-        answer.results.push(match kept {
-            Ok(kept) => ScheduleAdoptItem::Kept(Answer::of(kept)),
-            // The caller repeats the whole call.
-            Err(error @ (Error::Store(_) | Error::Unavailable(_))) => return Err(error),
-            Err(error) => {
-                answer.failed += 1;
-                ScheduleAdoptItem::Failed { dm_error: error.code(), error_msg: error.message() }
-            }
         });
     }
-    Ok(Success::of(answer))
+    if let Some(failure) = failure_of_all("records", &results) {
+        return Ok(failure);
+    }
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
+    let item = |result: Result<ScheduleKept, Error>| match result {
+        Ok(kept) => ScheduleAdoptItem::Kept(Answer::of(kept)),
+        Err(error) => {
+            ScheduleAdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) }
+        }
+    };
+    let results = results.into_iter().map(item).collect();
+    Ok(Success::of(ScheduleAdoptAnswer { failed, results }).into_response())
 }
 
 pub(crate) type CheckedRecords = (Topic, Vec<Result<NewSchedule, Error>>);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use delayd_wire::{Answer, Batch, BatchItem, Failure, Rfc3339, Stored, TaskState, Way};
+use delayd_wire::{Answer, Batch, BatchItem, Rfc3339, Stored, TaskState, Way};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
+use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::{self, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::AtMost;
@@ -296,33 +297,17 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
         }
         error.log();
     }
+    if let Some(failure) = failure_of_all("tasks", &results) {
+        return Ok(failure);
+    }
     let failed = results.iter().filter(|result| result.is_err()).count();
+    let mut texts = ErrorTexts::default();
     let item = |result: Result<Stored, Error>| match result {
         Ok(stored) => BatchItem::Stored(Answer::of(stored)),
-        Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: error.message() },
+        Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
-    let gravest = results
-        .iter()
-        .filter_map(|result| result.as_ref().err())
-        .max_by_key(|error| error.code())
-        .cloned();
-    let count = results.len();
     let results = results.into_iter().map(item).collect();
-    Ok(match gravest {
-        Some(error) if failed == count => {
-            let error_msg = format!(
-                "tasks: none of the {count} was stored; one of them says: {}",
-                error.message()
-            );
-            error.with_body(Failure {
-                error_msg,
-                failed: Some(failed),
-                results: Some(results),
-                ..error.body()
-            })
-        }
-        _ => Success::of(Batch { failed, results }).into_response(),
-    })
+    Ok(Success::of(Batch { failed, results }).into_response())
 }
 
 #[cfg(test)]

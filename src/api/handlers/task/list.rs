@@ -88,7 +88,7 @@ pub(crate) async fn list(
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
     if !filter.is_empty() {
-        let mut scan = Scan::begin(&api, topic, range, after)?;
+        let mut scan = Scan::begin(&api.scans, &caller, topic, range, after).await?;
         let mut tasks = Vec::new();
         'scan: while let Some(page) = scan.next(&api).await? {
             for (listed, task) in page {

@@ -61,7 +61,10 @@ pub(crate) async fn cancel(
     let entry = api.topic(&topic).await?.entry;
     let scan = match ids {
         Some(ids) => Scan::of(entry, ids),
-        None => Scan::begin(&api, entry, filter.narrow(range(state)), after)?,
+        None => {
+            let range = filter.narrow(range(state));
+            Scan::begin(&api.changes, &caller, entry, range, after).await?
+        }
     };
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId| async move {
@@ -101,7 +104,10 @@ pub(crate) async fn update(
     let entry = api.topic(&topic).await?.entry;
     let scan = match ids {
         Some(ids) => Scan::of(entry, ids),
-        None => Scan::begin(&api, entry, filter.narrow(range(State::Scheduled)), after)?,
+        None => {
+            let range = filter.narrow(range(State::Scheduled));
+            Scan::begin(&api.changes, &caller, entry, range, after).await?
+        }
     };
     let store = &api.store;
     let act = |lane: Lane, id: TaskId| async move {

@@ -12,6 +12,7 @@
 //! # Invariants
 //!
 //! - [`PulledTasks`] holds claimed tasks until their answer has been written.
+//! - A pull whose token a reload removes gets no task: it ends with the refusal.
 //! - The claim runs in a task of its own. If the caller disconnects, the handler is dropped, and
 //!   with it would go the only record of which tasks were claimed.
 
@@ -47,7 +48,7 @@ pub(crate) type Request = PullRequest<TopicName, Id, Lease, Number, Span>;
 /// `POST /delay/task/pull`
 pub(crate) async fn pull(
     api: Arc<Api>,
-    Routed { request, slot, deadline, .. }: Routed,
+    Routed { route, request, caller, slot, deadline, .. }: Routed,
 ) -> Result<Response, Error> {
     let body = request.into_body();
     let request: Request = json::read(&body)?;
@@ -74,15 +75,23 @@ pub(crate) async fn pull(
     api.check_accepting()?;
     let params = PullParams { slots: count.unwrap_or(1) as usize, lease };
     let came = Instant::now();
-    let taken = match wait.filter(|wait| !wait.is_zero()) {
-        Some(wait) => {
-            slot.free();
-            deadline.put_off(wait);
-            let taken = dispatcher::wait(&api.pulls, &topic, params, wait).await?;
-            taken.unwrap_or_else(|| api.pulls.nothing(params))
+    let taking = async {
+        match wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) => {
+                slot.free();
+                deadline.put_off(wait);
+                let taken = dispatcher::wait(&api.pulls, &topic, params, wait).await?;
+                Ok(taken.unwrap_or_else(|| api.pulls.nothing(params)))
+            }
+            None => take_now(&api, &topic, params, slot).await,
         }
-        None => take_now(&api, &topic, params, slot).await?,
     };
+    let taken = tokio::select! {
+        // If a reload has removed the token, the tasks return to the store.
+        biased;
+        error = api.tokens.refusal(&caller, route.access, Some(&topic)) => Err(error),
+        taken = taking => taken,
+    }?;
     observe_lateness(&api, &topic, &taken, came);
     answer(taken, count.is_some())
 }

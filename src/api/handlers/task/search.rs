@@ -48,7 +48,7 @@ pub(crate) async fn search(
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
     let range = Range { state, from: UnixMillis(0), to: FAR, order };
-    let mut scan = Scan::begin(&api, topic, range, after)?;
+    let mut scan = Scan::begin(&api.scans, &caller, topic, range, after).await?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
     'scan: while let Some(page) = scan.next(&api).await? {

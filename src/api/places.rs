@@ -1,0 +1,151 @@
+//! Places of costly work: how much of it runs at a time, in all and for one token.
+//!
+//! ```text
+//! caller ─▶ queue of its token ─▶ turn of its token ─▶ place
+//!                │ full                    │ too long
+//!                └──────────▶ 503 ◀────────┘
+//! ```
+//!
+//! A token takes its turn before it waits for a place. So at most as many of its calls as it has
+//! turns are among those that wait for a place, and the tokens get places by turns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::api::auth::Caller;
+
+/// The bounds of some kind of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The places.
+    pub(crate) total: usize,
+    /// The most places of one token. Callers without a token may take all.
+    pub(crate) each: usize,
+    /// The calls of one token that may wait.
+    pub(crate) waiting: usize,
+    /// The longest wait.
+    pub(crate) wait: Duration,
+}
+
+/// The places for some kind of work.
+#[derive(Debug)]
+pub(crate) struct Places {
+    bounds: Bounds,
+    free: Arc<Semaphore>,
+    /// By the name of the token.
+    tokens: Mutex<HashMap<Option<String>, Share>>,
+}
+
+/// What one token may take.
+#[derive(Clone, Debug)]
+struct Share {
+    /// Its calls that run or wait.
+    queue: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
+}
+
+/// A place. Dropping it frees the place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _queued: OwnedSemaphorePermit,
+    _turn: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Places {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let free = Arc::new(Semaphore::new(bounds.total));
+        Self { bounds, free, tokens: Mutex::default() }
+    }
+
+    /// Waits for a place. `None` if too many calls of the token wait, or if the wait is too long.
+    pub(crate) async fn place(&self, caller: &Caller) -> Option<Place> {
+        let Share { queue, turns } = self.share(caller.name());
+        let _queued = queue.try_acquire_owned().ok()?;
+        let place = async {
+            let _turn = turns.acquire_owned().await.ok()?;
+            let _place = self.free.clone().acquire_owned().await.ok()?;
+            Some(Place { _queued, _turn, _place })
+        };
+        tokio::time::timeout(self.bounds.wait, place).await.ok()?
+    }
+
+    fn share(&self, token: Option<&str>) -> Share {
+        let Bounds { total, each, waiting, .. } = self.bounds;
+        let each = if token.is_some() { each } else { total };
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        // Names of tokens that a reload removed do not pile up. Each permit holds a clone.
+        tokens.retain(|_, share| Arc::strong_count(&share.queue) > 1);
+        let share = || Share {
+            queue: Arc::new(Semaphore::new(each + waiting)),
+            turns: Arc::new(Semaphore::new(each)),
+        };
+        tokens.entry(token.map(str::to_owned)).or_insert_with(share).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::model::token::Scope;
+
+    const BOUNDS: Bounds = Bounds { total: 2, each: 1, waiting: 2, wait: Duration::from_secs(5) };
+
+    fn asked<'a>(places: &'a Places, caller: &'a Caller) -> BoxFuture<'a, Option<Place>> {
+        places.place(caller).boxed()
+    }
+
+    fn caller(name: &str) -> Caller {
+        Caller::named(name, &[Scope::View])
+    }
+
+    /// Four calls of one token once took all places, and those of others failed.
+    #[tokio::test]
+    async fn a_token_leaves_places_to_others_and_its_own_calls_wait() {
+        let (places, greedy, other) = (Places::new(BOUNDS), caller("greedy"), caller("other"));
+        let first = asked(&places, &greedy).await.expect("a place");
+        let mut second = asked(&places, &greedy);
+        let mut third = asked(&places, &greedy);
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        assert!(asked(&places, &greedy).await.is_none(), "more of its calls wait");
+        let place = asked(&places, &other).await.expect("a place");
+        drop(first);
+        let second = second.await.expect("the place of the first");
+        assert!((&mut third).now_or_never().is_none());
+        drop((place, second));
+        assert!(third.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn the_tokens_get_places_by_turns() {
+        let places = Places::new(Bounds { total: 1, waiting: 9, ..BOUNDS });
+        let (many, one) = (caller("many"), caller("one"));
+        let running = asked(&places, &many).await.expect("a place");
+        let mut waiting: Vec<_> = (0..5).map(|_| asked(&places, &many)).collect();
+        assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
+        let mut fair = asked(&places, &one);
+        assert!((&mut fair).now_or_never().is_none());
+        drop(running);
+        let _place = fair.now_or_never().flatten().expect("the next place");
+        assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_and_unused_shares_are_forgotten() {
+        let (places, anyone) = (Places::new(BOUNDS), Caller::anyone());
+        let held: Vec<_> = [asked(&places, &anyone).await, asked(&places, &anyone).await].into();
+        assert!(held.iter().all(Option::is_some), "callers without a token share all places");
+        assert!(asked(&places, &caller("a")).await.is_none());
+        drop(held);
+        for name in ["a", "b", "c"] {
+            assert!(asked(&places, &caller(name)).await.is_some());
+        }
+        assert_eq!(places.tokens.lock().unwrap().len(), 1);
+    }
+}

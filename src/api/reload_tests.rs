@@ -1,0 +1,157 @@
+//! What a reload of the tokens does to requests that have begun.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::testing::{Ask, edge_with_store, json_of};
+use super::{Api, TokenParams, edge};
+use crate::model::task::Topic;
+use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
+use crate::model::token::TokenHash;
+use crate::sampler::Sampled;
+
+const CONSUMER: &str = "dly_consumer";
+const PRODUCER: &str = "dly_producer";
+const VIEWER: &str = "dly_viewer";
+/// For the test itself: no reload changes it.
+const KEEPER: &str = "dly_keeper";
+
+/// That something ends at all.
+const AT_ALL: Duration = Duration::from_secs(60);
+
+fn token(secret: &str, scopes: &[Scope], topic: &str) -> TokenParams {
+    TokenParams {
+        name: secret.into(),
+        hash: TokenHash::of(secret),
+        scopes: scopes.to_vec(),
+        topics: vec![topic.parse().unwrap()],
+        rate: None,
+    }
+}
+
+fn replace(api: &Api, tokens: &[TokenParams]) {
+    let keeper = token(KEEPER, &[Produce, Consume], "*");
+    api.tokens.replace(tokens.iter().cloned().chain([keeper]).collect());
+}
+
+fn request(token: &str, path: &str, body: impl Into<Body>) -> Request {
+    let bearer = format!("Bearer {token}");
+    Request::post(path).header("authorization", bearer).body(body.into()).unwrap()
+}
+
+async fn send(api: &Arc<Api>, request: Request) -> Response {
+    timeout(AT_ALL, edge(api.clone()).answer(request)).await.expect("an answer")
+}
+
+async fn add(api: &Arc<Api>) {
+    let body = r#"{"topic":"order.a","delay":"0s","content":{}}"#;
+    let response = send(api, request(KEEPER, "/delay/task/add", body)).await;
+    assert_eq!(response.status(), 200);
+}
+
+const PATH: &str = "/delay/task/pull";
+const PULL: &str = r#"{"topic":"order.a","wait":"30s","lease":"60s"}"#;
+
+/// A pull of a consumer waits, these tokens replace all others, and a task arrives.
+async fn pull_over(tokens: &[TokenParams], status: u16) {
+    let (api, _draining, _folder) = edge_with_store();
+    let api = Arc::new(api);
+    replace(&api, &[token(CONSUMER, &[Consume], "order.*")]);
+    let pulling = tokio::spawn(edge(api.clone()).answer(request(CONSUMER, PATH, PULL)));
+    let topic: Topic = "order.a".parse().unwrap();
+    while api.pulls.waiters.queue_of(&topic).is_none() {
+        tokio::task::yield_now().await;
+    }
+    replace(&api, tokens);
+    add(&api).await;
+    let response = timeout(AT_ALL, pulling).await.expect("an answer").unwrap();
+    assert_eq!(response.status().as_u16(), status, "{tokens:?}");
+    let answer = json_of(response).await;
+    if status != 200 {
+        // Another consumer gets the task, and it is the first attempt.
+        let response = send(&api, request(KEEPER, PATH, PULL)).await;
+        assert_eq!(json_of(response).await["attempt"], json!(1), "{answer}");
+    }
+}
+
+/// The pull was once handed a task that was added after its token had gone.
+#[tokio::test]
+async fn a_waiting_pull_ends_with_its_token() {
+    pull_over(&[], 401).await;
+    pull_over(&[token("dly_other", &[Consume], "*")], 401).await;
+    pull_over(&[token(CONSUMER, &[Produce], "order.*")], 403).await;
+    pull_over(&[token(CONSUMER, &[Consume], "review")], 403).await;
+    pull_over(&[token(CONSUMER, &[Consume], "order.*")], 200).await;
+    pull_over(&[token(CONSUMER, &[Consume, Produce], "*")], 200).await;
+}
+
+/// Opens a live stream with these tokens, and replaces them by others. Returns whether a snapshot
+/// is still sent.
+async fn is_sent_on(before: &[TokenParams], after: &[TokenParams]) -> bool {
+    let (mut api, _draining, _folder) = edge_with_store();
+    let (snapshots, sampled) = Sampled::sent_by_test();
+    api.sampled = sampled;
+    let api = Arc::new(api);
+    if !before.is_empty() {
+        replace(&api, before);
+    }
+    let response = send(&api, request(VIEWER, "/delay/live", "{}")).await;
+    assert_eq!(response.status(), 200);
+    let mut events = response.into_body().into_data_stream();
+    let mut next = async || timeout(AT_ALL, events.next()).await.expect("an event, or the end");
+    assert!(next().await.is_some());
+    replace(&api, after);
+    snapshots.send_replace(Arc::default());
+    next().await.is_some()
+}
+
+/// A stream once went on for as long as its reader liked.
+#[tokio::test]
+async fn a_live_stream_ends_with_its_token() {
+    let before = token(VIEWER, &[View], "*");
+    let check = async |after: &[TokenParams], goes_on: bool| {
+        let sent = is_sent_on(std::slice::from_ref(&before), after).await;
+        assert_eq!(sent, goes_on, "{after:?}");
+    };
+    check(&[], false).await;
+    check(&[token("dly_other", &[View], "*")], false).await;
+    check(&[token(VIEWER, &[Consume], "*")], false).await;
+    check(&[token(VIEWER, &[View], "order.*")], false).await;
+    check(&[token(VIEWER, &[View], "*")], true).await;
+    check(&[token(VIEWER, &[Admin], "*")], true).await;
+    // Without tokens, everyone may call until there is one.
+    assert!(!is_sent_on(&[], &[]).await);
+}
+
+/// The status of an add whose body arrives after these tokens have replaced all others.
+async fn late_body(tokens: &[TokenParams]) -> u16 {
+    let (api, _draining, _folder) = edge_with_store();
+    let api = Arc::new(api);
+    replace(&api, &[token(PRODUCER, &[Produce], "order.*")]);
+    let (body, arriving) = oneshot::channel::<Bytes>();
+    let body_stream = Body::from_stream(stream::once(arriving));
+    let adding = edge(api.clone()).answer(request(PRODUCER, "/delay/task/add", body_stream));
+    let mut adding = Box::pin(adding);
+    assert!(futures_util::poll!(&mut adding).is_pending());
+    replace(&api, tokens);
+    body.send(r#"{"topic":"order.a","delay":"1h","content":{}}"#.into()).unwrap();
+    timeout(AT_ALL, adding).await.expect("an answer").status().as_u16()
+}
+
+/// An add was once stored by a token that a reload removed while its body arrived.
+#[tokio::test]
+async fn a_late_body_is_checked_against_the_present_tokens() {
+    assert_eq!(late_body(&[]).await, 401);
+    assert_eq!(late_body(&[token(PRODUCER, &[Consume], "order.*")]).await, 403);
+    assert_eq!(late_body(&[token(PRODUCER, &[Produce], "review")]).await, 403);
+    assert_eq!(late_body(&[token(PRODUCER, &[Produce], "*")]).await, 200);
+}

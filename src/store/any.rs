@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
-    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
-    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
-    PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled,
-    Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task,
-    TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
+    Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
+    NewTask, NextDue, PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result,
+    SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread,
+    Store, Summary, Task, TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -213,21 +213,20 @@ impl Admin for AnyStore {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        either!(self, Change, cancel_if(lane, id, only, name))
+        either!(self, Change, cancel_if(lane, id, only))
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        either!(self, Change, reschedule_if(lane, id, name, moment, content))
+        either!(self, Change, reschedule_if(lane, id, only, moment, content))
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {

@@ -169,6 +169,7 @@ macro_rules! conformance {
 
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
             cancel a_task_that_left_its_state_is_not_cancelled,
+            cancel a_task_that_changed_since_it_was_selected_is_left_alone,
             cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,
             cancel a_dead_task_can_be_cancelled_but_no_other_that_ended,
             cancel any_end_of_the_lease_but_success_fulfils_a_pending_cancel,

@@ -17,10 +17,10 @@ use crate::model::task::{
 };
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
-    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
-    Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    DueSchedules, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look,
+    Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
+    NextDue, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
     Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task, TaskName,
     TopicEntry, Topics, Waiting,
 };
@@ -148,22 +148,21 @@ impl Admin for Redis {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        admin::cancel(&self.session, lane, (id, name), only).await
+        admin::cancel(&self.session, lane, id, only).await
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
         let moved =
-            admin::reschedule(&self.session, lane, (id, name), moment, content.as_ref()).await?;
+            admin::reschedule(&self.session, lane, (id, only), moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
             self.session.hints.tell_all(lane, due);
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
     DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
     Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
     NewTask, NextDue, PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result,
@@ -249,7 +249,7 @@ impl Admin for AnyStore {
         either!(self, Change, discard(lane, state, ids))
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         either!(self, Change, clear(lane, limit))
     }
 

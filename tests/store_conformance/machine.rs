@@ -124,7 +124,7 @@ impl Twin {
             (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
                 assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
             }
-            (Call::Clear(lane), Answer::Count(expected)) => {
+            (Call::Clear(lane), Answer::Cleared(expected)) => {
                 assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
             }
             (Call::Note(notes), _) => {

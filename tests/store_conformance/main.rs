@@ -241,6 +241,8 @@ macro_rules! conformance {
             admin_bulk a_replay_spreads_dead_tasks_out,
             admin_bulk a_discard_removes_only_tasks_of_the_named_state,
             admin_bulk a_clear_leaves_only_leased_tasks,
+            admin_bulk a_leased_task_that_was_cleared_ends_with_its_lease,
+            admin_bulk a_clear_marks_all_of_many_leased_tasks,
             admin_bulk a_clear_of_many_is_exact,
             admin_bulk a_forecast_counts_the_tasks_due_in_each_step,
             admin_bulk the_earliest_due_moment_of_a_lane_is_known,

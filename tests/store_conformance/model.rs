@@ -14,9 +14,9 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Condition, Counts, EXPIRED, Error,
-    Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind, LeasedTask,
-    ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Counts, EXPIRED,
+    Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
+    LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
     MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment,
     NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SKIPPED,
     SampleQuery, Sampled, ScheduleSample, Selected, Settle, Settled, Spread, Standing, Summary,
@@ -801,15 +801,20 @@ impl Model {
         }
     }
 
-    pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> usize {
+    pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> Cleared {
         let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
         let free = of_lane.filter(|(_, record)| record.state(self.now) != State::Leased);
         let free: Vec<TaskId> = free.map(|(id, _)| *id).take(limit).collect();
-        let count = free.into_iter().filter(|id| self.forget(*id)).count();
+        let removed = free.into_iter().filter(|id| self.forget(*id)).count();
+        let leased = self.tasks.values_mut().filter(|record| record.lane == *lane);
+        let cancelling = match removed < limit {
+            true => leased.filter_map(|record| record.cancel_lease().then_some(())).count(),
+            false => 0,
+        };
         if self.tasks.values().all(|record| record.lane != *lane) {
             self.used.retain(|(of, _), _| of != lane);
         }
-        count
+        Cleared { removed, cancelling }
     }
 
     pub(crate) fn set_hold(&mut self, destination: &Destination, is_held: bool) {

@@ -397,6 +397,14 @@ impl Record {
         Settled::Done
     }
 
+    /// Marks a cancel on a leased task. Returns whether none was pending.
+    pub(crate) fn cancel_lease(&mut self) -> bool {
+        let is_leased = matches!(self.place, Place::Leased { .. });
+        let is_news = is_leased && !self.cancelling;
+        self.cancelling |= is_leased;
+        is_news
+    }
+
     pub(crate) fn cancel(&mut self, now: UnixMillis) -> Cancelled {
         self.fulfil_pending_cancel(now);
         match self.state(now) {

@@ -11,7 +11,7 @@ use delayd::model::task::{
 };
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
     DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery,
     Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
     NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result,
@@ -252,7 +252,7 @@ impl Admin for Reference {
         Ok(self.model().discard(lane, state, &ids))
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         Ok(self.model().clear(lane, limit))
     }
 

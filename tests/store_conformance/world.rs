@@ -9,10 +9,10 @@ use delayd::model::task::{
     Lane, Occurrence, OnDead, Options, Receipt, ScheduleName, State, StoreId, TaskId,
 };
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Condition, Grant, Holder, Idempotency,
-    Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence, Pause, Plan,
-    Planned, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle, Settled, Spread,
-    Standing, TaskName, TopicEntry, Transition, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Grant, Holder,
+    Idempotency, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence,
+    Pause, Plan, Planned, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle, Settled,
+    Spread, Standing, TaskName, TopicEntry, Transition, Want,
 };
 use delayd_wire::Span;
 
@@ -58,6 +58,7 @@ pub(crate) enum Answer {
     Cancelled(Cancelled),
     Rescheduled(Rescheduled),
     Count(usize),
+    Cleared(Cleared),
     Lent(Vec<bool>),
     Adopted(Vec<Adopted>),
     /// The result, if the topic exists.
@@ -437,7 +438,7 @@ impl World {
                 model.remove_contents(&lane, &ids);
                 Answer::Nothing
             }
-            Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
+            Call::Clear(lane) => Answer::Cleared(model.clear(&lane, ALL)),
             Call::Note(notes) => {
                 self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
                 model.note(notes);

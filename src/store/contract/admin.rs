@@ -95,9 +95,9 @@ pub trait Admin: Send + Sync + 'static {
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
-    /// Returns how many; 0 means that none is left. A lane that is empty then loses its idempotency
-    /// keys too.
-    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
+    /// If these were all, it marks a cancel on up to `limit` leased tasks: unless they succeed,
+    /// they end cancelled. A lane that is empty then loses its idempotency keys too.
+    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<Cleared>> + Send;
 
     /// How many waiting tasks fall due in each of up to
     /// [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
@@ -233,6 +233,16 @@ pub enum Cancelled {
     },
     /// No such task, or one that does not meet the condition.
     Unknown,
+}
+
+/// What a clear did. If it is nothing, no task is left without a lease, and each leased one has a
+/// pending cancel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// The tasks that it removed.
+    pub removed: usize,
+    /// The leased tasks on which it marked a cancel.
+    pub cancelling: usize,
 }
 
 /// Content that replaces a task's.

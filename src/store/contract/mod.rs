@@ -20,7 +20,7 @@ mod schedules;
 mod topics;
 
 pub use admin::{
-    Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+    Admin, Cancelled, Cleared, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
 };
 pub use audit::{Audit, AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT};
 pub use bounds::{

@@ -19,7 +19,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
     Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask,
     ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
@@ -313,7 +313,7 @@ impl Admin for Embedded {
         self.writes.ask(ids.len(), move |tx| forget::discard(tx, &lane, state, ids.clone())).await
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         let lane = lane.clone();
         self.writes.ask(limit, move |tx| forget::clear(tx, &lane, limit)).await
     }

@@ -17,7 +17,7 @@ use crate::model::task::{
 };
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Condition, Counts, Cursor, Delivery,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
     DueSchedules, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look,
     Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
     NextDue, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
@@ -193,7 +193,7 @@ impl Admin for Redis {
         forget::discard(&self.session, lane, state, &ids).await
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         forget::clear(&self.session, lane, limit).await
     }
 

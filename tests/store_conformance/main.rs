@@ -45,6 +45,7 @@ mod record;
 mod redis_alone;
 mod redis_identity;
 mod redis_lanes;
+mod redis_late;
 mod redis_repeats;
 mod redis_scripts;
 mod reference;

@@ -134,7 +134,7 @@ impl Node {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat,
+        repeat: Repeat<'_>,
     ) -> Result<Answers> {
         match (purpose, &self.links.confirming) {
             (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,

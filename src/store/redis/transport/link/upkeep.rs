@@ -56,7 +56,8 @@ impl Link {
         let dialed = live.dialed();
         let asked = Instant::now();
         // The link has noticed a failure.
-        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
+        let Ok(answers) =
+            self.send(live, &[redis::cmd("INFO").arg("replication").take()], None).await
         else {
             return;
         };

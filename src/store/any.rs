@@ -350,14 +350,15 @@ impl Maintenance for AnyStore {
         either!(self, Maintain, histories(lanes))
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        either!(self, Maintain, purge(lane, state, before, limit))
+        either!(self, Maintain, purge_beyond(lane, most, state, before, limit))
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -185,6 +185,7 @@ macro_rules! conformance {
             admin only_a_scheduled_task_is_rescheduled,
             admin a_replay_schedules_dead_tasks_now_and_counts_them,
             admin a_purge_removes_the_oldest_ended_tasks_first,
+            admin an_excess_of_the_history_is_purged_once,
             admin a_purge_of_many_is_exact,
 
             expiry a_task_is_handed_out_until_its_expiry,

@@ -756,6 +756,7 @@ impl Model {
     pub(crate) fn purge(
         &mut self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
@@ -764,6 +765,11 @@ impl Model {
             return 0;
         }
         self.forget_idempotency_keys(lane, limit);
+        let ended = self.histories(std::slice::from_ref(lane)).lanes[0].map_or(0, |h| h.ended);
+        let limit = match most {
+            0 => limit,
+            most => limit.min(ended.saturating_sub(most) as usize),
+        };
         let (lane, from, to) =
             (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
         let oldest = self.list(&ListQuery { lane, state, from, to, after: None, limit });

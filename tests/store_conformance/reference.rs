@@ -319,14 +319,15 @@ impl Maintenance for Reference {
         Ok(self.model().histories(&lanes))
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        Ok(self.model().purge(lane, state, before, limit))
+        Ok(self.model().purge(lane, most, state, before, limit))
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -431,7 +431,7 @@ impl World {
             }
             Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
             Call::Purge(lane, state, before, limit) => {
-                Answer::Count(model.purge(&lane, state, before, limit))
+                Answer::Count(model.purge(&lane, 0, state, before, limit))
             }
             Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
             Call::RemoveContents(lane, ids) => {

@@ -15,13 +15,22 @@ use crate::store::{Cleared, FURTHEST_DEADLINE};
 pub(super) fn purge(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    state: State,
-    before: UnixMillis,
+    most: u64,
+    (state, before): (State, UnixMillis),
     limit: usize,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
+    let tasks = match most {
+        0 => limit,
+        most => {
+            tx.write_counts()?;
+            let ended: i64 = tx.db.prepare_cached(sql::lane::ENDED)?.query_row([lane], only)?;
+            let excess = u64::try_from(ended).unwrap_or(0).saturating_sub(most);
+            limit.min(usize::try_from(excess).unwrap_or(usize::MAX))
+        }
+    };
     let ids =
-        select(tx, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
+        select(tx, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(tasks)))?;
     let count = forget_ended(tx, lane, state, ids)?;
     tx.forget_answers(lane, limit)?;
     tx.make_owed_calls(lane)?;

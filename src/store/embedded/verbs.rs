@@ -380,15 +380,18 @@ impl Maintenance for Embedded {
         self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |tx| forget::purge(tx, &lane, state, before, limit)).await
+        self.writes
+            .run(limit, move |tx| forget::purge(tx, &lane, most, (state, before), limit))
+            .await
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -16,8 +16,8 @@ const MOST: usize = 500;
 pub(super) async fn purge(
     session: &Session,
     lane: &Lane,
-    state: State,
-    before: UnixMillis,
+    most: u64,
+    (state, before): (State, UnixMillis),
     limit: usize,
 ) -> Result<usize> {
     if !state.is_final() {
@@ -32,6 +32,7 @@ pub(super) async fn purge(
             .arg(before.0)
             .arg(most_tasks)
             .arg(most_keys)
+            .arg(most)
             .take();
         let (purged, is_more, forgotten): (usize, bool, usize) =
             FromRedisValue::from_redis_value(session.working.run_one(call).await?)

@@ -294,14 +294,15 @@ impl Maintenance for Redis {
         poll::histories(&self.session, &lanes).await
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        forget::purge(&self.session, lane, state, before, limit).await
+        forget::purge(&self.session, lane, most, (state, before), limit).await
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -47,6 +47,7 @@ mod redis_identity;
 mod redis_lanes;
 mod redis_late;
 mod redis_repeats;
+mod redis_replicas;
 mod redis_scripts;
 mod reference;
 mod registry;

@@ -266,7 +266,7 @@ async fn cap(
         let Some((state, until)) = oldest(store, lane, now).await?.filter(|_| limit > 0) else {
             return Ok(forgotten);
         };
-        forgotten += store.purge(lane, state, until, limit).await? as u64;
+        forgotten += store.purge_beyond(lane, most, state, until, limit).await? as u64;
     }
 }
 

@@ -263,6 +263,12 @@ impl State {
                 None => self.away.insert(server),
             };
         }
+        // Servers of a cluster come and go with their addresses.
+        if !self.away.is_empty() {
+            let present: HashSet<u64> =
+                all().iter().map(|lane| parts.store.server_of(lane)).collect();
+            self.away.retain(|server| present.contains(server));
+        }
         lock(&self.figures).take_in(self.now(), next, answers);
         self.is_slow = asked.elapsed() >= SLOW;
     }

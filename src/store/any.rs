@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
-    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
-    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
-    PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled,
-    Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task,
-    TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
+    DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
+    Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
+    NewTask, NextDue, PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result,
+    SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread,
+    Store, Summary, Task, TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
 };
 use crate::metrics::{Op, StoreMetrics};
 use crate::model::breaker;
@@ -213,21 +213,20 @@ impl Admin for AnyStore {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        either!(self, Change, cancel_if(lane, id, only, name))
+        either!(self, Change, cancel_if(lane, id, only))
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        either!(self, Change, reschedule_if(lane, id, name, moment, content))
+        either!(self, Change, reschedule_if(lane, id, only, moment, content))
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -250,7 +249,7 @@ impl Admin for AnyStore {
         either!(self, Change, discard(lane, state, ids))
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         either!(self, Change, clear(lane, limit))
     }
 
@@ -351,14 +350,15 @@ impl Maintenance for AnyStore {
         either!(self, Maintain, histories(lanes))
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        either!(self, Maintain, purge(lane, state, before, limit))
+        either!(self, Maintain, purge_beyond(lane, most, state, before, limit))
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -102,6 +102,7 @@ async fn a_task_is_named_by_its_key_in_one_more_round_trip() {
     let (wire, far, _near) = far("named").await;
     let lane = topic().lanes().next().unwrap();
     let name = TaskName::Key("k".into());
+    let only = name.condition();
     let options = Options { key: Some("k".into()), ..Options::default() };
     let moment = Moment::After(Duration::from_secs(60));
     let task = NewTask { options, moment, ..task(0) };
@@ -109,9 +110,9 @@ async fn a_task_is_named_by_its_key_in_one_more_round_trip() {
     wire.forget();
     assert_eq!(far.find(&name, vec![lane.clone()]).await.unwrap(), [Some(id)]);
     assert_eq!(wire.trips(LANE), 1, "the look-up");
-    let moved = far.reschedule_if(&lane, id, Some(&name), moment, None).await.unwrap();
+    let moved = far.reschedule_if(&lane, id, only.as_ref(), moment, None).await.unwrap();
     assert!(matches!(moved, Rescheduled::Done { .. }));
-    let cancelled = far.cancel_if(&lane, id, None, Some(&name)).await.unwrap();
+    let cancelled = far.cancel_if(&lane, id, only.as_ref()).await.unwrap();
     assert_eq!((cancelled, wire.trips(LANE)), (Cancelled::Done, 3));
     let unknown = TaskName::Key("other".into());
     wire.forget();

@@ -438,9 +438,10 @@ impl Maintenance for Access {
         self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
@@ -448,7 +449,7 @@ impl Maintenance for Access {
         let lane = lane.clone();
         let about = (lane.clone(), state);
         self.ask("purge", about, move |world| {
-            world.look(|model| model.purge(&lane, state, before, limit))
+            world.look(|model| model.purge(&lane, most, state, before, limit))
         })
         .await
     }

@@ -382,7 +382,7 @@ impl World {
             (Transition::Delivered { .. }, Settled::Stale { .. })
         );
         let answer = if is_late_success && self.is_sabotaged(Sabotage::RevisionIgnored) {
-            kept.model.cancel_if(&settle.lane, settle.id, None, None);
+            kept.model.cancel_if(&settle.lane, settle.id, None);
             kept.falsely_delivered.insert(settle.id);
             Settled::Done
         } else {
@@ -415,11 +415,13 @@ impl World {
 
     pub(crate) fn cancel(&self, lane: &Lane, id: TaskId, name: Option<&TaskName>) -> Cancelled {
         let mut kept = self.kept();
-        let compared = name.filter(|_| !self.is_sabotaged(Sabotage::NameNotCompared));
+        let compared = name
+            .filter(|_| !self.is_sabotaged(Sabotage::NameNotCompared))
+            .and_then(TaskName::condition);
         let answer = if self.is_sabotaged(Sabotage::CancelIgnored) {
-            kept.model.clone().cancel_if(lane, id, None, compared)
+            kept.model.clone().cancel_if(lane, id, compared.as_ref())
         } else {
-            kept.model.cancel_if(lane, id, None, compared)
+            kept.model.cancel_if(lane, id, compared.as_ref())
         };
         let key = name.map(|name| name.text().into_owned());
         self.write(What::Cancelled { id, key, answer });
@@ -461,7 +463,7 @@ impl World {
                 calls.push(kept.call_again(lane, &call));
             }
             if self.is_sabotaged(Sabotage::CallForgotten) {
-                kept.model.cancel_if(lane, call.id, None, None);
+                kept.model.cancel_if(lane, call.id, None);
                 kept.model.discard(lane, State::Cancelled, &[call.id]);
                 calls.retain(|kept| kept.id != call.id);
             }

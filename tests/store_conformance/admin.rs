@@ -200,6 +200,25 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
     assert_eq!(bench.state(waiting).await, State::Scheduled);
 }
 
+/// Two janitors counted the same excess of a history, and both removed it: the history was cut
+/// twice as far as its topic asked for.
+pub(crate) async fn an_excess_of_the_history_is_purged_once(bench: Bench<impl Store>) {
+    for _ in 0..4 {
+        let held = bench.add_held().await;
+        bench.settle(&held, delivered()).await;
+    }
+    let cancelled = bench.add("message.call", 0).await;
+    bench.store.cancel(&lane(), cancelled).await.unwrap();
+    bench.advance(1);
+    let excess = async |most, limit| {
+        bench.store.purge_beyond(&lane(), most, State::Delivered, bench.now(), limit).await.unwrap()
+    };
+    assert_eq!(excess(3, 1).await, 1);
+    assert_eq!((excess(3, 2).await, excess(3, 2).await), (1, 0));
+    assert_eq!((bench.counts().await.delivered, bench.counts().await.cancelled), (2, 1));
+    assert_eq!(excess(9, 5).await, 0);
+}
+
 /// A purge of many tasks works in chunks inside the store. The caller gets one number.
 pub(crate) async fn a_purge_of_many_is_exact(bench: Bench<impl Store>) {
     let added = bench.store.add(vec![new_task("message.call", 60_000); 1_300]).await;

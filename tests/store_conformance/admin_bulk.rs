@@ -2,8 +2,8 @@
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store, Summary, Task,
-    Transition,
+    Cleared, Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store,
+    Summary, Task, Transition,
 };
 
 use crate::bench::{
@@ -178,7 +178,7 @@ pub(crate) async fn a_clear_leaves_only_leased_tasks(bench: Bench<impl Store>) {
     let elsewhere = bench
         .add_task(NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) })
         .await;
-    let clear = async |limit| bench.store.clear(&lane(), limit).await.unwrap();
+    let clear = async |limit| bench.store.clear(&lane(), limit).await.unwrap().removed;
     assert_eq!(clear(0).await, 0);
     assert_eq!(clear(2).await, 2);
     assert_eq!(clear(2).await, 2);
@@ -194,13 +194,51 @@ pub(crate) async fn a_clear_leaves_only_leased_tasks(bench: Bench<impl Store>) {
     assert_eq!(bench.sweep().await.tasks, []);
 }
 
+/// A purge of a topic spared the leased tasks for good: those whose receiver failed were called
+/// again and again after it.
+pub(crate) async fn a_leased_task_that_was_cleared_ends_with_its_lease(bench: Bench<impl Store>) {
+    let clear = async || bench.store.clear(&lane(), 10).await.unwrap();
+    let succeeds = bench.add_held().await;
+    let fails = bench.add_held().await;
+    let dies = bench.add_held().await;
+    let is_lost = bench.add_held().await;
+    let pulled = bench.add("@pull", 0).await;
+    bench.store.cancel(&lane(), dies.id).await.unwrap();
+    assert_eq!(clear().await, Cleared { removed: 1, cancelling: 3 });
+    assert_eq!(clear().await, Cleared::default(), "a repeat");
+    assert_eq!(bench.store.get(&lane(), pulled).await.unwrap(), None);
+    assert_eq!(bench.settle(&succeeds, delivered()).await, Settled::Done);
+    assert_eq!(bench.settle(&fails, retry(0)).await, Settled::Cancelled);
+    assert_eq!(bench.settle(&dies, dead()).await, Settled::Cancelled);
+    bench.let_lease_run_out();
+    assert_eq!(clear().await, Cleared { removed: 4, cancelling: 0 });
+    assert_eq!(bench.counts().await, Counts::default());
+    assert_eq!(bench.store.get(&lane(), is_lost.id).await.unwrap(), None);
+}
+
+pub(crate) async fn a_clear_marks_all_of_many_leased_tasks(bench: Bench<impl Store>) {
+    bench.store.add(vec![new_task("message.call", 0); 700]).await;
+    let grant = bench.claim(&[("message.call", 700)]).await;
+    assert_eq!(grant.tasks.len(), 700);
+    let mut all = Cleared::default();
+    loop {
+        let cleared = bench.store.clear(&lane(), 300).await.unwrap();
+        if cleared == Cleared::default() {
+            break;
+        }
+        all.removed += cleared.removed;
+        all.cancelling += cleared.cancelling;
+    }
+    assert_eq!(all, Cleared { removed: 0, cancelling: 700 });
+}
+
 pub(crate) async fn a_clear_of_many_is_exact(bench: Bench<impl Store>) {
     bench.store.add(vec![new_task("message.call", 60_000); 900]).await;
     bench.store.add(vec![keyed("k", 60_000)]).await;
     bench.store.add(vec![new_task("@pull", 0); 400]).await;
-    assert_eq!(bench.store.clear(&lane(), 1_000).await.unwrap(), 1_000);
+    assert_eq!(bench.store.clear(&lane(), 1_000).await.unwrap().removed, 1_000);
     assert_eq!(bench.counts().await.scheduled, 301);
-    assert_eq!(bench.store.clear(&lane(), 1_000).await.unwrap(), 301);
+    assert_eq!(bench.store.clear(&lane(), 1_000).await.unwrap().removed, 301);
     assert_eq!(bench.next_due().await, None);
 }
 

@@ -2,10 +2,11 @@
 
 use delayd::model::task::{State, TaskId};
 use delayd::store::{
-    Asker, Cancelled, Moment, Rescheduled, Settled, Spread, Store, Task, Transition,
+    Asker, Cancelled, Condition, Moment, NewTask, Rescheduled, Settled, Spread, Store, Task,
+    Transition,
 };
 
-use crate::bench::{Bench, Held, dead, delivered, lane, ms, retry, stale};
+use crate::bench::{Bench, Held, dead, delivered, keyed, lane, ms, retry, stale};
 
 async fn cancel(bench: &Bench<impl Store>, id: TaskId) -> Cancelled {
     bench.store.cancel(&lane(), id).await.unwrap()
@@ -29,24 +30,66 @@ pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(
     assert_eq!(bench.get(id).await, task);
 }
 
+/// The condition that the task is as it is now.
+async fn selected(bench: &Bench<impl Store>, id: TaskId) -> Condition {
+    let mut found = bench.store.summaries(&lane(), vec![id]).await.unwrap();
+    Condition::Selected(found.remove(0).unwrap().selected())
+}
+
+async fn cancel_if(bench: &Bench<impl Store>, id: TaskId, only: &Condition) -> Cancelled {
+    bench.store.cancel_if(&lane(), id, Some(only)).await.unwrap()
+}
+
 /// A change of many tasks selects them first, and some change before they are cancelled.
 pub(crate) async fn a_task_that_left_its_state_is_not_cancelled(bench: Bench<impl Store>) {
-    let cancel =
-        async |id, only| bench.store.cancel_if(&lane(), id, Some(only), None).await.unwrap();
-    let refused = |state| Cancelled::Refused { state };
-    let held = bench.add_held().await;
-    assert_eq!(cancel(held.id, State::Dead).await, refused(State::Scheduled), "leased");
+    let id = bench.add("message.call", 0).await;
+    let waited = selected(&bench, id).await;
+    let held = bench.hold().await;
+    assert_eq!(cancel_if(&bench, id, &waited).await, Cancelled::Unknown, "leased");
     bench.settle(&held, dead()).await;
-    assert_eq!(cancel(held.id, State::Scheduled).await, refused(State::Dead));
-    assert_eq!(bench.get(held.id).await.state, State::Dead);
-    assert_eq!(bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap(), 1);
-    assert_eq!(cancel(held.id, State::Dead).await, refused(State::Scheduled), "replayed");
-    assert_eq!(bench.get(held.id).await.state, State::Scheduled);
-    assert_eq!(cancel(held.id, State::Scheduled).await, Cancelled::Done);
-    assert_eq!(cancel(held.id, State::Scheduled).await, refused(State::Cancelled), "twice");
-    let held = bench.add_held().await;
-    assert_eq!(cancel(held.id, State::Scheduled).await, Cancelled::Pending);
-    assert_eq!(cancel(TaskId(1), State::Dead).await, Cancelled::Unknown);
+    assert_eq!(cancel_if(&bench, id, &waited).await, Cancelled::Unknown, "dead");
+    let died = selected(&bench, id).await;
+    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(cancel_if(&bench, id, &died).await, Cancelled::Unknown, "replayed");
+    assert_eq!(bench.state(id).await, State::Scheduled);
+    let waits = selected(&bench, id).await;
+    assert_eq!(cancel_if(&bench, id, &waits).await, Cancelled::Done);
+    assert_eq!(cancel_if(&bench, id, &waits).await, Cancelled::Unknown, "twice");
+    assert_eq!(cancel_if(&bench, TaskId(1), &waits).await, Cancelled::Unknown, "no task");
+}
+
+/// An operator cancelled all tasks of one destination while producers gave them another one by
+/// their key. The tasks that were selected before they changed ended cancelled, although each add
+/// had been confirmed.
+pub(crate) async fn a_task_that_changed_since_it_was_selected_is_left_alone(
+    bench: Bench<impl Store>,
+) {
+    let id = bench.add_task(keyed("k", 1_000)).await;
+    let changes: [&dyn Fn() -> NewTask; 2] =
+        [&|| NewTask { destination: "other.call".parse().unwrap(), ..keyed("k", 1_000) }, &|| {
+            NewTask { destination: "other.call".parse().unwrap(), ..keyed("k", 2_000) }
+        }];
+    for change in changes {
+        let before = selected(&bench, id).await;
+        assert_eq!(bench.add_task(change()).await, id, "it is replaced");
+        let task = bench.get(id).await;
+        assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
+        let moment = Moment::After(ms(5));
+        let moved = bench.store.reschedule_if(&lane(), id, Some(&before), moment, None).await;
+        assert_eq!(moved.unwrap(), Rescheduled::Unknown);
+        assert_eq!(bench.get(id).await, task);
+    }
+    // A retry gives it another moment and outcome.
+    bench.advance(2_000);
+    let before = selected(&bench, id).await;
+    let grant = bench.claim(&[("other.call", 1)]).await;
+    let held = Held { id, receipt: grant.receipt };
+    bench.settle(&held, retry(0)).await;
+    assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
+    let retries = selected(&bench, id).await;
+    let moment = Moment::After(ms(5));
+    let moved = bench.store.reschedule_if(&lane(), id, Some(&retries), moment, None).await;
+    assert_eq!(moved.unwrap(), Rescheduled::Done { due: bench.now() + ms(5) });
 }
 
 pub(crate) async fn a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten(

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
-    Cancelled, Idempotency, Moment, NewTask, Rescheduled, Spread, Store, TaskName,
+    Cancelled, Condition, Idempotency, Moment, NewTask, Rescheduled, Spread, Store, TaskName,
 };
 
 use crate::bench::{Bench, dead, delivered, keyed, lane, ms, new_task, topic_of};
@@ -83,7 +83,8 @@ pub(crate) async fn a_task_is_found_by_its_idempotency_key_until_its_window_ends
 }
 
 async fn cancel(bench: &Bench<impl Store>, id: TaskId, name: &TaskName) -> Cancelled {
-    bench.store.cancel_if(&lane(), id, None, Some(name)).await.unwrap()
+    let only = Condition::Named(name.clone());
+    bench.store.cancel_if(&lane(), id, Some(&only)).await.unwrap()
 }
 
 async fn move_to(
@@ -93,7 +94,8 @@ async fn move_to(
     after: u64,
 ) -> Rescheduled {
     let moment = Moment::After(ms(after));
-    bench.store.reschedule_if(&lane(), id, Some(name), moment, None).await.unwrap()
+    let only = Condition::Named(name.clone());
+    bench.store.reschedule_if(&lane(), id, Some(&only), moment, None).await.unwrap()
 }
 
 /// A caller looked up the key of an order. Meanwhile the old task was tried, and an add gave the

@@ -192,7 +192,7 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     bench.advance(1_000);
     let held = bench.hold().await;
     let other = bench.try_add(once("l", 1)).await.unwrap();
-    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
+    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap().removed, 1);
     assert_eq!(
         bench.try_add(once("k", 1)).await.unwrap(),
         again(first, Some(State::Leased)),
@@ -204,7 +204,7 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
         "the key must be remembered although its task is gone"
     );
     bench.settle(&held, delivered()).await;
-    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
+    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap().removed, 1);
     for key in ["k", "l"] {
         assert_eq!(bench.try_add(once(key, 2)).await.unwrap().novelty, Novelty::New, "{key}");
     }

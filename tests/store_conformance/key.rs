@@ -324,7 +324,7 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
             "discard" => {
                 bench.store.discard(&lane(), State::Cancelled, vec![added.id]).await.unwrap()
             }
-            _ => bench.store.clear(&lane(), 10).await.unwrap(),
+            _ => bench.store.clear(&lane(), 10).await.unwrap().removed,
         };
         assert_eq!(count, 1, "{how}");
         assert!(bench.store.get(&lane(), added.id).await.unwrap().is_none(), "{how}");
@@ -369,6 +369,6 @@ pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<
         for task in &grant.tasks {
             bench.settle(&Held { id: task.id, receipt: grant.receipt.clone() }, delivered()).await;
         }
-        bench.store.clear(&lane(), 10).await.unwrap();
+        bench.store.clear(&lane(), 10).await.unwrap().removed;
     }
 }

@@ -106,13 +106,13 @@ impl Twin {
                     .unwrap();
                 assert_eq!(settled, expected[0]);
             }
-            (Call::Cancel(lane, id, name), Answer::Cancelled(expected)) => {
-                let cancelled = store.cancel_if(lane, self.id(*id), None, name.as_ref()).await;
+            (Call::Cancel(lane, id, only), Answer::Cancelled(expected)) => {
+                let cancelled = store.cancel_if(lane, self.id(*id), only.as_ref()).await;
                 assert_eq!(cancelled.unwrap(), *expected);
             }
-            (Call::Reschedule(lane, id, name, moment, content), Answer::Rescheduled(expected)) => {
-                let (id, name, content) = (self.id(*id), name.as_ref(), content.clone());
-                let rescheduled = store.reschedule_if(lane, id, name, *moment, content).await;
+            (Call::Reschedule(lane, id, only, moment, content), Answer::Rescheduled(expected)) => {
+                let (id, only, content) = (self.id(*id), only.as_ref(), content.clone());
+                let rescheduled = store.reschedule_if(lane, id, only, *moment, content).await;
                 assert_eq!(rescheduled.unwrap(), *expected);
             }
             (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
@@ -124,7 +124,7 @@ impl Twin {
             (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
                 assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
             }
-            (Call::Clear(lane), Answer::Count(expected)) => {
+            (Call::Clear(lane), Answer::Cleared(expected)) => {
                 assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
             }
             (Call::Note(notes), _) => {

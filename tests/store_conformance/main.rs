@@ -45,7 +45,9 @@ mod record;
 mod redis_alone;
 mod redis_identity;
 mod redis_lanes;
+mod redis_late;
 mod redis_repeats;
+mod redis_replicas;
 mod redis_scripts;
 mod reference;
 mod registry;
@@ -169,6 +171,7 @@ macro_rules! conformance {
 
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
             cancel a_task_that_left_its_state_is_not_cancelled,
+            cancel a_task_that_changed_since_it_was_selected_is_left_alone,
             cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,
             cancel a_dead_task_can_be_cancelled_but_no_other_that_ended,
             cancel any_end_of_the_lease_but_success_fulfils_a_pending_cancel,
@@ -183,6 +186,7 @@ macro_rules! conformance {
             admin only_a_scheduled_task_is_rescheduled,
             admin a_replay_schedules_dead_tasks_now_and_counts_them,
             admin a_purge_removes_the_oldest_ended_tasks_first,
+            admin an_excess_of_the_history_is_purged_once,
             admin a_purge_of_many_is_exact,
 
             expiry a_task_is_handed_out_until_its_expiry,
@@ -240,6 +244,8 @@ macro_rules! conformance {
             admin_bulk a_replay_spreads_dead_tasks_out,
             admin_bulk a_discard_removes_only_tasks_of_the_named_state,
             admin_bulk a_clear_leaves_only_leased_tasks,
+            admin_bulk a_leased_task_that_was_cleared_ends_with_its_lease,
+            admin_bulk a_clear_marks_all_of_many_leased_tasks,
             admin_bulk a_clear_of_many_is_exact,
             admin_bulk a_forecast_counts_the_tasks_due_in_each_step,
             admin_bulk the_earliest_due_moment_of_a_lane_is_known,

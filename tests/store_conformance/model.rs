@@ -14,13 +14,13 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
-    Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind, LeasedTask, ListQuery,
-    Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
-    MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SKIPPED, SampleQuery, Sampled,
-    ScheduleSample, Settle, Settled, Spread, Standing, Summary, Swept, Task, TaskName, TopicEntry,
-    Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Counts, EXPIRED,
+    Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
+    LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
+    MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SKIPPED,
+    SampleQuery, Sampled, ScheduleSample, Selected, Settle, Settled, Spread, Standing, Summary,
+    Swept, Task, TaskName, TopicEntry, Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -106,7 +106,7 @@ impl Model {
             _ => {
                 if let Some((leased, State::Leased)) = namesake {
                     let now = self.now;
-                    self.task(leased).cancel(now, None);
+                    self.task(leased).cancel(now);
                 }
                 self.owners.extend(key.map(|key| ((lane.clone(), key), (id, self.now))));
                 self.tasks.insert(id, Record::new(lane.clone(), body, due, self.now));
@@ -414,30 +414,44 @@ impl Model {
             .map_or(Settled::Unknown, |record| record.extend(receipt, now + lease, now))
     }
 
+    fn meets(&self, lane: &Lane, id: TaskId, only: Option<&Condition>) -> bool {
+        match only {
+            None => true,
+            Some(Condition::Named(name)) => self.find(name, lane) == Some(id),
+            Some(Condition::Selected(selected)) => {
+                self.selected(lane, id).as_ref() == Some(selected)
+            }
+        }
+    }
+
+    /// The task as a caller selects it now.
+    pub(crate) fn selected(&self, lane: &Lane, id: TaskId) -> Option<Selected> {
+        self.summaries(lane, &[id]).remove(0).map(|task| task.selected())
+    }
+
     pub(crate) fn cancel_if(
         &mut self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Cancelled {
         let now = self.now;
-        if name.is_some_and(|name| self.find(name, lane) != Some(id)) {
+        if !self.meets(lane, id, only) {
             return Cancelled::Unknown;
         }
-        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now, only))
+        self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now))
     }
 
     pub(crate) fn reschedule_if(
         &mut self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Rescheduled {
         let (now, due) = (self.now, self.due(moment));
-        if name.is_some_and(|name| self.find(name, lane) != Some(id)) {
+        if !self.meets(lane, id, only) {
             return Rescheduled::Unknown;
         }
         self.of_lane(lane, id)
@@ -544,7 +558,7 @@ impl Model {
         let now = self.now;
         let Some((owner, is_later)) = self.owner_is_later(task) else { return false };
         if !is_later && matches!(self.task(owner).met(now), State::Scheduled | State::Leased) {
-            self.task(owner).cancel(now, None);
+            self.task(owner).cancel(now);
         }
         is_later
     }
@@ -742,6 +756,7 @@ impl Model {
     pub(crate) fn purge(
         &mut self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
@@ -750,6 +765,11 @@ impl Model {
             return 0;
         }
         self.forget_idempotency_keys(lane, limit);
+        let ended = self.histories(std::slice::from_ref(lane)).lanes[0].map_or(0, |h| h.ended);
+        let limit = match most {
+            0 => limit,
+            most => limit.min(ended.saturating_sub(most) as usize),
+        };
         let (lane, from, to) =
             (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
         let oldest = self.list(&ListQuery { lane, state, from, to, after: None, limit });
@@ -787,15 +807,20 @@ impl Model {
         }
     }
 
-    pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> usize {
+    pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> Cleared {
         let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
         let free = of_lane.filter(|(_, record)| record.state(self.now) != State::Leased);
         let free: Vec<TaskId> = free.map(|(id, _)| *id).take(limit).collect();
-        let count = free.into_iter().filter(|id| self.forget(*id)).count();
+        let removed = free.into_iter().filter(|id| self.forget(*id)).count();
+        let leased = self.tasks.values_mut().filter(|record| record.lane == *lane);
+        let cancelling = match removed < limit {
+            true => leased.filter_map(|record| record.cancel_lease().then_some(())).count(),
+            false => 0,
+        };
         if self.tasks.values().all(|record| record.lane != *lane) {
             self.used.retain(|(of, _), _| of != lane);
         }
-        count
+        Cleared { removed, cancelling }
     }
 
     pub(crate) fn set_hold(&mut self, destination: &Destination, is_held: bool) {

@@ -195,7 +195,7 @@ impl Record {
             self.cancelling = true;
             return;
         }
-        self.cancel(now, None);
+        self.cancel(now);
         self.outcome = outcome.into();
     }
 
@@ -397,14 +397,15 @@ impl Record {
         Settled::Done
     }
 
-    pub(crate) fn cancel(&mut self, now: UnixMillis, only: Option<State>) -> Cancelled {
-        let state = match self.state(now) {
-            State::Leased => State::Scheduled,
-            state => state,
-        };
-        if only.is_some_and(|only| only != state) {
-            return Cancelled::Refused { state };
-        }
+    /// Marks a cancel on a leased task. Returns whether none was pending.
+    pub(crate) fn cancel_lease(&mut self) -> bool {
+        let is_leased = matches!(self.place, Place::Leased { .. });
+        let is_news = is_leased && !self.cancelling;
+        self.cancelling |= is_leased;
+        is_news
+    }
+
+    pub(crate) fn cancel(&mut self, now: UnixMillis) -> Cancelled {
         self.fulfil_pending_cancel(now);
         match self.state(now) {
             State::Leased => {

@@ -52,8 +52,10 @@ tables! {
     next: Lanes, delivery::NEXT;
     cancel: Lane, admin::CANCEL;
     cancel_named: Lane, admin::CANCEL_NAMED;
+    cancel_selected: Lane, admin::CANCEL_SELECTED;
     reschedule: Lane, admin::RESCHEDULE;
     reschedule_named: Lane, admin::RESCHEDULE_NAMED;
+    reschedule_selected: Lane, admin::RESCHEDULE_SELECTED;
     replay: Lane, admin::REPLAY;
     discard: Lane, admin::DISCARD;
     clear: Lane, admin::CLEAR;

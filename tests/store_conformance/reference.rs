@@ -11,12 +11,12 @@ use delayd::model::task::{
 };
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
-    Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery, Listed, Look,
-    Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
-    NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result, Revision, SampleQuery,
-    Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Standing, Store,
-    Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
+    DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery,
+    Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
+    NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result,
+    Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled,
+    Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -208,21 +208,20 @@ impl Admin for Reference {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        Ok(self.model().cancel_if(lane, id, only, name))
+        Ok(self.model().cancel_if(lane, id, only))
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = self.model().reschedule_if(lane, id, name, moment, content);
+        let moved = self.model().reschedule_if(lane, id, only, moment, content);
         if let Rescheduled::Done { due } = moved {
             self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         }
@@ -253,7 +252,7 @@ impl Admin for Reference {
         Ok(self.model().discard(lane, state, &ids))
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         Ok(self.model().clear(lane, limit))
     }
 
@@ -320,14 +319,15 @@ impl Maintenance for Reference {
         Ok(self.model().histories(&lanes))
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        Ok(self.model().purge(lane, state, before, limit))
+        Ok(self.model().purge(lane, most, state, before, limit))
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

@@ -53,7 +53,7 @@ async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEn
         }
     }
     for lane in old.lanes() {
-        while bench.store.clear(&lane, 100).await.unwrap() > 0 {}
+        while bench.store.clear(&lane, 100).await.unwrap().removed > 0 {}
     }
     assert!(bench.store.unregister(&old).await.unwrap());
     assert_eq!(bench.store.register(new.clone()).await.unwrap(), new);
@@ -95,7 +95,7 @@ pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench
         stale().await;
         assert_eq!(total(&bench).await, 20, "{before} to {now}");
         for lane in new.lanes() {
-            while bench.store.clear(&lane, 100).await.unwrap() > 0 {}
+            while bench.store.clear(&lane, 100).await.unwrap().removed > 0 {}
         }
         assert!(bench.store.unregister(&new).await.unwrap());
     }

@@ -46,15 +46,17 @@ pub(crate) enum ReceiptPick {
     MadeUp(&'static str),
 }
 
-/// A name that the caller has looked up.
+/// What the caller knows of the task.
 #[derive(Clone, Debug)]
-pub(crate) enum NamePick {
+pub(crate) enum ConditionPick {
     /// The key of the task.
     Key(u8),
     /// An idempotency key, with the key of the task.
     Idempotency(u8),
     /// The key of any task.
     Other(u8),
+    /// The task as it was before the last call with a condition, or now if there was none.
+    Selected,
 }
 
 /// A task to be added. There are so few keys that some are used again.
@@ -142,8 +144,8 @@ pub(crate) enum Step {
     },
     Settle(Vec<(TaskPick, ReceiptPick, Transition)>),
     Extend(TaskPick, ReceiptPick, Duration),
-    Cancel(TaskPick, Option<NamePick>),
-    Reschedule(TaskPick, Option<NamePick>, Moment, Option<usize>),
+    Cancel(TaskPick, Option<ConditionPick>),
+    Reschedule(TaskPick, Option<ConditionPick>, Moment, Option<usize>),
     Replay(Vec<TaskPick>, Spread),
     Purge {
         lane: usize,
@@ -185,13 +187,14 @@ fn receipt_pick() -> impl Strategy<Value = ReceiptPick> {
     ]
 }
 
-fn name_pick() -> impl Strategy<Value = Option<NamePick>> {
-    let name = prop_oneof![
-        2 => (0..2_u8).prop_map(NamePick::Key),
-        1 => (0..2_u8).prop_map(NamePick::Idempotency),
-        1 => (0..2_u8).prop_map(NamePick::Other),
+fn condition_pick() -> impl Strategy<Value = Option<ConditionPick>> {
+    let condition = prop_oneof![
+        2 => (0..2_u8).prop_map(ConditionPick::Key),
+        1 => (0..2_u8).prop_map(ConditionPick::Idempotency),
+        1 => (0..2_u8).prop_map(ConditionPick::Other),
+        3 => Just(ConditionPick::Selected),
     ];
-    prop::option::of(name)
+    prop::option::of(condition)
 }
 
 /// Few different spans, so that moments coincide.
@@ -355,9 +358,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => settle.prop_map(Step::Settle),
         2 => (task_pick(), receipt_pick(), lease())
             .prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
-        3 => (task_pick(), name_pick()).prop_map(|(task, name)| Step::Cancel(task, name)),
-        3 => (task_pick(), name_pick(), moment(), prop::option::of(0..3_usize)).prop_map(
-            |(task, name, moment, content)| Step::Reschedule(task, name, moment, content)
+        3 => (task_pick(), condition_pick()).prop_map(|(task, only)| Step::Cancel(task, only)),
+        3 => (task_pick(), condition_pick(), moment(), prop::option::of(0..3_usize)).prop_map(
+            |(task, only, moment, content)| Step::Reschedule(task, only, moment, content)
         ),
         1 => replay.prop_map(|(tasks, first, step)| Step::Replay(tasks, Spread { first, step })),
         1 => purge.prop_map(|(lane, state, age, limit)| Step::Purge { lane, state, age, limit }),

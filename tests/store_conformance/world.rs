@@ -1,7 +1,7 @@
 //! The model's side of [`crate::machine`]: resolves a step into a call with the model's ids and
 //! receipts, and answers it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
@@ -9,17 +9,17 @@ use delayd::model::task::{
     Lane, Occurrence, OnDead, Options, Receipt, ScheduleName, State, StoreId, TaskId,
 };
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, Misfire,
-    Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence, Pause, Plan, Planned,
-    Rescheduled, Result, Schedule, ScheduleSet, Settle, Settled, Spread, Standing, TaskName,
-    TopicEntry, Transition, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Grant, Holder,
+    Idempotency, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence,
+    Pause, Plan, Planned, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle, Settled,
+    Spread, Standing, TaskName, TopicEntry, Transition, Want,
 };
 use delayd_wire::Span;
 
 use crate::bench::{START, ms, receipt, topic_of};
 use crate::model::Model;
 use crate::steps::{
-    Addition, NamePick, Planning, Policing, ReceiptPick, Recurring, Step, Stranger, TOPICS,
+    Addition, ConditionPick, Planning, Policing, ReceiptPick, Recurring, Step, Stranger, TOPICS,
     TaskPick, destination, lanes, policy,
 };
 
@@ -31,8 +31,8 @@ pub(crate) enum Call {
     Claim(Claim),
     Settle(Vec<Settle>),
     Extend(Lane, TaskId, Receipt, Duration),
-    Cancel(Lane, TaskId, Option<TaskName>),
-    Reschedule(Lane, TaskId, Option<TaskName>, Moment, Option<NewContent>),
+    Cancel(Lane, TaskId, Option<Condition>),
+    Reschedule(Lane, TaskId, Option<Condition>, Moment, Option<NewContent>),
     Replay(Lane, Vec<TaskId>, Spread),
     Purge(Lane, State, UnixMillis, usize),
     Discard(Lane, State, Vec<TaskId>),
@@ -58,6 +58,7 @@ pub(crate) enum Answer {
     Cancelled(Cancelled),
     Rescheduled(Rescheduled),
     Count(usize),
+    Cleared(Cleared),
     Lent(Vec<bool>),
     Adopted(Vec<Adopted>),
     /// The result, if the topic exists.
@@ -113,6 +114,8 @@ pub(crate) struct World {
     /// idempotency keys are not used after that.
     era: u32,
     receipts: Vec<Receipt>,
+    /// Tasks as callers selected them, possibly long ago.
+    selected: BTreeMap<TaskId, Selected>,
     /// How many steps there were.
     steps: u64,
     pub(crate) call: Call,
@@ -128,6 +131,7 @@ impl World {
             noted: BTreeSet::new(),
             era: 0,
             receipts: Vec::new(),
+            selected: BTreeMap::new(),
             steps: 0,
             call: Call::Nothing,
             answer: Answer::Nothing,
@@ -139,6 +143,12 @@ impl World {
         self.steps += 1;
         self.call = self.resolve(step);
         self.era += u32::from(matches!(step, Step::SetBack(_)));
+        if let Call::Cancel(lane, id, Some(_)) | Call::Reschedule(lane, id, Some(_), ..) =
+            &self.call
+            && let Some(selected) = self.model.selected(lane, *id)
+        {
+            self.selected.insert(*id, selected);
+        }
         self.answer = self.answer();
         self
     }
@@ -216,19 +226,20 @@ impl World {
                 let (lane, id) = self.task(task);
                 Call::Extend(lane, id, self.receipt(by, id), *lease)
             }
-            Step::Cancel(task, name) => {
+            Step::Cancel(task, only) => {
                 let (lane, id) = self.task(task);
-                Call::Cancel(lane, id, self.name(id, name.as_ref()))
+                let only = self.condition(&lane, id, only.as_ref());
+                Call::Cancel(lane, id, only)
             }
-            Step::Reschedule(task, name, moment, content) => {
+            Step::Reschedule(task, only, moment, content) => {
                 let (lane, id) = self.task(task);
-                let name = self.name(id, name.as_ref());
+                let only = self.condition(&lane, id, only.as_ref());
                 let content = content.map(|which| NewContent {
                     destination: destination(which),
                     content: "new".into(),
                     keeps_mode: which % 2 == 0,
                 });
-                Call::Reschedule(lane, id, name, *moment, content)
+                Call::Reschedule(lane, id, only, *moment, content)
             }
             Step::Replay(tasks, spread) => {
                 Call::Replay(lanes().remove(0), self.ids(tasks), *spread)
@@ -314,17 +325,27 @@ impl World {
     }
 
     /// A name of the task, which may have passed to another one, or one that it never had.
-    fn name(&self, id: TaskId, pick: Option<&NamePick>) -> Option<TaskName> {
+    fn condition(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        pick: Option<&ConditionPick>,
+    ) -> Option<Condition> {
         let own = || self.model.key_of(id);
         let other = |key: u8| format!("key {key}");
-        Some(match pick? {
-            NamePick::Key(key) => TaskName::Key(own().unwrap_or_else(|| other(*key))),
-            NamePick::Idempotency(key) => {
+        Some(Condition::Named(match pick? {
+            ConditionPick::Key(key) => TaskName::Key(own().unwrap_or_else(|| other(*key))),
+            ConditionPick::Idempotency(key) => {
                 let idempotency_key = format!("key {key} of era {}", self.era);
                 TaskName::Idempotency { key: own(), idempotency_key }
             }
-            NamePick::Other(key) => TaskName::Key(other(*key)),
-        })
+            ConditionPick::Other(key) => TaskName::Key(other(*key)),
+            ConditionPick::Selected => {
+                let before = self.selected.get(&id).cloned();
+                let selected = before.or_else(|| self.model.selected(lane, id))?;
+                return Some(Condition::Selected(selected));
+            }
+        }))
     }
 
     fn ids(&self, picks: &[TaskPick]) -> Vec<TaskId> {
@@ -401,23 +422,23 @@ impl World {
             Call::Extend(lane, id, by, lease) => {
                 Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
             }
-            Call::Cancel(lane, id, name) => {
-                Answer::Cancelled(model.cancel_if(&lane, id, None, name.as_ref()))
+            Call::Cancel(lane, id, only) => {
+                Answer::Cancelled(model.cancel_if(&lane, id, only.as_ref()))
             }
-            Call::Reschedule(lane, id, name, moment, content) => {
-                let name = name.as_ref();
-                Answer::Rescheduled(model.reschedule_if(&lane, id, name, moment, content))
+            Call::Reschedule(lane, id, only, moment, content) => {
+                let only = only.as_ref();
+                Answer::Rescheduled(model.reschedule_if(&lane, id, only, moment, content))
             }
             Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
             Call::Purge(lane, state, before, limit) => {
-                Answer::Count(model.purge(&lane, state, before, limit))
+                Answer::Count(model.purge(&lane, 0, state, before, limit))
             }
             Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
             Call::RemoveContents(lane, ids) => {
                 model.remove_contents(&lane, &ids);
                 Answer::Nothing
             }
-            Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
+            Call::Clear(lane) => Answer::Cleared(model.clear(&lane, ALL)),
             Call::Note(notes) => {
                 self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
                 model.note(notes);

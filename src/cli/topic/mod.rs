@@ -196,7 +196,7 @@ async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
         if !client.is_json() {
             let left = match leased {
                 0 => String::new(),
-                leased => format!("; {leased} leased tasks stay until their leases end"),
+                leased => format!("; {leased} leased tasks end with their leases"),
             };
             output::line(&format!("{} deleted{left}", output::many(total, "task")))?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
-use super::lookup::TaskName;
+use super::lookup::{Condition, Selected, TaskName};
 use super::migration::{Adopted, Adoptee};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
@@ -42,19 +42,16 @@ pub trait Admin: Send + Sync + 'static {
     /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
     /// cancelled.
     fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send {
-        self.cancel_if(lane, id, None, None)
+        self.cancel_if(lane, id, None)
     }
 
-    /// As [`Self::cancel`], on conditions that the store checks in the same step. With `only`, a
-    /// task in another state is refused: it has changed since the caller selected it. A leased task
-    /// counts as scheduled. With `name`, a task that does not have this name is unknown: the name
-    /// has passed to another task since the caller looked it up.
+    /// As [`Self::cancel`], on a condition that the store checks in the same step. A task that does
+    /// not meet it stays as it is, and is [`Cancelled::Unknown`].
     fn cancel_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> impl Future<Output = Result<Cancelled>> + Send;
 
     /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins a new
@@ -69,13 +66,12 @@ pub trait Admin: Send + Sync + 'static {
         self.reschedule_if(lane, id, None, moment, content)
     }
 
-    /// As [`Self::reschedule`]. With `name`, a task that does not have this name is unknown, as in
-    /// [`Self::cancel_if`].
+    /// As [`Self::reschedule`], on a condition as in [`Self::cancel_if`].
     fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> impl Future<Output = Result<Rescheduled>> + Send;
@@ -99,9 +95,9 @@ pub trait Admin: Send + Sync + 'static {
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
-    /// Returns how many; 0 means that none is left. A lane that is empty then loses its idempotency
-    /// keys too.
-    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
+    /// If these were all, it marks a cancel on up to `limit` leased tasks: unless they succeed,
+    /// they end cancelled. A lane that is empty then loses its idempotency keys too.
+    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<Cleared>> + Send;
 
     /// How many waiting tasks fall due in each of up to
     /// [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
@@ -211,6 +207,18 @@ pub struct Summary {
     pub key: Option<String>,
 }
 
+impl Summary {
+    /// The task as a caller selects it by this summary.
+    pub fn selected(&self) -> Selected {
+        Selected {
+            state: self.state,
+            destination: self.destination.clone(),
+            due: self.due,
+            outcome: self.last_outcome.clone(),
+        }
+    }
+}
+
 /// The result of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
@@ -223,8 +231,18 @@ pub enum Cancelled {
         /// The task's state.
         state: State,
     },
-    /// No such task.
+    /// No such task, or one that does not meet the condition.
     Unknown,
+}
+
+/// What a clear did. If it is nothing, no task is left without a lease, and each leased one has a
+/// pending cancel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// The tasks that it removed.
+    pub removed: usize,
+    /// The leased tasks on which it marked a cancel.
+    pub cancelling: usize,
 }
 
 /// Content that replaces a task's.
@@ -254,7 +272,7 @@ pub enum Rescheduled {
         /// The task's state.
         state: State,
     },
-    /// No such task.
+    /// No such task, or one that does not meet the condition.
     Unknown,
 }
 

@@ -1,10 +1,11 @@
-//! What names a task within its topic.
+//! What names a task within its topic, and what must hold for a change of it.
 
 use std::borrow::Cow;
 
 use super::intake::idempotency_name;
 use super::topics::TopicEntry;
-use crate::model::task::{Lane, TaskId};
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, State, TaskId};
 
 /// What names a task within its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +34,10 @@ impl TaskName {
         Lane { topic: topic.topic.clone(), shard: Lane::shard_of_key(key, topic.shards) }
     }
 
-    /// This name, unless it is an id: an id never passes to another task.
-    pub fn that_may_pass_on(&self) -> Option<&Self> {
-        Some(self).filter(|name| !matches!(name, Self::Id(_)))
+    /// The condition that a task still has this name. None for an id, because an id never passes to
+    /// another task.
+    pub fn condition(&self) -> Option<Condition> {
+        (!matches!(self, Self::Id(_))).then(|| Condition::Named(self.clone()))
     }
 
     /// The text by which a lane knows the task.
@@ -48,4 +50,26 @@ impl TaskName {
             }
         }
     }
+}
+
+/// What must hold for a task when a call changes it. The store checks it in the same step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The task has this name. A name may pass to another task after the caller looked it up.
+    Named(TaskName),
+    /// The task is as the caller selected it.
+    Selected(Selected),
+}
+
+/// A task as its caller selected it: all that a filter may look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// Its state.
+    pub state: State,
+    /// Where it goes.
+    pub destination: Destination,
+    /// The moment as a summary of the task shows it.
+    pub due: UnixMillis,
+    /// The last attempt's outcome.
+    pub outcome: String,
 }

@@ -22,6 +22,20 @@ pub trait Maintenance: Send + Sync + 'static {
         state: State,
         before: UnixMillis,
         limit: usize,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        self.purge_beyond(lane, 0, state, before, limit)
+    }
+
+    /// As [`Self::purge`], but at least `most` of the lane's delivered, cancelled and expired tasks
+    /// stay. The store counts them in the same step, so several janitors that cap one history
+    /// remove its excess once.
+    fn purge_beyond(
+        &self,
+        lane: &Lane,
+        most: u64,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Removes the contents of those of the tasks that were delivered, cancelled or expired. Other

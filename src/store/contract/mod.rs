@@ -20,7 +20,7 @@ mod schedules;
 mod topics;
 
 pub use admin::{
-    Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+    Admin, Cancelled, Cleared, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
 };
 pub use audit::{Audit, AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT};
 pub use bounds::{
@@ -35,7 +35,7 @@ pub use delivery::{
     LeasedTask, Look, Looked, Message, NextDue, Outlook, Settle, Settled, Swept, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
-pub use lookup::TaskName;
+pub use lookup::{Condition, Selected, TaskName};
 pub use maintenance::{Histories, History, Maintenance};
 pub use migration::{Adopted, Adoptee, MOVED, Standing};
 pub use sampling::{Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample};

@@ -1,6 +1,7 @@
 //! `cancel`, `reschedule` and `replay`.
 
 use super::find::find_in;
+use super::query;
 use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
 use super::settle::apply;
@@ -8,30 +9,30 @@ use super::sql;
 use super::sql::task::replayed;
 use super::write_tx::WriteTx;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread, TaskName};
+use crate::store::{Cancelled, Condition, Moment, NewContent, Rescheduled, Spread};
 use rusqlite::OptionalExtension;
 
 pub(super) fn cancel(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    (id, name): (TaskId, Option<&TaskName>),
-    only: Option<State>,
+    id: TaskId,
+    only: Option<&Condition>,
 ) -> rusqlite::Result<Cancelled> {
     let now = tx.now;
-    if !tx.is_named(lane, id, name)? {
+    if !tx.meets(lane, id, only)? {
         return Ok(Cancelled::Unknown);
     }
-    Ok(apply(tx, lane, id, |record| record.cancel(now, only))?.unwrap_or(Cancelled::Unknown))
+    Ok(apply(tx, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
 }
 
 pub(super) fn reschedule(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    (id, name): (TaskId, Option<&TaskName>),
+    (id, only): (TaskId, Option<&Condition>),
     moment: Moment,
     content: Option<&NewContent>,
 ) -> rusqlite::Result<Rescheduled> {
-    if !tx.is_named(lane, id, name)? {
+    if !tx.meets(lane, id, only)? {
         return Ok(Rescheduled::Unknown);
     }
     let Some(number) = tx.find_lane(lane)? else { return Ok(Rescheduled::Unknown) };
@@ -108,16 +109,24 @@ pub(super) fn replay(
 }
 
 impl WriteTx<'_> {
-    /// Whether a task has this name now; always without a name.
-    fn is_named(
+    /// Whether a task meets the condition now; always without one.
+    fn meets(
         &mut self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> rusqlite::Result<bool> {
-        let Some(name) = name else { return Ok(true) };
-        let Some(number) = self.find_lane(lane)? else { return Ok(false) };
-        Ok(find_in(self.db, number, name, self.now)? == Some(id))
+        match only {
+            None => Ok(true),
+            Some(Condition::Named(name)) => {
+                let Some(number) = self.find_lane(lane)? else { return Ok(false) };
+                Ok(find_in(self.db, number, name, self.now)? == Some(id))
+            }
+            Some(Condition::Selected(selected)) => {
+                let found = query::summaries(self.db, lane, &[id], self.now)?;
+                Ok(found.iter().flatten().any(|task| task.selected() == *selected))
+            }
+        }
     }
 
     /// The options of a task; none if the task has no row.

@@ -160,7 +160,7 @@ async fn keys_of_tasks_and_answers_that_cannot_be_read_count_as_free() {
         [false, true],
         "it hides no other"
     );
-    while bench.store.clear(&lane(), 2).await.unwrap() > 0 {}
+    while bench.store.clear(&lane(), 2).await.unwrap().removed > 0 {}
     assert_eq!(
         (bench.rows("task").await, bench.rows("history").await),
         (0, 0),
@@ -303,7 +303,7 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     // A service stays, and a lane loses its hosts.
     bench.add("h3:80", 60_000).await;
     bench.advance(60_000);
-    while bench.store.clear(&lane(), 9).await.unwrap() > 0 {}
+    while bench.store.clear(&lane(), 9).await.unwrap().removed > 0 {}
     assert_eq!(bench.rows("destination").await, 1);
     assert!(known("a").await);
 }

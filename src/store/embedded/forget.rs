@@ -10,18 +10,27 @@ use super::values::{rows, state_number};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
-use crate::store::FURTHEST_DEADLINE;
+use crate::store::{Cleared, FURTHEST_DEADLINE};
 
 pub(super) fn purge(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    state: State,
-    before: UnixMillis,
+    most: u64,
+    (state, before): (State, UnixMillis),
     limit: usize,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
+    let tasks = match most {
+        0 => limit,
+        most => {
+            tx.write_counts()?;
+            let ended: i64 = tx.db.prepare_cached(sql::lane::ENDED)?.query_row([lane], only)?;
+            let excess = u64::try_from(ended).unwrap_or(0).saturating_sub(most);
+            limit.min(usize::try_from(excess).unwrap_or(usize::MAX))
+        }
+    };
     let ids =
-        select(tx, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
+        select(tx, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(tasks)))?;
     let count = forget_ended(tx, lane, state, ids)?;
     tx.forget_answers(lane, limit)?;
     tx.make_owed_calls(lane)?;
@@ -64,9 +73,9 @@ fn forget_ended(
 }
 
 /// Removes tasks that are not leased: first ended ones, then waiting ones, then those with expired
-/// leases.
-pub(super) fn clear(tx: &mut WriteTx<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
-    let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
+/// leases. If these were all, marks a cancel on the leased ones.
+pub(super) fn clear(tx: &mut WriteTx<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<Cleared> {
+    let Some(lane) = tx.find_lane(lane)? else { return Ok(Cleared::default()) };
     let mut ids = select(tx, sql::history::IDS, (lane, rows(limit)))?;
     ids.extend(select(tx, sql::destination::WAITING_IDS, (lane, rows(limit - ids.len())))?);
     ids.extend(select(
@@ -76,14 +85,19 @@ pub(super) fn clear(tx: &mut WriteTx<'_>, lane: &Lane, limit: usize) -> rusqlite
     )?);
     ids.sort_unstable();
     ids.dedup();
-    let mut count = 0;
+    let were_all = ids.len() < limit;
+    let mut removed = 0;
     for id in ids {
-        count += usize::from(forget(tx, lane, id)?);
+        removed += usize::from(forget(tx, lane, id)?);
     }
+    let cancelling = match were_all {
+        true => tx.db.prepare_cached(sql::progress::CANCEL_LEASED)?.execute((lane, rows(limit)))?,
+        false => 0,
+    };
     if is_empty(tx, lane)? {
         tx.forget_all_answers(lane)?;
     }
-    Ok(count)
+    Ok(Cleared { removed, cancelling })
 }
 
 /// Removes a task that is not leased, whatever its state. Returns whether it existed.

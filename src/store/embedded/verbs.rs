@@ -19,11 +19,11 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, Durability, Error,
-    Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask, ListQuery, Listed, Look,
-    Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle, Settled, Spread, Store,
-    Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
+    Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask,
+    ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
+    NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
+    Settled, Spread, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -263,25 +263,24 @@ impl Admin for Embedded {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        let (lane, name) = (lane.clone(), name.cloned());
-        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, (id, name.as_ref()), only)).await
+        let (lane, only) = (lane.clone(), only.cloned());
+        self.writes.ask(1, move |tx| admin::cancel(tx, &lane, id, only.as_ref())).await
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let (lane, name) = (lane.clone(), name.cloned());
+        let (lane, only) = (lane.clone(), only.cloned());
         let larger = content.as_ref().map(|new| new.content.len());
         let work = move |tx: &mut write_tx::WriteTx<'_>| {
-            admin::reschedule(tx, &lane, (id, name.as_ref()), moment, content.as_ref())
+            admin::reschedule(tx, &lane, (id, only.as_ref()), moment, content.as_ref())
         };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
@@ -314,7 +313,7 @@ impl Admin for Embedded {
         self.writes.ask(ids.len(), move |tx| forget::discard(tx, &lane, state, ids.clone())).await
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         let lane = lane.clone();
         self.writes.ask(limit, move |tx| forget::clear(tx, &lane, limit)).await
     }
@@ -381,15 +380,18 @@ impl Maintenance for Embedded {
         self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |tx| forget::purge(tx, &lane, state, before, limit)).await
+        self.writes
+            .run(limit, move |tx| forget::purge(tx, &lane, most, (state, before), limit))
+            .await
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

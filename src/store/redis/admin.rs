@@ -10,8 +10,10 @@ use super::find::kind_of;
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, State, TaskId};
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread, TaskName};
+use crate::model::task::{Lane, TaskId};
+use crate::store::{
+    Cancelled, Condition, Moment, NewContent, Rescheduled, Result, Selected, Spread,
+};
 
 /// The most ids of one script call.
 const MOST: usize = 500;
@@ -19,14 +21,17 @@ const MOST: usize = 500;
 pub(super) async fn cancel(
     session: &Session,
     lane: &Lane,
-    (id, name): (TaskId, Option<&TaskName>),
-    only: Option<State>,
+    id: TaskId,
+    only: Option<&Condition>,
 ) -> Result<Cancelled> {
-    let only = only.map_or("", |state| state.as_str());
-    let script = if name.is_some() { &script::CANCEL_NAMED } else { &script::CANCEL };
+    let script = match only {
+        None => &script::CANCEL,
+        Some(Condition::Named(_)) => &script::CANCEL_NAMED,
+        Some(Condition::Selected(_)) => &script::CANCEL_SELECTED,
+    };
     let mut call = session.lane_call(script, lane);
-    call.arg(id.0).arg(only);
-    write_name(&mut call, name);
+    call.arg(id.0);
+    write_condition(&mut call, only);
     let answer = session.confirming.run_one(call).await?;
     if answer == Value::Nil {
         return Ok(Cancelled::Unknown);
@@ -42,11 +47,15 @@ pub(super) async fn cancel(
 pub(super) async fn reschedule(
     session: &Session,
     lane: &Lane,
-    (id, name): (TaskId, Option<&TaskName>),
+    (id, only): (TaskId, Option<&Condition>),
     moment: Moment,
     content: Option<&NewContent>,
 ) -> Result<Rescheduled> {
-    let script = if name.is_some() { &script::RESCHEDULE_NAMED } else { &script::RESCHEDULE };
+    let script = match only {
+        None => &script::RESCHEDULE,
+        Some(Condition::Named(_)) => &script::RESCHEDULE_NAMED,
+        Some(Condition::Selected(_)) => &script::RESCHEDULE_SELECTED,
+    };
     let mut call = session.lane_call(script, lane);
     call.arg(id.0);
     write_moment(&mut call, moment);
@@ -56,7 +65,7 @@ pub(super) async fn reschedule(
             call.arg("same");
         }
     }
-    write_name(&mut call, name);
+    write_condition(&mut call, only);
     let answer = session.confirming.run_one(call).await?;
     if answer == Value::Nil {
         return Ok(Rescheduled::Unknown);
@@ -74,10 +83,16 @@ pub(super) async fn reschedule(
     }
 }
 
-/// The last arguments of a script behind `lua/named.lua`.
-fn write_name(call: &mut Cmd, name: Option<&TaskName>) {
-    if let Some(name) = name {
-        call.arg(kind_of(name)).arg(name.text().as_ref());
+/// The last arguments of a script behind `lua/named.lua` or `lua/selected.lua`.
+fn write_condition(call: &mut Cmd, only: Option<&Condition>) {
+    match only {
+        None => {}
+        Some(Condition::Named(name)) => {
+            call.arg(kind_of(name)).arg(name.text().as_ref());
+        }
+        Some(Condition::Selected(Selected { state, destination, due, outcome })) => {
+            call.arg(state.as_str()).arg(due.0).arg(destination.as_str()).arg(outcome);
+        }
     }
 }
 

@@ -1,26 +1,37 @@
 //! Calls `lua/claim.lua` and reads its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{FromRedisValue, Value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
+use tokio::sync::mpsc;
 
 use super::record::Record;
 use super::script;
 use super::session::Session;
+use super::settle::settle;
+use super::transport::link::{Late, Repeat};
+use super::transport::node::Purpose;
+use super::transport::servers::one;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
-    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result, Swept,
+    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result, Settle, Swept, Transition,
 };
+
+/// How often tasks of a late claim are given back, and the first wait between two attempts. Each
+/// further wait is twice as long.
+const TRIES: u32 = 10;
+const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
 }
 
-/// Leases due tasks. A claim is never repeated: if its answer is lost, its tasks return when their
-/// leases expire.
-pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
+/// Leases due tasks. A claim is never repeated. If it is answered too late, its tasks are given
+/// back; if its answer is lost, they return when their leases expire.
+pub(super) async fn claim(session: &Arc<Session>, claim: &Claim) -> Result<Claimed> {
     let receipt = Receipt::random();
     let mut call = session.lane_call(&script::CLAIM, &claim.lane);
     call.arg(receipt.as_str())
@@ -37,7 +48,65 @@ pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
     for want in &claim.wants {
         call.arg(want.destination.as_str()).arg(want.slots);
     }
-    let answer = session.working.run_once(call).await?;
+    let (late, mut answers) = mpsc::unbounded_channel();
+    let error = match ask(session, call, &late).await {
+        Ok(answer) => return read(&claim.lane, receipt, answer),
+        Err(error) => error,
+    };
+    // The channel ends at once unless the server was silent.
+    drop(late);
+    let (session, lane) = (session.clone(), claim.lane.clone());
+    tokio::spawn(async move {
+        let Some(answer) = answers.recv().await else { return };
+        match read(&lane, receipt, answer) {
+            Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
+            Ok(Claimed::Refused { .. }) => {}
+            Err(error) => tracing::error!(%lane, %error, "A late claim of {lane} is unreadable"),
+        }
+    });
+    Err(error)
+}
+
+/// Sends the claim. If the server is silent, the answer goes to `late` once it speaks again.
+async fn ask(session: &Session, call: Cmd, late: &Late) -> Result<Value> {
+    one(session.servers.run(Purpose::Working, &[call], Repeat::NeverButHear(late)).await)
+}
+
+/// Releases the tasks of a claim whose caller was refused.
+async fn give_back(session: &Session, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
+    let release = |task: &LeasedTask| Settle {
+        lane: lane.clone(),
+        id: task.id,
+        receipt: receipt.clone(),
+        transition: Transition::Release,
+    };
+    let back: Vec<Settle> = tasks.iter().map(release).collect();
+    let (count, mut wait) = (back.len(), FIRST_WAIT);
+    for attempt in 1..=TRIES {
+        // A repeated release changes nothing.
+        match settle(session, &session.working, &back).await.into_iter().find_map(Result::err) {
+            None => return,
+            // The server was silent a moment ago, so its circuit breaker may be open.
+            Some(Error::Unavailable(_) | Error::Moving(_)) if attempt < TRIES => {
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            Some(error) => {
+                tracing::warn!(
+                    %lane,
+                    count,
+                    %error,
+                    "Tasks that were pulled too late could not be given back; they return when \
+                     their leases expire"
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// Reads the answer of the script.
+fn read(lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
     let mut fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?.into_iter();
     let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
     if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {
@@ -50,7 +119,7 @@ pub(super) async fn claim(session: &Session, claim: &Claim) -> Result<Claimed> {
     let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
     let names = Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?;
     let looked = names.len();
-    let due = read_destinations(&claim.lane, names);
+    let due = read_destinations(lane, names);
     let next = match field()? {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,

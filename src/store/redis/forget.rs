@@ -8,7 +8,7 @@ use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
-use crate::store::Result;
+use crate::store::{Cleared, Result};
 
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;
@@ -16,8 +16,8 @@ const MOST: usize = 500;
 pub(super) async fn purge(
     session: &Session,
     lane: &Lane,
-    state: State,
-    before: UnixMillis,
+    most: u64,
+    (state, before): (State, UnixMillis),
     limit: usize,
 ) -> Result<usize> {
     if !state.is_final() {
@@ -32,6 +32,7 @@ pub(super) async fn purge(
             .arg(before.0)
             .arg(most_tasks)
             .arg(most_keys)
+            .arg(most)
             .take();
         let (purged, is_more, forgotten): (usize, bool, usize) =
             FromRedisValue::from_redis_value(session.working.run_one(call).await?)
@@ -70,17 +71,24 @@ pub(super) async fn discard(
     Ok(count)
 }
 
-/// Removes tasks that are not leased. Unless the limit ends it, the last script finds no task, so
-/// an empty lane has lost its idempotency keys.
-pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<usize> {
-    let mut count = 0;
-    while count < limit {
-        let most = MOST.min(limit - count);
-        let call = session.lane_call(&script::CLEAR, lane).arg(most).take();
-        match usize::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)? {
-            0 => break,
-            cleared => count += cleared,
+/// Removes tasks that are not leased, then marks a cancel on the leased ones. Unless the limit ends
+/// it, the last script finds no task to remove, so an empty lane has lost its idempotency keys.
+pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<Cleared> {
+    let mut cleared = Cleared::default();
+    // How far the scan over the leased tasks has come; "0" is both its start and its end.
+    let mut cursor = String::from("0");
+    while cleared.removed < limit && cleared.cancelling < limit {
+        let most = MOST.min(limit - cleared.removed);
+        let call = session.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
+        let answer = session.confirming.run_one(call).await?;
+        let (removed, cancelling, next): (usize, usize, String) =
+            FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+        cleared.removed += removed;
+        cleared.cancelling += cancelling;
+        cursor = next;
+        if removed == 0 && cursor == "0" {
+            break;
         }
     }
-    Ok(count)
+    Ok(cleared)
 }

@@ -11,7 +11,7 @@ use super::session::Session;
 use super::transport::fault::silent;
 use super::transport::link::Repeat;
 use super::transport::map::Map;
-use super::transport::node::{Node, Purpose};
+use super::transport::node::Node;
 use super::transport::slot;
 use crate::model::clock::UnixMillis;
 use crate::store::{Error, Result};
@@ -63,7 +63,7 @@ async fn ping_alone(session: &Arc<Session>) -> Result<UnixMillis> {
 /// Asks the server of the id counter, through both kinds of connections.
 async fn ping_counter(session: &Session) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(session.keys.last_id()).take();
-    session.adding.run_one(counter()).await?;
+    session.beside_adds.run_one(counter()).await?;
     session.working.run_one(counter()).await?;
     session.now().await
 }
@@ -90,7 +90,7 @@ async fn ping_others(session: &Session) -> Option<UnixMillis> {
 /// `cluster-allow-reads-when-down`, a node answers reads while it refuses adds.
 async fn ping_node(session: &Session, node: &Node, key: String) -> Option<UnixMillis> {
     let asked = [cmd("EXISTS").arg(key).take(), cmd("CLUSTER").arg("INFO").take(), cmd("TIME")];
-    let answers = node.run(Purpose::Adding, &asked, Repeat::Once).await.ok()?;
+    let answers = node.run(session.beside_adds.purpose, &asked, Repeat::Once).await.ok()?;
     let [exists, cluster, time] = <[_; 3]>::try_from(answers).ok()?;
     exists.ok()?;
     let cluster = String::from_redis_value(cluster.ok()?).ok()?;

@@ -88,8 +88,10 @@ scripts! {
     EXTEND: WAY_OUT, "extend";
     CANCEL: WAY_OUT, "cancel";
     CANCEL_NAMED: WAY_OUT, "cancel" behind "named";
+    CANCEL_SELECTED: WAY_OUT, "cancel" behind "selected";
     RESCHEDULE: NORMAL, "reschedule";
     RESCHEDULE_NAMED: NORMAL, "reschedule" behind "named";
+    RESCHEDULE_SELECTED: NORMAL, "reschedule" behind "selected";
     REPLAY: WAY_OUT, "replay";
     PURGE: WAY_OUT, "purge";
     DISCARD: WAY_OUT, "discard";

@@ -34,8 +34,10 @@ pub(super) struct Identity {
 /// The state that the functions share.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// The connections for tasks that are added.
-    pub(super) adding: Route,
+    /// The connections for what is as large as adds, or as confirmed, and no add. Without
+    /// `wait_replicas`, these are the connections of adds. With it, each wait blocks its connection
+    /// for up to half of the timeout, and adds must not wait behind others.
+    pub(super) beside_adds: Route,
     /// The connections for reading many lanes at once.
     pub(super) polling: Route,
     /// The connections for everything else.
@@ -64,7 +66,7 @@ impl Session {
         let route = |purpose| Route { servers: servers.clone(), purpose };
         let outage = if servers.is_cluster() { params.id_outage } else { Duration::ZERO };
         Self {
-            adding: route(Purpose::Adding),
+            beside_adds: route(Purpose::beside_adds(params.wait_replicas)),
             polling: route(Purpose::Polling),
             working: route(Purpose::Working),
             confirming: route(Purpose::Confirming),

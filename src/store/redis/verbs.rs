@@ -17,10 +17,10 @@ use crate::model::task::{
 };
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery, DueSchedules,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked,
-    Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue,
-    Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
+    DueSchedules, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look,
+    Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
+    NextDue, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
     Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task, TaskName,
     TopicEntry, Topics, Waiting,
 };
@@ -148,22 +148,21 @@ impl Admin for Redis {
         &self,
         lane: &Lane,
         id: TaskId,
-        only: Option<State>,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
     ) -> Result<Cancelled> {
-        admin::cancel(&self.session, lane, (id, name), only).await
+        admin::cancel(&self.session, lane, id, only).await
     }
 
     async fn reschedule_if(
         &self,
         lane: &Lane,
         id: TaskId,
-        name: Option<&TaskName>,
+        only: Option<&Condition>,
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
         let moved =
-            admin::reschedule(&self.session, lane, (id, name), moment, content.as_ref()).await?;
+            admin::reschedule(&self.session, lane, (id, only), moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
             self.session.hints.tell_all(lane, due);
         }
@@ -194,7 +193,7 @@ impl Admin for Redis {
         forget::discard(&self.session, lane, state, &ids).await
     }
 
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         forget::clear(&self.session, lane, limit).await
     }
 
@@ -295,14 +294,15 @@ impl Maintenance for Redis {
         poll::histories(&self.session, &lanes).await
     }
 
-    async fn purge(
+    async fn purge_beyond(
         &self,
         lane: &Lane,
+        most: u64,
         state: State,
         before: UnixMillis,
         limit: usize,
     ) -> Result<usize> {
-        forget::purge(&self.session, lane, state, before, limit).await
+        forget::purge(&self.session, lane, most, (state, before), limit).await
     }
 
     async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {

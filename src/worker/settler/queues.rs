@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::attempt::{Attempt, Settling};
 use super::ending::Ending;
@@ -17,6 +18,10 @@ const BATCH: usize = 512;
 /// The wait after the store failed, doubling up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the queue of a server stays without endings. Servers of a cluster come and go with
+/// their addresses, and a later ending gets a new queue.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Sorts endings by their servers, until the settler is finished and all endings are flushed.
 pub(in crate::worker) async fn run(
@@ -41,20 +46,27 @@ pub(in crate::worker) async fn run(
         }
         for ending in batch.drain(..) {
             let server = settling.store.server_of(&ending.lane);
-            let sender = servers.entry(server).or_insert_with(|| {
-                let (sender, receiver) = mpsc::unbounded_channel();
-                flushing.spawn(run_server(settling.clone(), server, receiver));
-                sender
-            });
-            // The receiver lives as long as its sender.
+            let ending = match servers.get(&server) {
+                None => ending,
+                Some(queue) => match queue.send(ending) {
+                    Ok(()) => continue,
+                    Err(refused) => refused.0,
+                },
+            };
+            servers.retain(|_, queue| !queue.is_closed());
+            while flushing.try_join_next().is_some() {}
+            let (sender, receiver) = mpsc::unbounded_channel();
             let _ = sender.send(ending);
+            flushing.spawn(run_server(settling.clone(), server, receiver));
+            servers.insert(server, sender);
         }
     }
     drop(servers);
     while flushing.join_next().await.is_some() {}
 }
 
-/// Flushes the endings of one server, until its queue is closed and empty.
+/// Flushes the endings of one server, until its queue is closed and empty. Closes it after a while
+/// without endings.
 async fn run_server(
     settling: Arc<Settling<impl Delivery>>,
     server: u64,
@@ -62,7 +74,18 @@ async fn run_server(
 ) {
     let mut stuck_lanes = StuckLanes::default();
     let mut batch = Vec::with_capacity(BATCH);
-    while endings.recv_many(&mut batch, BATCH).await > 0 {
+    loop {
+        let next = timeout(IDLE, endings.recv_many(&mut batch, BATCH)).await;
+        let count = match next {
+            Ok(count) => count,
+            Err(_) => {
+                endings.close();
+                endings.recv_many(&mut batch, BATCH).await
+            }
+        };
+        if count == 0 {
+            break;
+        }
         // Calls whose responses have arrived end first, and join the batch. It is larger, and
         // nothing waits longer.
         tokio::task::yield_now().await;
@@ -204,4 +227,36 @@ async fn flush(
     }
     settling.settler.is_back(server);
     stuck
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::model::clock::Clock;
+    use crate::store::embedded::{Embedded, Params};
+    use crate::worker::settler::Settler;
+
+    /// The queue of each server stayed for as long as the process ran. A cluster whose nodes get
+    /// new addresses made more and more of them.
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_of_a_server_without_endings_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("delayd.db");
+        let store = Embedded::open(Params { path, reserve: 0, clock: Clock::system() }).unwrap();
+        let (settler, _endings) = Settler::new(Default::default());
+        let settling = Settling {
+            store: Arc::new(store),
+            settler: Arc::new(settler),
+            calls: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            tasks: Arc::default(),
+        };
+        let (sender, endings) = mpsc::unbounded_channel();
+        let queue = tokio::spawn(run_server(Arc::new(settling), 7, endings));
+        timeout(2 * IDLE, queue).await.expect("the queue stays").unwrap();
+        assert!(sender.is_closed());
+    }
 }

@@ -20,7 +20,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a task that waits",
         before: &[WAITING],
-        args: &["1", ""],
+        args: &["1"],
         answer: "done",
         after: &[
             "- destinations shop @ 1500",
@@ -32,7 +32,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a task that waits and would expire",
         before: &[WAITING, &["expiries 1 @ 4000"]],
-        args: &["1", ""],
+        args: &["1"],
         answer: "done",
         after: &[
             "- destinations shop @ 1500",
@@ -45,14 +45,14 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a leased task",
         before: &[HELD],
-        args: &["1", ""],
+        args: &["1"],
         answer: "pending",
         after: &["- entries 1 = 1 0 - w r * shop ", "+ entries 1 = 1 0 ! w r * shop "],
     },
     Row {
         case: "a lease that has run out, again",
         before: &[CANCEL_OVERDUE],
-        args: &["1", ""],
+        args: &["1"],
         answer: "done",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
@@ -64,7 +64,7 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a dead task",
         before: &[DEAD],
-        args: &["1", ""],
+        args: &["1"],
         answer: "done",
         after: &[
             "- dead 1 @ 900",
@@ -76,46 +76,39 @@ pub(super) const CANCEL: &[Row] = &[
     Row {
         case: "a delivered task",
         before: &[DELIVERED],
-        args: &["1", ""],
+        args: &["1"],
         answer: "delivered",
         after: &[],
     },
-    Row {
-        case: "a dead task that must be scheduled",
-        before: &[DEAD],
-        args: &["1", "scheduled"],
-        answer: "dead",
-        after: &[],
-    },
-    Row { case: "no task", before: &[], args: &["1", ""], answer: "unknown", after: &[] },
+    Row { case: "no task", before: &[], args: &["1"], answer: "unknown", after: &[] },
 ];
 
 pub(super) const CANCEL_NAMED: &[Row] = &[
     Row {
         case: "the newest task of its key",
         before: &[HELD, &["owners k = 1 1 400"]],
-        args: &["1", "", "key", "k"],
+        args: &["1", "key", "k"],
         answer: "pending",
         after: &["- entries 1 = 1 0 - w r * shop ", "+ entries 1 = 1 0 ! w r * shop "],
     },
     Row {
         case: "a task whose key has passed on",
         before: &[HELD, &["owners k = 2 2 600"]],
-        args: &["1", "", "key", "k"],
+        args: &["1", "key", "k"],
         answer: "nil",
         after: &[],
     },
     Row {
         case: "a key that no task has",
         before: &[HELD],
-        args: &["1", "", "key", "k"],
+        args: &["1", "key", "k"],
         answer: "nil",
         after: &[],
     },
     Row {
         case: "an idempotency key",
         before: &[WAITING, &["used i = 1 ab 1001 1500 1"]],
-        args: &["1", "", "idempotency", "i"],
+        args: &["1", "idempotency", "i"],
         answer: "done",
         after: &[
             "- destinations shop @ 1500",
@@ -127,15 +120,120 @@ pub(super) const CANCEL_NAMED: &[Row] = &[
     Row {
         case: "an idempotency key whose window has ended",
         before: &[WAITING, &["used i = 1 ab 1000 1500 1"]],
-        args: &["1", "", "idempotency", "i"],
+        args: &["1", "idempotency", "i"],
         answer: "nil",
         after: &[],
     },
     Row {
         case: "an idempotency key whose task was removed",
         before: &[&["used i = 1 ab 1001 1500 1"]],
-        args: &["1", "", "idempotency", "i"],
+        args: &["1", "idempotency", "i"],
         answer: "unknown",
+        after: &[],
+    },
+];
+
+pub(super) const CANCEL_SELECTED: &[Row] = &[
+    Row {
+        case: "a task that waits as it did",
+        before: &[WAITING],
+        args: &["1", "scheduled", "1500", "shop", ""],
+        answer: "done",
+        after: &[
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ cancelled 1 @ 1000",
+            "+ entries 1 = 0 0 cancelled - * * shop ",
+        ],
+    },
+    Row {
+        case: "a task with another due moment",
+        before: &[WAITING],
+        args: &["1", "scheduled", "1499", "shop", ""],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "a task with another destination",
+        before: &[WAITING],
+        args: &["1", "scheduled", "1500", "bank", ""],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "a task that was tried since",
+        before: &[WAITING, &["entries 1 = 1 0 - - * r shop 503"]],
+        args: &["1", "scheduled", "1500", "shop", ""],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "a task that was leased since",
+        before: &[HELD],
+        args: &["1", "scheduled", "500", "shop", ""],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "a dead task",
+        before: &[DEAD],
+        args: &["1", "dead", "500", "shop", "404"],
+        answer: "done",
+        after: &[
+            "- dead 1 @ 900",
+            "- entries 1 = 3 0 dead - r q shop 404",
+            "+ cancelled 1 @ 1000",
+            "+ entries 1 = 3 0 cancelled - * * shop 404",
+        ],
+    },
+    Row {
+        case: "a lease that has run out",
+        before: &[CANCEL_OVERDUE],
+        args: &["1", "scheduled", "900", "shop", ""],
+        answer: "done",
+        after: &[
+            "- entries 1 = 1 0 ! w r * shop ",
+            "- leased 1 @ 900",
+            "+ cancelled 1 @ 1000",
+            "+ entries 1 = 1 1 cancelled - r * shop lease ran out",
+        ],
+    },
+    Row {
+        case: "an entry that cannot be read",
+        before: &[WAITING, &["entries 1 = ?"]],
+        args: &["1", "scheduled", "1500", "shop", ""],
+        answer: "nil",
+        after: &[],
+    },
+    Row {
+        case: "no task",
+        before: &[],
+        args: &["1", "scheduled", "1500", "shop", ""],
+        answer: "nil",
+        after: &[],
+    },
+];
+
+pub(super) const RESCHEDULE_SELECTED: &[Row] = &[
+    Row {
+        case: "a task that waits as it did",
+        before: &[WAITING],
+        args: &["1", "+900", "scheduled", "1500", "shop", ""],
+        answer: "[done, 1900]",
+        after: &[
+            "- bodies 1 = 1 1500 400 shop -|hello",
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ bodies 1 = 1 1900 400 shop -|hello",
+            "+ destinations shop @ 1900",
+            "+ schedule:shop 1 @ 1900",
+        ],
+    },
+    Row {
+        case: "a task with another due moment",
+        before: &[WAITING],
+        args: &["1", "+900", "scheduled", "1501", "shop", ""],
+        answer: "nil",
         after: &[],
     },
 ];
@@ -383,8 +481,8 @@ pub(super) const CLEAR: &[Row] = &[
                 "dead 5 @ 900",
             ],
         ],
-        args: &["100"],
-        answer: "4",
+        args: &["100", "0"],
+        answer: "[4, 1, 0]",
         after: &[
             "- bodies 1 = 1 1500 400 shop -|hello",
             "- bodies 2 = 1 500 400 @pull -|b",
@@ -392,17 +490,19 @@ pub(super) const CLEAR: &[Row] = &[
             "- bodies 5 = 1 500 400 shop -|e",
             "- dead 5 @ 900",
             "- destinations shop @ 1500",
+            "- entries 3 = 1 0 - w r * shop ",
             "- entries 4 = 1 0 - w r * shop ",
             "- leased 4 @ 900",
             "- schedule:@pull 2 @ 500",
             "- schedule:shop 1 @ 1500",
+            "+ entries 3 = 1 0 ! w r * shop ",
         ],
     },
     Row {
         case: "at most the limit",
         before: &[WAITING, &["bodies 2 = 1 1600 400 shop -|b", "schedule:shop 2 @ 1600"]],
-        args: &["1"],
-        answer: "1",
+        args: &["1", "0"],
+        answer: "[1, 0, 0]",
         after: &[
             "- bodies 1 = 1 1500 400 shop -|hello",
             "- destinations shop @ 1500",
@@ -411,10 +511,20 @@ pub(super) const CLEAR: &[Row] = &[
         ],
     },
     Row {
+        case: "a cancel that is pending already, and an entry that cannot be read",
+        before: &[
+            &["bodies 1 = 1 500 400 shop -|a", "entries 1 = 1 0 ! w r * shop ", "leased 1 @ 3000"],
+            &["bodies 2 = 1 500 400 shop -|b", "entries 2 = ?", "leased 2 @ 3000"],
+        ],
+        args: &["100", "0"],
+        answer: "[0, 0, 0]",
+        after: &[],
+    },
+    Row {
         case: "in an empty lane, idempotency keys go too",
         before: &[&["used i = 1 2a 60900 1500 1", "windows i @ 60900", "owners k = 1 1 400"]],
-        args: &["100"],
-        answer: "0",
+        args: &["100", "0"],
+        answer: "[0, 0, 0]",
         after: &["- owners k = 1 1 400", "- used i = 1 2a 60900 1500 1", "- windows i @ 60900"],
     },
 ];

@@ -70,7 +70,7 @@ pub(super) const PURGE: &[Row] = &[
     Row {
         case: "tasks that ended before a moment",
         before: &[ENDED],
-        args: &["delivered", "800", "10", "10"],
+        args: &["delivered", "800", "10", "10", "0"],
         answer: "[1, 0, 0]",
         after: &[
             "- bodies 1 = 1 500 400 shop -|hello",
@@ -81,7 +81,18 @@ pub(super) const PURGE: &[Row] = &[
     Row {
         case: "there may be more",
         before: &[ENDED],
-        args: &["delivered", "900", "1", "10"],
+        args: &["delivered", "900", "1", "10", "0"],
+        answer: "[1, 1, 0]",
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "- delivered 1 @ 600",
+            "- entries 1 = 1 0 delivered - r * shop 200 OK",
+        ],
+    },
+    Row {
+        case: "no more than the excess",
+        before: &[ENDED],
+        args: &["delivered", "900", "10", "10", "1"],
         answer: "[1, 1, 0]",
         after: &[
             "- bodies 1 = 1 500 400 shop -|hello",
@@ -97,7 +108,7 @@ pub(super) const PURGE: &[Row] = &[
             "used j = 2 2a 1001 500 2",
             "windows j @ 1001",
         ]],
-        args: &["delivered", "900", "10", "10"],
+        args: &["delivered", "900", "10", "10", "0"],
         answer: "[0, 0, 1]",
         after: &["- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
     },

@@ -36,10 +36,11 @@ pub(crate) async fn cancel(
     let CancelRequest { topic, task_id, key, idempotency_key } = request;
     let Name(topic) = required(topic, "topic")?;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let (store, tasks, key) = (&api.store, &api.metrics.tasks, name.that_may_pass_on());
+    let (store, tasks, only) = (&api.store, &api.metrics.tasks, name.condition());
+    let only = only.as_ref();
     let field = field_of(&name);
     let cancel = |lane: Lane, id: TaskId| async move {
-        match store.cancel_if(&lane, id, None, key).await? {
+        match store.cancel_if(&lane, id, only).await? {
             Cancelled::Done => {
                 tasks.ended(End::Cancel);
                 Ok(Success::of(Gone { task_id: id.into() }))
@@ -88,13 +89,13 @@ async fn reschedule(
     content: Option<(&RawValue, &Bytes)>,
 ) -> Result<Moved, Error> {
     let Due { moment, zone } = due;
-    let key = name.that_may_pass_on();
+    let only = name.condition();
     for _ in 0..LOOKS {
         let content = match content {
             None => None,
             Some((raw, body)) => Some(new_content(api, &lane, id, raw, body).await?),
         };
-        match api.store.reschedule_if(&lane, id, key, *moment, content).await? {
+        match api.store.reschedule_if(&lane, id, only.as_ref(), *moment, content).await? {
             Rescheduled::Done { due } => {
                 return Ok(Moved {
                     task_id: id.into(),

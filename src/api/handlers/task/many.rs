@@ -23,7 +23,7 @@ use crate::api::wire::json::{self, required};
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
-use crate::store::{Admin, Cancelled, Moment, Rescheduled, Summary};
+use crate::store::{Admin, Cancelled, Condition, Moment, Rescheduled, Summary};
 
 /// The most tasks that one call looks at.
 const MOST: u32 = 10_000;
@@ -67,10 +67,8 @@ pub(crate) async fn cancel(
         }
     };
     let (store, tasks) = (&api.store, &api.metrics.tasks);
-    let act = |lane: Lane, id: TaskId| async move {
-        // A leased task is cancelled later, or succeeds. Another call may have changed the task:
-        // one that was replayed since is no longer selected.
-        let is_done = store.cancel_if(&lane, id, Some(state), None).await? == Cancelled::Done;
+    let act = |lane: Lane, id: TaskId, only: Condition| async move {
+        let is_done = store.cancel_if(&lane, id, Some(&only)).await? == Cancelled::Done;
         if is_done {
             tasks.ended(End::Cancel);
         }
@@ -110,8 +108,8 @@ pub(crate) async fn update(
         }
     };
     let store = &api.store;
-    let act = |lane: Lane, id: TaskId| async move {
-        let moved = store.reschedule(&lane, id, becomes, None).await?;
+    let act = |lane: Lane, id: TaskId, only: Condition| async move {
+        let moved = store.reschedule_if(&lane, id, Some(&only), becomes, None).await?;
         Ok(matches!(moved, Rescheduled::Done { .. }))
     };
     let is_meant = |task: &Summary| {
@@ -189,12 +187,14 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Calls `act` for the tasks that are meant. It returns whether it has changed the task.
+    /// Calls `act` for the tasks that are meant. It returns whether it has changed the task. Other
+    /// calls may change a task after it was read here, so that it is no longer meant. The condition
+    /// is that it is as it was read.
     async fn run<F>(
         self,
         api: &Api,
         is_meant: impl Fn(&Summary) -> bool + Send,
-        act: impl Fn(Lane, TaskId) -> F + Send,
+        act: impl Fn(Lane, TaskId, Condition) -> F + Send,
     ) -> Result<Changed, Error>
     where
         F: Future<Output = Result<bool, Error>> + Send,
@@ -221,7 +221,10 @@ impl Work<'_> {
                     true => vec![true; meant.len()],
                     false => {
                         let topic = scan.topic();
-                        let acts = meant.iter().map(|task| act(topic.lane_of(task.id), task.id));
+                        let acts = meant.iter().map(|task| {
+                            let only = Condition::Selected(task.selected());
+                            act(topic.lane_of(task.id), task.id, only)
+                        });
                         try_join_all(acts).await?
                     }
                 };

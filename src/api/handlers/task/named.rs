@@ -57,7 +57,7 @@ pub(crate) const LOOKS: usize = 8;
 /// Calls `act` with the lane and the id of the task that the name has in the topic.
 ///
 /// The key may pass to a newer task between the look-up and `act`. A change therefore brings the
-/// name along ([`TaskName::that_may_pass_on`]), and the store compares it in the same step: a
+/// name along ([`TaskName::condition`]), and the store compares it in the same step: a
 /// cancel by key never cancels an old task while a newer one of the key waits. `act` then answers
 /// [`Error::NotFound`], and the name is looked up again.
 ///

@@ -18,7 +18,7 @@ use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
-    Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
+    Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
 };
 
 /// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
@@ -148,9 +148,10 @@ pub(crate) async fn purge(
                 more = true;
                 break;
             }
-            match api.store.clear(&lane, CHUNK).await? {
-                0 => break,
-                cleared => count += cleared as u64,
+            let cleared = api.store.clear(&lane, CHUNK).await?;
+            count += cleared.removed as u64;
+            if cleared == Cleared::default() {
+                break;
             }
         }
         leased += api.store.stats(&lane).await?.leased;

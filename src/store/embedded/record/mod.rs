@@ -141,16 +141,9 @@ impl Record {
         }
     }
 
-    pub(super) fn cancel(&self, now: UnixMillis, only: Option<State>) -> Verdict<Cancelled> {
+    pub(super) fn cancel(&self, now: UnixMillis) -> Verdict<Cancelled> {
         if let Some(cancelled) = self.fulfilled(now) {
             return Verdict::becomes(Cancelled::Done, cancelled);
-        }
-        let state = match self.state(now) {
-            State::Leased => State::Scheduled,
-            state => state,
-        };
-        if only.is_some_and(|only| only != state) {
-            return Verdict::unchanged(Cancelled::Refused { state });
         }
         match self {
             Self::Pending(pending) if pending.state(now) == State::Leased => Verdict::becomes(

@@ -9,6 +9,8 @@ pub(crate) static COUNT: &str =
     "UPDATE lane SET scheduled = scheduled + ?, leased = leased + ?, delivered = delivered + ?,
      dead = dead + ?, cancelled = cancelled + ?, expired = expired + ? WHERE id = ?";
 pub(crate) static PENDING: &str = "SELECT scheduled + leased FROM lane WHERE id = ?";
+/// How many tasks were delivered, cancelled or expired.
+pub(crate) static ENDED: &str = "SELECT delivered + cancelled + expired FROM lane WHERE id = ?";
 pub(crate) static IS_EMPTY: &str =
     "SELECT scheduled + leased + delivered + dead + cancelled + expired = 0 FROM lane WHERE id = ?";
 pub(crate) static TOPIC_HAS_TASKS: &str = "SELECT EXISTS (SELECT 1 FROM lane WHERE topic = ?

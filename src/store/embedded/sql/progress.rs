@@ -37,6 +37,9 @@ pub(crate) static PENDING: &str =
 /// Expired leases.
 pub(crate) static OVERDUE_IDS: &str =
     "SELECT id FROM progress WHERE lane = ?1 AND leased = 1 AND (due <= ?2 OR due > ?3) LIMIT ?4";
+/// Marks a cancel on leased tasks.
+pub(crate) static CANCEL_LEASED: &str = "UPDATE progress SET cancelling = 1 WHERE id IN
+     (SELECT id FROM progress WHERE lane = ? AND leased = 1 AND cancelling = 0 LIMIT ?)";
 
 // Statements about leases, with the same columns.
 rows! {

@@ -1,7 +1,6 @@
 -- Cancels a task.    scheduled | dead -> cancelled;  leased -> leased, cancel pending
 --
 -- ARGV    2 id
---         3 the state that it must have, or '': a leased task counts as scheduled
 -- returns 'done', 'pending', 'unknown', or the state that refuses it
 -- uses: keys, entry, record, entries, schedule, lease, ending, sweep
 local id = ARGV[2]
@@ -15,10 +14,7 @@ if fulfil_pending_cancel(id, deadline) then
 end
 local entry = entry_of(id)
   or fresh_entry(destination_of(record) or error('the record of task ' .. id .. ' cannot be read'))
-local state = ENDED[entry.mark] and entry.mark or 'scheduled'
-if ARGV[3] ~= '' and ARGV[3] ~= state then
-  return state
-elseif entry.mark == 'cancelled' then
+if entry.mark == 'cancelled' then
   return 'done'
 elseif entry.mark == 'dead' then
   redis.call('ZREM', ENDED.dead, id)

@@ -1,9 +1,11 @@
 -- Removes tasks that are not leased, whatever their state; if the lane is empty then, its
--- idempotency keys too. scheduled | delivered | dead | cancelled | expired -> (nothing)
+-- idempotency keys too. If these were all, marks a cancel on a page of the leased tasks.
+-- scheduled | delivered | dead | cancelled | expired -> (nothing)
+-- leased -> leased, cancel pending
 --
--- ARGV    2 at most this many (up to 1,000)
--- returns how many; 0: none is left
--- uses: now, keys, schedule, lease, forget
+-- ARGV    2 at most this many (up to 1,000); 3 where the page begins: '0', or as the last call said
+-- returns {how many were removed, how many were marked, where the next page begins, or '0'}
+-- uses: now, keys, entry, entries, schedule, lease, forget
 local most, total = tonumber(ARGV[2]), 0
 
 -- Removes tasks by the names that were found in a set.
@@ -33,7 +35,23 @@ for _, range in ipairs({ { '-inf', now }, { '(' .. (now + FURTHEST_DEADLINE_MS),
     clear(LEASED, redis.call('ZRANGEBYSCORE', LEASED, range[1], range[2], 'LIMIT', 0, most - total))
   end
 end
+local cursor, marked = ARGV[3], 0
+if total < most then
+  -- Unlike a page by rank, this scan meets each task that stays leased, whatever others do.
+  local page = redis.call('ZSCAN', LEASED, cursor, 'COUNT', 500)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    local raw = redis.call('HGET', ENTRIES, id)
+    local entry = raw and read_entry(raw)
+    if entry and entry.mark == '-' then
+      entry.mark = '!'
+      keep(id, entry)
+      marked = marked + 1
+    end
+  end
+end
 if redis.call('HLEN', BODIES) == 0 then
   redis.call('UNLINK', USED, WINDOWS, OWNERS, EXPIRIES, NOTES)
 end
-return total
+return { total, marked, cursor }

@@ -136,7 +136,8 @@ async fn send(
     let commands: Vec<Cmd> =
         calls.iter().map(|call| command(session, call, tasks, taken)).collect();
     let mut refused = Vec::new();
-    for (call, reply) in calls.into_iter().zip(session.adding.run_repeatable(&commands).await) {
+    for (call, reply) in calls.into_iter().zip(session.beside_adds.run_repeatable(&commands).await)
+    {
         let adopted = match reply.and_then(|reply| read(reply, call.places.len())) {
             Ok(Ok(adopted)) => adopted.into_iter().map(Ok).collect(),
             Ok(Err(refusal)) => {

@@ -31,9 +31,10 @@ pub(crate) fn of_redis(error: &RedisError) -> Error {
     let text = cause(error);
     match error.code() {
         Some("OOM") => Error::Full("Redis has reached its maxmemory".into()),
-        Some("NOAUTH" | "NOPERM") => {
-            Error::Misconfigured(format!("Redis refuses the login: {text}"))
-        }
+        Some("NOAUTH") => Error::Misconfigured(format!("Redis refuses the login: {text}")),
+        Some("NOPERM") => Error::Misconfigured(format!(
+            "the user of store.redis.urls may not do this on Redis: {text}"
+        )),
         code if code == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed => {
             Error::Misconfigured(format!(
                 "Redis refuses the login: {text}. Check user and password in store.redis.urls, \
@@ -45,8 +46,26 @@ pub(crate) fn of_redis(error: &RedisError) -> Error {
         // The server has rejected the command, which can never work: a key of another type, or an
         // error inside a script.
         Some("ERR" | "WRONGTYPE") => Error::Corrupt(text),
-        _ => Error::Unavailable(text),
+        code => match code.and_then(trouble) {
+            Some(trouble) => Error::Unavailable(format!("{trouble}: {text}")),
+            None => Error::Unavailable(text),
+        },
     }
+}
+
+/// What keeps a server from executing commands, by the code of its error. Without these words, an
+/// operator would have to know the codes of Redis.
+fn trouble(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "BUSY" => "Redis is busy: a script or function has run for too long",
+        "LOADING" => "Redis is still loading its data",
+        "MASTERDOWN" => "this Redis is a replica, and its primary is away",
+        "READONLY" => "this Redis is a replica, not the primary",
+        "CLUSTERDOWN" => "a part of the cluster is away",
+        "NOREPLICAS" => "Redis accepts no writes: it has fewer replicas than it was told to have",
+        "MISCONF" => "Redis accepts no writes: it cannot save its data",
+        _ => return None,
+    })
 }
 
 /// The same error, with the server's address.
@@ -68,6 +87,13 @@ pub(crate) fn silent() -> Error {
     Error::Unavailable("Redis does not answer in time".into())
 }
 
+/// The error that Redis answers with this line.
+#[cfg(test)]
+pub(crate) fn refusal(line: &str) -> RedisError {
+    let answer = deadpool_redis::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+    answer.and_then(Value::extract_error).expect_err("it is an error")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +107,25 @@ mod tests {
             text.starts_with("Redis refuses the login: ") && text.contains("percent-encode"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_trouble_of_a_server_is_named() {
+        let check = |answer: &str, expected: &str| {
+            let error = of_redis(&refusal(answer)).to_string();
+            assert!(error.contains(expected), "{answer} is {error}");
+        };
+        check("BUSY Redis is busy running a script", "a script or function has run for too long");
+        check("LOADING Redis is loading the dataset", "still loading");
+        check("MASTERDOWN Link with MASTER is down", "its primary is away");
+        check("READONLY You can't write against a read only replica.", "not the primary");
+        check("CLUSTERDOWN The cluster is down", "a part of the cluster");
+        check("NOREPLICAS Not enough good replicas to write.", "fewer replicas");
+        check("MISCONF Errors writing to the AOF file", "cannot save");
+        check("OOM command not allowed", "maxmemory");
+        check("NOAUTH Authentication required.", "refuses the login");
+        check("NOPERM this user has no permissions to run the 'info' command", "may not do this");
+        check("OTHER words", "words");
     }
 
     /// The message was only "Connection refused", whichever of several servers refused.

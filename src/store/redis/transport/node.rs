@@ -45,6 +45,14 @@ pub(crate) enum Purpose {
     Confirming,
 }
 
+impl Purpose {
+    /// The purpose of commands whose link would be that of adds, if a wait for replicas did not
+    /// block it.
+    pub(crate) fn beside_adds(wait_replicas: usize) -> Self {
+        if wait_replicas > 0 { Self::Confirming } else { Self::Adding }
+    }
+}
+
 /// One primary. Its links are kept healthy for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -134,7 +142,7 @@ impl Node {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat,
+        repeat: Repeat<'_>,
     ) -> Result<Answers> {
         match (purpose, &self.links.confirming) {
             (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,

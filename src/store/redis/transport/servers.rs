@@ -210,7 +210,7 @@ impl Servers {
         &self,
         purpose: Purpose,
         commands: &[Cmd],
-        repeat: Repeat,
+        repeat: Repeat<'_>,
     ) -> Vec<Result<Value>> {
         if let Some(refusal) = self.refused.get() {
             return vec![Err(refusal.clone()); commands.len()];
@@ -418,25 +418,18 @@ impl Group {
         })
     }
 
-    async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat) -> Result<Answers> {
+    async fn send(&self, purpose: Purpose, commands: &[Cmd], how: Repeat<'_>) -> Result<Answers> {
         if self.members.len() == commands.len() && !self.asking {
-            return self.node.run(purpose, commands, repeat).await;
+            return self.node.run(purpose, commands, how).await;
         }
         if !self.asking {
             let commands: Vec<Cmd> = self.members.iter().map(|&i| commands[i].clone()).collect();
-            return self.node.run(purpose, &commands, repeat).await;
+            return self.node.run(purpose, &commands, how).await;
         }
         let asking = || redis::cmd("ASKING");
         let commands: Vec<Cmd> =
             self.members.iter().flat_map(|&i| [asking(), commands[i].clone()]).collect();
-        Ok(self
-            .node
-            .run(purpose, &commands, repeat)
-            .await?
-            .into_iter()
-            .skip(1)
-            .step_by(2)
-            .collect())
+        Ok(self.node.run(purpose, &commands, how).await?.into_iter().skip(1).step_by(2).collect())
     }
 }
 

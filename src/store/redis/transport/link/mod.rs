@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use deadpool::managed::{Object, Pool};
 use deadpool_redis::redis::{self, Cmd, FromRedisValue, Pipeline, RedisError, Value};
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 
 use super::address::Address;
 use super::dial::{self, Dialer};
@@ -97,12 +97,23 @@ impl std::fmt::Debug for Live {
     }
 }
 
+/// Hears answers that come after the timeout.
+pub(crate) type Late = mpsc::UnboundedSender<Value>;
+
+/// How long a late answer is waited for, if somebody wants to hear it.
+const LATEST: Duration = Duration::from_secs(600);
+
+/// The answers of a pipeline.
+type Replies = std::result::Result<Vec<std::result::Result<Value, RedisError>>, RedisError>;
+
 /// Whether commands are sent again if their connection broke before the answers. After silence,
 /// commands are never sent again.
 #[derive(Clone, Copy)]
-pub(crate) enum Repeat {
+pub(crate) enum Repeat<'a> {
     /// Never.
     Never,
+    /// Never. If the server is silent, its answers go here once it speaks again.
+    NeverButHear(&'a Late),
     /// Once, on a new connection.
     Once,
     /// Once, on a new connection to the server in the same run: not on a server that may have lost
@@ -299,14 +310,18 @@ impl Link {
     ///
     /// # Errors
     /// [`Error::Unavailable`] within the timeout: the commands may or may not have been executed.
-    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat) -> Result<Answers> {
+    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
-        let lost = match self.run_via(&live, commands).await {
+        let late = match repeat {
+            Repeat::NeverButHear(late) => Some(late),
+            _ => None,
+        };
+        let lost = match self.run_via(&live, commands, late).await {
             Ok(answers) => return Ok(answers),
             Err(lost) => lost,
         };
         let again = match repeat {
-            Repeat::Never => return Err(lost.error),
+            Repeat::Never | Repeat::NeverButHear(_) => return Err(lost.error),
             _ if lost.silent => return Err(lost.error),
             Repeat::Once => self.live().await?,
             Repeat::InRun => {
@@ -317,24 +332,25 @@ impl Link {
                 again
             }
         };
-        self.run_via(&again, commands).await.map_err(|lost| lost.error)
+        self.run_via(&again, commands, None).await.map_err(|lost| lost.error)
     }
 
     async fn run_via(
         &self,
         live: &Arc<Live>,
         commands: &[Cmd],
+        late: Option<&Late>,
     ) -> std::result::Result<Answers, Lost> {
-        let mut answers = self.send(live, commands).await?;
+        let mut answers = self.send(live, commands, late).await?;
         let forgotten: Vec<usize> =
             (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
         if !forgotten.is_empty() {
             let load = script::all()
                 .into_iter()
                 .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
-            self.send(live, &load.collect::<Vec<_>>()).await?;
+            self.send(live, &load.collect::<Vec<_>>(), None).await?;
             let again: Vec<Cmd> = forgotten.iter().map(|&i| commands[i].clone()).collect();
-            for (i, answer) in forgotten.into_iter().zip(self.send(live, &again).await?) {
+            for (i, answer) in forgotten.into_iter().zip(self.send(live, &again, late).await?) {
                 answers[i] = answer;
             }
         }
@@ -360,7 +376,7 @@ impl Link {
         // Shorter than the connection's own timeout, which would mistake the wait for silence.
         let patience = timeout / 2;
         let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
-        let have = self.send(live, &[wait]).await?.into_iter().next();
+        let have = self.send(live, &[wait], None).await?.into_iter().next();
         let have =
             have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
         if have >= replicas {
@@ -378,6 +394,7 @@ impl Link {
         &self,
         live: &Arc<Live>,
         commands: &[Cmd],
+        late: Option<&Late>,
     ) -> std::result::Result<Vec<std::result::Result<Value, RedisError>>, Lost> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -389,9 +406,13 @@ impl Link {
         let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
             return Err(Lost { error: self.failure(), silent: true });
         };
-        let mut connection = live.dialed().connection.clone();
-        let answers: std::result::Result<Vec<std::result::Result<Value, RedisError>>, RedisError> =
-            pipeline.ignore_errors().query_async(&mut connection).await;
+        let answers: Replies = match late {
+            None => {
+                let mut connection = live.dialed().connection.clone();
+                pipeline.ignore_errors().query_async(&mut connection).await
+            }
+            Some(late) => self.ask_and_hear(live, pipeline, late).await,
+        };
         match answers {
             Ok(answers) => {
                 let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
@@ -415,6 +436,29 @@ impl Link {
                 Err(Lost { silent: false, error: of_redis(&error) })
             }
         }
+    }
+
+    /// Sends a pipeline. If the server is silent, a task keeps the connection, which the link gives
+    /// up, until the answers come: the server may execute the commands later.
+    async fn ask_and_hear(&self, live: &Arc<Live>, mut pipeline: Pipeline, late: &Late) -> Replies {
+        let live = live.clone();
+        let mut asked = Box::pin(async move {
+            let mut connection = live.dialed().connection.clone();
+            connection.set_response_timeout(LATEST);
+            let answers: Replies = pipeline.ignore_errors().query_async(&mut connection).await;
+            answers
+        });
+        if let Ok(answers) = tokio::time::timeout(self.params.timeout, &mut asked).await {
+            return answers;
+        }
+        let late = late.clone();
+        tokio::spawn(async move {
+            for answer in asked.await.into_iter().flatten().flatten() {
+                // A caller that has ended needs no answer.
+                let _ = late.send(answer);
+            }
+        });
+        Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 
     /// Drops an unusable connection. However many pipelines were on it, the breaker counts one

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{self, FromRedisValue};
+use deadpool_redis::redis::{self, FromRedisValue, RedisError, Value};
 use tokio::time::Instant;
 
 use super::{Link, Live};
 use crate::model::breaker::State;
+use crate::store::Error;
 use crate::store::redis::transport::address::Address;
 use crate::store::redis::transport::dial::Dialer;
+use crate::store::redis::transport::fault::of_redis;
 use crate::store::redis::transport::server;
 
 /// The delay between two attempts to connect, and between two polls of an open breaker.
@@ -56,17 +58,14 @@ impl Link {
         let dialed = live.dialed();
         let asked = Instant::now();
         // The link has noticed a failure.
-        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
+        let Ok(answers) =
+            self.send(live, &[redis::cmd("INFO").arg("replication").take()], None).await
         else {
             return;
         };
         self.round_trips.took(asked.elapsed());
-        let info = answers
-            .into_iter()
-            .next()
-            .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
-        if !info.as_deref().is_some_and(server::is_primary) {
-            tracing::warn!(server = %dialed.at, "This Redis is no longer a primary; reconnecting");
+        if let Some(trouble) = trouble(answers.into_iter().next()) {
+            tracing::warn!(server = %dialed.at, "{trouble}; reconnecting");
             self.discard(live);
         } else if self.leads_elsewhere(dialer, &dialed.at).await {
             tracing::warn!(server = %dialed.at, "The sentinels name another primary; reconnecting");
@@ -74,11 +73,19 @@ impl Link {
         } else if thoroughly {
             match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
                 Ok(server) => self.keeps(server.durability),
-                Err(error) => {
+                Err(error @ Error::Misconfigured(_)) => {
                     tracing::warn!(
                         server = %dialed.at,
                         %error,
                         "Redis is no longer fit for use; reconnecting"
+                    );
+                    self.discard(live);
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        server = %dialed.at,
+                        %error,
+                        "Redis refuses the check of its settings; reconnecting"
                     );
                     self.discard(live);
                 }
@@ -99,5 +106,37 @@ impl Link {
             () = opens => false,
             () = tokio::time::sleep(self.params.timeout) => false,
         }
+    }
+}
+
+/// What is wrong with a server that gave this answer to `INFO replication`; `None` if it is a
+/// primary.
+fn trouble(answer: Option<std::result::Result<Value, RedisError>>) -> Option<String> {
+    let info = match answer {
+        Some(Err(error)) => {
+            return Some(format!("Redis refuses the check of its role ({})", of_redis(&error)));
+        }
+        Some(Ok(info)) => String::from_redis_value(info).unwrap_or_default(),
+        None => String::new(),
+    };
+    (!server::is_primary(&info)).then(|| "This Redis is no longer a primary".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::transport::fault::refusal;
+
+    /// A Redis on which a script ran for too long was logged as no longer a primary.
+    #[test]
+    fn a_server_that_refuses_the_check_is_not_called_a_replica() {
+        let info = |role: &str| Ok(Value::BulkString(format!("role:{role}\r\n").into_bytes()));
+        assert_eq!(trouble(Some(info("master"))), None);
+        let replica = trouble(Some(info("slave"))).unwrap();
+        assert_eq!(replica, "This Redis is no longer a primary");
+        let busy = trouble(Some(Err(refusal("BUSY Redis is busy running a script")))).unwrap();
+        assert!(busy.contains("busy") && !busy.contains("primary"), "{busy}");
+        let loading = trouble(Some(Err(refusal("LOADING Redis is loading")))).unwrap();
+        assert!(loading.contains("loading its data"), "{loading}");
     }
 }

@@ -369,6 +369,6 @@ pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<
         for task in &grant.tasks {
             bench.settle(&Held { id: task.id, receipt: grant.receipt.clone() }, delivered()).await;
         }
-        bench.store.clear(&lane(), 10).await.unwrap().removed;
+        bench.store.clear(&lane(), 10).await.unwrap();
     }
 }

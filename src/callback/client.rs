@@ -25,6 +25,7 @@
 //! that it was not processed. There are at most as many such connections as calls, which have
 //! limits of their own.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
@@ -372,10 +373,10 @@ impl Caller for Client {
             Err(answer) => return answer,
         };
         call.sees(|called| called.answered(head.status.as_u16()));
-        let Read { body, broken, is_cut } = self.read(&mut answer, call, deadline).await;
+        let Read { body: raw, broken, is_cut } = self.read(&mut answer, call, deadline).await;
         let ends_early = is_cut || broken.is_some();
         let Decoded { body, is_cut: is_decoded_cut, is_unreadable } =
-            decoded(&head.headers, &body, ends_early, MAX_ANSWER);
+            decoded(&head.headers, &raw, ends_early, MAX_ANSWER);
         let reply = Reply {
             status: head.status,
             headers: &head.headers,
@@ -400,7 +401,13 @@ impl Caller for Client {
         }
         let is_cut = is_decoded_cut || is_unreadable;
         let tokens = call.service.oauth().map(|oauth| oauth.known_secrets()).unwrap_or_default();
-        let (mut body, mut answer) = (body.into_owned(), answer);
+        let has_nothing = body.is_empty();
+        let mut body = match into_decoded(body) {
+            Some(decoded) => decoded,
+            None if has_nothing => Vec::new(),
+            None => raw,
+        };
+        let mut answer = answer;
         for known in [call.service.known_secrets(), &tokens] {
             if !known.is_empty() {
                 body = known.redact_body(body, is_cut);
@@ -409,6 +416,14 @@ impl Caller for Client {
         }
         call.excerpt.keep(body);
         answer
+    }
+}
+
+/// The body, unless it is the one that was received.
+fn into_decoded(body: Cow<'_, [u8]>) -> Option<Vec<u8>> {
+    match body {
+        Cow::Owned(decoded) => Some(decoded),
+        Cow::Borrowed(_) => None,
     }
 }
 

@@ -64,11 +64,14 @@ pub(crate) struct Link {
 }
 
 /// A connection in use, and its server.
-pub(crate) struct Live(Option<Object<Dialer>>);
+///
+/// It is no longer part of the pool: a link drops a connection only when it is unusable, and a late
+/// claim may keep it for minutes. Otherwise such connections would leave no place for new ones.
+pub(crate) struct Live(dial::Dialed);
 
 impl Live {
     fn dialed(&self) -> &dial::Dialed {
-        self.0.as_ref().expect("only the drop takes it")
+        &self.0
     }
 
     /// The server.
@@ -79,15 +82,6 @@ impl Live {
     /// The server's address.
     pub(crate) fn at(&self) -> &Address {
         &self.dialed().at
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        // A link drops a connection only when it is unusable, so it must not return to the pool.
-        if let Some(object) = self.0.take() {
-            drop(Object::take(object));
-        }
     }
 }
 
@@ -234,7 +228,7 @@ impl Link {
 
     fn adopt(&self, object: Object<Dialer>) -> Arc<Live> {
         self.keeps(object.server.durability);
-        let live = Arc::new(Live(Some(object)));
+        let live = Arc::new(Live(Object::take(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(
                 link = self.params.name,

@@ -46,14 +46,14 @@ use super::classify::{self, Reply, Rules};
 use super::connector::{self, Connector};
 use super::content::{self, Content};
 use super::encoding::{Decoded, decoded};
-use super::guard::{Guard, Reach};
 use super::oauth::Token;
 use super::own_tls::ServiceTls;
-use super::pair::Pair;
+use super::pair::{Pair, Pairs};
 use super::services::Aim;
 use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
+use crate::dns::Dns;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Headers, Occurrence, Receipt, TaskId, Topic};
 use crate::model::trace::{TRACEPARENT, TraceContext};
@@ -156,10 +156,7 @@ pub trait Caller: Send + Sync + 'static {
 /// Makes the calls. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    anywhere: Pair,
-    private: Pair,
-    network: Pair,
-    public: Pair,
+    pairs: Pairs,
     params: Params,
 }
 
@@ -173,28 +170,12 @@ impl Client {
     }
 
     fn trusting(params: Params, tls: &ClientConfig) -> Self {
-        let pair = |reach| Pair::new(params.connect_timeout, tls, None, &Guard::new(reach));
-        Self {
-            anywhere: pair(Reach::Anywhere),
-            private: pair(Reach::Private),
-            network: pair(Reach::Network),
-            public: pair(Reach::Public),
-            params,
-        }
-    }
-
-    fn pair(&self, reach: Reach) -> &Pair {
-        match reach {
-            Reach::Anywhere => &self.anywhere,
-            Reach::Private => &self.private,
-            Reach::Network => &self.network,
-            Reach::Public => &self.public,
-        }
+        Self { pairs: Pairs::new(params.connect_timeout, tls, Dns::new), params }
     }
 
     /// The client for requests of tokens.
     pub(super) fn unpooled(&self) -> &legacy::Client<Connector, Content> {
-        &self.anywhere.unpooled
+        &self.pairs.anywhere.unpooled
     }
 
     /// The longest time for making a connection, with TLS.
@@ -233,10 +214,8 @@ impl Client {
     ) -> Result<Response<Incoming>, Trouble> {
         let own = call.service.tls().map(ServiceTls::connections);
         let pair = match &own {
-            Some(own) => own.pair(|tls, name| {
-                Pair::new(self.connect_timeout(), tls, name, &Guard::new(Reach::Anywhere))
-            }),
-            None => self.pair(call.service.reach()),
+            Some(own) => own.pair(|tls, name| self.pairs.of_service(tls, name)),
+            None => self.pairs.of(call.service.reach()),
         };
         let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim, token)).await;
         let trouble = match sent {

@@ -229,7 +229,8 @@ fn headers(raw: &RawValue) -> Result<Headers, Error> {
 /// Reads the headers of a stored task. One that an earlier version accepted, but that a receiver
 /// may take for one of delayd's own, is left out: it would not be sent.
 pub(crate) fn stored_headers(raw: &RawValue) -> Result<Headers, Error> {
-    headers_except(raw, |name| is_reserved_header(&name.to_ascii_lowercase()))
+    let is_alike = |name: &str| name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    headers_except(raw, |name| is_alike(name) && is_reserved_header(&name.to_ascii_lowercase()))
 }
 
 /// Reads `headers`, without those whose name is left out.

@@ -93,11 +93,12 @@ impl Params {
         }
     }
 
-    /// The servers, not connected yet.
+    /// The servers, not connected yet. Unless it `writes`, a confirmation only shows how many
+    /// replicas there are.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] if a URL cannot be read, or if there is none.
-    pub(super) fn servers(&self) -> Result<Servers> {
+    pub(super) fn servers(&self, writes: bool) -> Result<Servers> {
         let mut addresses = Vec::new();
         let (mut login, mut is_tls) = (Login::default(), false);
         for url in self.urls.iter().rev() {
@@ -115,6 +116,7 @@ impl Params {
             timeout: self.timeout,
             breaker: self.breaker.clone(),
             wait_replicas: self.wait_replicas,
+            marks: writes.then(|| self.key_prefix.as_str().into()),
             trouble: Arc::new(Notify::new()),
         };
         let first = addresses.first().cloned();

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use delayd::model::clock::Clock;
 use delayd::model::task::{State, TopicPolicy};
-use delayd::store::redis::{Params, Redis};
+use delayd::store::redis::{Params, Redis, Topology};
 use delayd::store::{
     Admin, Asker, Claimed, Delivery, Error, Idempotency, Intake, NewTask, Pause, Result, Schedules,
     Settle, Store, Topics,
 };
 
-use crate::bench::{claim_of, delivered, fresh_prefix, lane, ms, new_task, topic};
-use crate::redis_many::{until, until_followed};
+use crate::bench::{claim_of, delivered, fresh_prefix, lane, ms, new_task, topic, topic_of};
+use crate::poll;
+use crate::redis_many::{shared_cluster, until, until_followed};
 use crate::redis_server::Server;
 use crate::schedules;
 use crate::transfer::stranger;
@@ -162,6 +163,33 @@ async fn a_batch_that_is_repeated_is_not_confirmed_before_a_replica_has_its_task
     .unwrap();
     let error = adding.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("0 of 1 replicas"), "{error}");
+}
+
+/// What confirmations write is in a slot of the server that they ask, whatever is confirmed.
+#[tokio::test]
+async fn each_server_of_a_cluster_confirms() {
+    let params = Params {
+        topology: Topology::Cluster,
+        urls: shared_cluster(),
+        key_prefix: fresh_prefix(),
+        timeout: LONG,
+        clock: Clock::system(),
+        wait_replicas: 1,
+        ..Params::standalone("")
+    };
+    let store = Redis::connect(params).await.unwrap();
+    // Some nodes of a new cluster may not know it yet.
+    assert!(poll::until(async || store.ping().await.is_ok()).await, "the cluster does not answer");
+    let topic = topic_of("orders", 8);
+    let tasks = (0..16).map(|n| NewTask { topic: topic.clone(), ..once(&n.to_string()) });
+    let tasks: Vec<NewTask> = tasks.collect();
+    for _ in 0..2 {
+        for added in store.add(tasks.clone()).await {
+            added.unwrap();
+        }
+        store.pause(&topic.topic).await.unwrap();
+        store.set_hold(&"shop".parse().unwrap(), true).await.unwrap();
+    }
 }
 
 /// Acks are confirmed at `maxmemory` too: otherwise a full server would never be emptied.

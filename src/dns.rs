@@ -12,7 +12,7 @@
 //! - Each [`Dns`] runs at most a fixed number of lookups. One counts until it ends, even if its
 //!   callers have gone. Redis, configured services and hosts of callers each have a [`Dns`], so
 //!   none of them can use up the places of another.
-//! - While lookups of a name fail or take long, its last addresses are used, for at most [`KEPT`].
+//! - While lookups of a name fail or take long, its last addresses are used, for at most an hour.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -88,7 +88,7 @@ pub(crate) async fn adopt(
             Ok::<_, Error>(checked)
         })
     };
-    let keep = |checked| keep(&api, checked);
+    let keep = |checked| keep(&api, &caller, checked);
     let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
     if let Some(failure) = failure_of_all("records", &results) {
         return Ok(failure);
@@ -127,12 +127,14 @@ pub(crate) fn all_checked(
 /// Stores the tasks. One result per record, in order; an error if nothing is confirmed.
 async fn keep(
     api: &Api,
+    caller: &Caller,
     checked: Vec<Result<Checked, Error>>,
 ) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
     let mut topics: HashMap<Topic, Registered> = HashMap::new();
     for Checked { topic, .. } in checked.iter().flatten() {
         if !topics.contains_key(topic) {
-            topics.insert(topic.clone(), api.topics.ensure(topic).await?);
+            let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await?;
+            topics.insert(topic.clone(), known);
         }
     }
     let (mut tasks, mut notes) = (Vec::new(), Vec::new());

@@ -7,6 +7,7 @@ mod clock_jumps;
 mod dashboard;
 mod disk;
 mod dns;
+mod drain;
 mod https;
 mod lateness;
 mod long_poll;

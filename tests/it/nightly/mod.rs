@@ -10,6 +10,7 @@ mod dns;
 mod drain;
 mod https;
 mod lateness;
+mod long_heads;
 mod long_poll;
 mod moving_changes;
 mod openapi;

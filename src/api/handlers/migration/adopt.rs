@@ -52,8 +52,10 @@ const MAX_OPTIONS: usize = 256 << 10;
 const MAX_OCCURRENCE: usize = 1 << 10;
 /// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
-/// How far an id may be ahead of the clock: an id contains the time when it was allocated.
-const AHEAD: Duration = Duration::from_secs(86_400);
+/// How far an id may be ahead of the clock. Keyed adds in a topic of many lanes may use more than a
+/// million ids a second (docs/adr/0005-ids.md), for months. The counter follows an adopted id, so
+/// one that is no id of delayd could leave it no room.
+const AHEAD: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 type Raw<'a> = &'a RawValue;
 // Each record is parsed on its own, so that an invalid one does not affect the others.

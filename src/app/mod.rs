@@ -14,7 +14,7 @@
 //!    settled.
 //! 7. The store closes.
 //!
-//! All of it has one deadline, [`AFTER_GRACE`] after the grace. Each step takes at most what is
+//! All of it has one deadline, `AFTER_GRACE` after the grace. Each step takes at most what is
 //! left, so a store or a collector that hangs does not delay the end further.
 
 use std::net::SocketAddr;

@@ -73,7 +73,8 @@ fn request(path: &str, token: Option<&str>, id: &str, body: impl Into<Body>) -> 
 
 /// What the log of the store holds once everything queued is in it, the newest first.
 async fn logged(api: &Api) -> Vec<AuditEntry> {
-    api.audit.finish().await;
+    let hour = std::time::Duration::from_secs(3600);
+    api.audit.finish(tokio::time::Instant::now() + hour).await;
     let logged = api.store.audit(None, 1_000).await.unwrap();
     assert_eq!(logged.next, None);
     logged.entries

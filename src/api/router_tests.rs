@@ -455,5 +455,5 @@ async fn a_body_that_drips_meets_the_timeout() {
 async fn a_settle_that_is_never_answered_does_not_hold_up_the_end() {
     let (api, _draining) = edge_without_store().await;
     api.pending.spawn(std::future::pending::<()>());
-    tokio::time::timeout(Duration::from_secs(60), api.finish()).await.expect("it ends");
+    tokio::time::timeout(Duration::from_secs(60), api.finish(far())).await.expect("it ends");
 }

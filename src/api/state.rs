@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::api::auth::Tokens;
@@ -149,10 +150,11 @@ impl Api {
 
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it
     /// after `serve` has returned and before the store is closed. It takes at most about ten
-    /// seconds while the store answers, and 15 s otherwise.
-    pub async fn finish(&self) {
+    /// seconds while the store answers, and otherwise at most 15 s, and ends at this moment.
+    pub async fn finish(&self, until: Instant) {
         self.pending.close();
-        if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
+        let until = until.min(Instant::now() + LAST_SETTLES);
+        if tokio::time::timeout_at(until, self.pending.wait()).await.is_err() {
             let left = self.pending.len();
             tracing::warn!(
                 left,

@@ -61,6 +61,7 @@ mod start_and_stop;
 mod store_id;
 mod success_rules;
 mod times;
+mod topic_creators;
 mod traces;
 mod two_instances;
 mod verbs;

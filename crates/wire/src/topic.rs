@@ -51,6 +51,9 @@ pub struct TopicListed {
 pub struct TopicShown<Policy> {
     pub topic: TopicName,
     pub shards: u16,
+    /// The name of the token that created the topic. Absent if no token did, or if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
     /// The topic's settings, in the form that `set` takes.
     pub policy: Policy,
     pub paused: bool,

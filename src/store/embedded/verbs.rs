@@ -19,11 +19,12 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
-    Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask,
-    ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
-    Settled, Spread, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
+    Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake,
+    LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled,
+    Sampling, Settle, Settled, Spread, Store, Summary, Task, TaskName, TopicEntry, Topics,
+    Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -238,13 +239,15 @@ impl Topics for Embedded {
         self.reads.run(move |db| counts::stats(db, &lane)).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
         // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
         if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);
         }
-        self.writes.add(1, PER_TASK, move |tx| topics::register(tx, &entry)).await
+        let create =
+            move |tx: &mut write_tx::WriteTx<'_>| topics::create(tx, &entry, creator.as_ref());
+        self.writes.add(1, PER_TASK, create).await?.ok_or(Error::CreatorLimit)
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {

@@ -79,8 +79,11 @@ impl IntoResponse for One {
 pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue, MAX_BATCH>>;
 
 /// `POST /delay/task/add`
-pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {
-    timed(&api, add_one(&api, request)).await
+pub(crate) async fn add(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<One, Error> {
+    timed(&api, add_one(&api, request, &caller)).await
 }
 
 /// Measures an add for the metrics.
@@ -91,7 +94,11 @@ async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
     added
 }
 
-async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, Error> {
+async fn add_one(
+    api: &Arc<Api>,
+    request: http::Request<Bytes>,
+    caller: &Caller,
+) -> Result<One, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     let trace = api.tracer.adding(request.headers());
@@ -99,7 +106,7 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
     loop {
         let checked = read_one(api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
-        let topic = api.topics.ensure(&name).await?;
+        let topic = api.topics.ensure_for(&name, 1, |share| caller.creator(share)).await?;
         let (mut task, way, zone) = task_of(checked, topic);
         let span = trace.begin(&name, &mut task.options);
         tries += 1;
@@ -185,7 +192,8 @@ async fn add_all(
         reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
     };
     let trace = &api.tracer.adding(request.headers());
-    let store = |checked| async move { Ok(store(api, trace, checked).await) };
+    let (trace, by) = (trace, &caller);
+    let store = |checked| async move { Ok(store(api, by, trace, checked).await) };
     let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
     results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
@@ -224,10 +232,11 @@ pub(crate) fn all_checked(
 /// Stores the tasks that passed the checks, in one call. One result per task, in order.
 async fn store(
     api: &Api,
+    caller: &Caller,
     trace: &Adding<'_>,
     checked: Vec<Result<Checked, Error>>,
 ) -> Vec<Result<Stored, Error>> {
-    let topics = topics(api, &checked).await;
+    let topics = topics(api, caller, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
     // For each task, its failure, or its delivery mode, zone and span.
     let mut modes = Vec::with_capacity(checked.len());
@@ -273,13 +282,16 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way, Option<Zone>) 
 /// little more than one, and a store that does not respond is waited for only once.
 async fn topics(
     api: &Api,
+    caller: &Caller,
     checked: &[Result<Checked, Error>],
 ) -> HashMap<Topic, Result<Registered, Error>> {
     let mut seen = HashSet::new();
     let topics =
         checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
-    let ensure =
-        async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
+    let ensure = async |topic: &Topic| {
+        let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await;
+        (topic.clone(), known.map_err(Error::from))
+    };
     join_all(topics.map(ensure)).await.into_iter().collect()
 }
 

@@ -61,10 +61,11 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
     });
     let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
     let now = api.store.next_due(Vec::new()).await?.now;
-    let Registered { entry, policy, paused, .. } = known;
+    let Registered { entry, created_by, policy, paused, .. } = known;
     Ok(TopicShown {
         topic: (&entry.topic).into(),
         shards: entry.shards,
+        created_by: created_by.as_deref().map(Into::into),
         policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),

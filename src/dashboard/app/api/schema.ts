@@ -4347,6 +4347,8 @@ export interface components {
         /** @description One topic. */
         TopicShownAnswer: {
             counts: components["schemas"]["Count"];
+            /** @description The name of the token that created the topic. Absent if no token did, or if that is unknown. */
+            created_by?: string | null;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */

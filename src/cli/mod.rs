@@ -35,6 +35,7 @@ mod due;
 mod export;
 mod exported;
 mod find;
+mod follow;
 mod forecast;
 mod format;
 mod fsck;

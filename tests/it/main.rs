@@ -19,6 +19,7 @@ mod destinations;
 mod disk;
 mod documentation;
 mod fairness;
+mod follow;
 mod forecast;
 mod fsck;
 mod held_wire;

@@ -13,7 +13,7 @@ use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
 use super::find::{TaskKeyArgs, TaskNameArgs};
-use super::{Code, add_retry, follow, output, table};
+use super::{Code, add_retry, follow, get, output, table};
 use crate::model::task::{TaskId, Topic};
 use delayd_wire::Span;
 
@@ -87,7 +87,7 @@ pub(super) async fn run(mut args: Args) -> anyhow::Result<Code> {
         None => Ok(Code::Done),
         Some(wait) => {
             let name = TaskNameArgs { task_id, keys: TaskKeyArgs::default() };
-            follow::to_end(client, &args.topic, name, wait).await
+            follow::to_end(client, &args.topic, name, wait, get::shown).await
         }
     }
 }

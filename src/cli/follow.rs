@@ -12,7 +12,7 @@ use super::client::Client;
 use super::find::{TaskKeyArgs, TaskNameArgs};
 use super::retry_client::RetryClient;
 use super::signals::Signals;
-use super::{Code, get, output};
+use super::{Code, output};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
 
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command waits; without a value, until the end.
 pub(super) type Wait = Option<Span>;
 
-/// Prints the task once it has ended, and what happens meanwhile to stderr.
+/// Prints the task once it has ended, as `shown` does, and what happens meanwhile to stderr.
 ///
 /// # Errors
 /// The task ended without a delivery, or there is none, or the wait was over or interrupted.
@@ -34,11 +34,12 @@ pub(super) async fn to_end(
     topic: &Topic,
     name: TaskNameArgs,
     wait: Wait,
+    shown: fn(&Task<Value>) -> String,
 ) -> anyhow::Result<Code> {
     let mut signals = Signals::listen()?;
     let mut seen = None;
     let why = tokio::select! {
-        ended = follow(client, topic, name, &mut seen) => {
+        ended = follow(client, topic, name, &mut seen, shown) => {
             let task = ended?;
             ensure!(task.state == TaskState::Delivered, "{}", news(&task));
             return Ok(Code::Done);
@@ -64,6 +65,7 @@ async fn follow(
     topic: &Topic,
     name: TaskNameArgs,
     seen: &mut Option<Task<Value>>,
+    shown: fn(&Task<Value>) -> String,
 ) -> anyhow::Result<Task<Value>> {
     let TaskNameArgs { mut task_id, keys: TaskKeyArgs { mut key, mut idempotency_key } } = name;
     let is_json = client.is_json();
@@ -73,7 +75,7 @@ async fn follow(
         let body = GetRequest { topic: Some(topic), task_id, key, idempotency_key };
         let (text, Found { task }) = client.call_for_text("/delay/task/get", &body).await?;
         if task.state.is_final() {
-            output::line(&if is_json { text } else { get::shown(&task) })?;
+            output::line(&if is_json { text } else { shown(&task) })?;
             return Ok(task);
         }
         if seen.as_ref().is_none_or(|seen| news(seen) != news(&task)) {

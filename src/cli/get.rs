@@ -35,7 +35,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(wait) = args.wait {
-        return follow::to_end(args.server.client()?, &args.topic, args.name, wait).await;
+        return follow::to_end(args.server.client()?, &args.topic, args.name, wait, shown).await;
     }
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
     let body = GetRequest { topic: Some(&args.topic), task_id, key, idempotency_key };

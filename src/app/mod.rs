@@ -5,7 +5,9 @@
 //!
 //! # The order of drain
 //!
-//! 1. `/readyz` answers 503, and adds and pulls are refused, so load balancers use other instances.
+//! 0. `/readyz` answers 503, and nothing else changes for `shutdown.delay`, so that load balancers
+//!    use other instances from now on.
+//! 1. Adds and pulls are refused.
 //! 2. Claims stop. Tasks that were claimed but not called are released without using an attempt.
 //! 3. Running calls end within `shutdown.grace`. An interrupted call keeps its lease and attempt.
 //! 4. Their settles are flushed.
@@ -109,7 +111,7 @@ pub struct App {
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
-    grace: Duration,
+    shutdown: settings::Shutdown,
     tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
@@ -222,7 +224,7 @@ impl App {
             tracer: tracer.clone(),
         };
         let worker = Worker::start(parts, params::worker(settings));
-        let grace = settings.shutdown.grace.0;
+        let shutdown = settings.shutdown.clone();
         let reloading = None;
         Ok(Self {
             address,
@@ -236,7 +238,7 @@ impl App {
             serving,
             close_listener,
             draining,
-            grace,
+            shutdown,
             tracer,
             parts: changing,
             reloading,
@@ -264,14 +266,23 @@ impl App {
         self.address
     }
 
-    /// Runs until `shutdown` resolves, then drains.
+    /// Runs until `stop` resolves, then drains.
     ///
     /// # Errors
     /// If the store has failed permanently (an I/O error of its disk), so that only a restart
     /// helps.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let settings::Shutdown { delay, grace } = self.shutdown.clone();
+        let stop = async {
+            stop.await;
+            if !delay.0.is_zero() {
+                self.api.leave();
+                tracing::info!("Leaving: /readyz answers 503; the drain begins in {delay}");
+                tokio::time::sleep(delay.0).await;
+            }
+        };
         let broken = tokio::select! {
-            () = shutdown => false,
+            () = stop => false,
             () = broken(&self.store) => true,
         };
         if broken {
@@ -280,8 +291,7 @@ impl App {
             );
         } else {
             tracing::info!(
-                "Draining: no new adds and claims; running calls may take {:?} to end",
-                self.grace
+                "Draining: no new adds and claims; running calls may take {grace} to end"
             );
         }
         self.draining.send_replace(true);
@@ -290,7 +300,7 @@ impl App {
         }
         self.service_tls.abort();
         drop((self.janitor, self.planner, self.sampler));
-        let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
+        let cut_off = self.worker.drain(if broken { Duration::ZERO } else { grace.0 }).await;
         if cut_off > 0 {
             tracing::warn!(
                 cut_off,

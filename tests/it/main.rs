@@ -52,6 +52,7 @@ mod receiver_samples;
 mod redis_faults;
 mod redis_tls;
 mod reload;
+mod rolling_restart;
 mod round_trips;
 mod sampler;
 mod schedules;

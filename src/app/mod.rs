@@ -16,7 +16,7 @@
 //! 6. The store closes. The last spans are exported.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -419,6 +419,24 @@ pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
             .await?
             .raise_format()
             .await?),
+    }
+}
+
+/// Copies the embedded store into a file, beside a delayd that works with it. Returns the bytes of
+/// the copy.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn back_up(settings: &Settings, to: PathBuf) -> Result<u64, StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            Ok(of_file(settings, move |path| Embedded::back_up(path, &to)).await?)
+        }
+        StoreKind::Redis => Err(store::Error::Misconfigured(
+            "the tasks are in Redis, which is backed up by its own means: see docs/BACKUP.md"
+                .into(),
+        )
+        .into()),
     }
 }
 

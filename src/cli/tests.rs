@@ -124,6 +124,7 @@ fn usage_errors_end_with_2() {
     check("delayd receive --status 99");
     check("delayd receive --bind nowhere");
     check("delayd demo --tasks 0");
+    check("delayd backup");
     check("delayd fsck --mend");
     check("delayd store");
     check("delayd store new-id");

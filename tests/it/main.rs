@@ -8,6 +8,7 @@
 
 mod admin;
 mod audit;
+mod backup;
 mod bad_clients;
 mod bad_input;
 mod callbacks;

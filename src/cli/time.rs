@@ -35,7 +35,9 @@ pub(super) fn lasting(ms: u64) -> String {
     match ms {
         0 => "0s".into(),
         1..1_000 => format!("{ms}ms"),
-        1_000..9_950 if ms % 1_000 != 0 => format!("{}.{}s", rounded(100) / 10, rounded(100) % 10),
+        1_000..9_950 if !ms.is_multiple_of(1_000) => {
+            format!("{}.{}s", rounded(100) / 10, rounded(100) % 10)
+        }
         1_000..119_500 => format!("{}s", rounded(1_000)),
         119_500..7_170_000 => format!("{}m", rounded(60_000)),
         _ => format!("{}h", rounded(3_600_000)),

@@ -1,5 +1,6 @@
 //! What the handlers share: the store, the topics, the services, and values that may change.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub struct Api {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,
+    /// Load balancers are to choose other instances.
+    leaving: AtomicBool,
     pub(crate) pulls: Arc<Pulls>,
     /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
@@ -131,6 +134,7 @@ impl Api {
             tokens,
             clock,
             draining,
+            leaving: AtomicBool::new(false),
             pulls,
             pending,
             metrics,
@@ -174,6 +178,15 @@ impl Api {
 
     pub(crate) fn bounds(&self) -> params::Bounds {
         *self.bounds.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks load balancers and callers to choose other instances. New work is still accepted.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) || self.is_draining()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -5,7 +5,9 @@
 //!
 //! # The order of drain
 //!
-//! 1. `/readyz` answers 503, and adds and pulls are refused, so load balancers use other instances.
+//! 0. `/readyz` answers 503, and nothing else changes for `shutdown.delay`, so that load balancers
+//!    use other instances from now on.
+//! 1. Adds and pulls are refused.
 //! 2. Claims stop. Tasks that were claimed but not called are released without using an attempt.
 //! 3. Running calls end within `shutdown.grace`. An interrupted call keeps its lease and attempt.
 //! 4. Their settles are flushed.
@@ -18,7 +20,7 @@
 //! left, so a store or a collector that hangs does not delay the end further.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +119,7 @@ pub struct App {
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
-    grace: Duration,
+    shutdown: settings::Shutdown,
     tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
@@ -230,7 +232,7 @@ impl App {
             tracer: tracer.clone(),
         };
         let worker = Worker::start(parts, params::worker(settings));
-        let grace = settings.shutdown.grace.0;
+        let shutdown = settings.shutdown.clone();
         let reloading = None;
         Ok(Self {
             address,
@@ -244,7 +246,7 @@ impl App {
             serving,
             close_listener,
             draining,
-            grace,
+            shutdown,
             tracer,
             parts: changing,
             reloading,
@@ -272,14 +274,23 @@ impl App {
         self.address
     }
 
-    /// Runs until `shutdown` resolves, then drains.
+    /// Runs until `stop` resolves, then drains.
     ///
     /// # Errors
     /// If the store has failed permanently (an I/O error of its disk), so that only a restart
     /// helps.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let settings::Shutdown { delay, grace } = self.shutdown.clone();
+        let stop = async {
+            stop.await;
+            if !delay.0.is_zero() {
+                self.api.leave();
+                tracing::info!("Leaving: /readyz answers 503; the drain begins in {delay}");
+                tokio::time::sleep(delay.0).await;
+            }
+        };
         let broken = tokio::select! {
-            () = shutdown => false,
+            () = stop => false,
             () = broken(&self.store) => true,
         };
         if broken {
@@ -288,8 +299,7 @@ impl App {
             );
         } else {
             tracing::info!(
-                "Draining: no new adds and claims; running calls may take {:?} to end",
-                self.grace
+                "Draining: no new adds and claims; running calls may take {grace} to end"
             );
         }
         let grace = if broken { Duration::ZERO } else { self.grace };
@@ -427,6 +437,24 @@ pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
             .await?
             .raise_format()
             .await?),
+    }
+}
+
+/// Copies the embedded store into a file, beside a delayd that works with it. Returns the bytes of
+/// the copy.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn back_up(settings: &Settings, to: PathBuf) -> Result<u64, StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            Ok(of_file(settings, move |path| Embedded::back_up(path, &to)).await?)
+        }
+        StoreKind::Redis => Err(store::Error::Misconfigured(
+            "the tasks are in Redis, which is backed up by its own means: see docs/BACKUP.md"
+                .into(),
+        )
+        .into()),
     }
 }
 

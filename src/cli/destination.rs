@@ -8,7 +8,7 @@ use delayd_wire::{
 
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::{Code, table};
+use super::{Code, table, time};
 use crate::model::task::Destination;
 
 /// Show the state of destinations, hold calls to one, or release it.
@@ -88,7 +88,7 @@ fn of(sn: &Destination) -> HoldRequest<&Destination> {
 }
 
 fn detail(shown: DestinationDetail) -> String {
-    let millis = |span: Option<u64>| span.map_or("-".into(), |span| format!("{span}ms"));
+    let millis = |span: Option<u64>| span.map(time::lasting).cell();
     let is_exact = shown.complete && !shown.cut;
     let at_least = |count: u64| match is_exact {
         true => count.cell(),
@@ -141,7 +141,7 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
             one.breaker.cell(),
             format!("{}/{}", one.in_flight, one.concurrency),
             one.rate.cell(),
-            one.retry_after_ms.map_or("-".into(), |left| format!("{}s", left.div_ceil(1_000))),
+            one.retry_after_ms.map(time::lasting).cell(),
             one.last_error_ms.cell(),
             one.last_error.cell(),
         ]
@@ -189,7 +189,7 @@ mod tests {
         overdue        3 or more
         counted        1970-01-01T00:00:00.000Z
         breaker        open
-        probes in      4200ms
+        probes in      4.2s
         calls          0/16 of 256
         rate           -
         success        dm_error
@@ -198,7 +198,7 @@ mod tests {
         last error     down
         recent calls   9, 5 failed
         p50            20ms
-        p99            15000ms
+        p99            15s
         others' p99    3ms
 
         SINCE                     BREAKER

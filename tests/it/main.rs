@@ -8,6 +8,7 @@
 
 mod admin;
 mod audit;
+mod backup;
 mod bad_clients;
 mod bad_input;
 mod callbacks;
@@ -19,6 +20,7 @@ mod destinations;
 mod disk;
 mod documentation;
 mod fairness;
+mod follow;
 mod forecast;
 mod fsck;
 mod held_wire;
@@ -51,6 +53,7 @@ mod receiver_samples;
 mod redis_faults;
 mod redis_tls;
 mod reload;
+mod rolling_restart;
 mod round_trips;
 mod sampler;
 mod schedules;

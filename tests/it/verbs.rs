@@ -74,6 +74,7 @@ async fn a_leased_task_is_extended_given_back_and_done(kept: Kept) {
     assert_eq!(done(&delayd, &["ack", "t", &id, receipt]).await, "delivered\n");
     assert_eq!(done(&delayd, &["ack", "t", &id, receipt]).await, "delivered\n");
     assert!(done(&delayd, &["list", "t", "--state", "delivered"]).await.contains("acked"));
+    assert!(done(&delayd, &["list", "t", "delivered"]).await.contains("acked"));
 }
 
 async fn a_waiting_task_is_listed_rescheduled_and_cancelled(kept: Kept) {

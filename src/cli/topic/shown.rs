@@ -3,7 +3,7 @@
 use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
 use serde_json::{Map, Value};
 
-use crate::cli::cell::Cell;
+use crate::cli::cell::{self, Cell};
 use crate::cli::table;
 
 /// The counts, in the order of the life cycle.
@@ -77,11 +77,12 @@ pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
 
 /// The settings of a topic by name. The parts of `retry` and `history` have a line each.
 fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
+    let shown = |value: &Value| cell::settings(value).cell();
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {
-            parts.iter().map(|(part, value)| (format!("{name}.{part}"), value.cell())).collect()
+            parts.iter().map(|(part, value)| (format!("{name}.{part}"), shown(value))).collect()
         }
-        _ => vec![(name.clone(), value.cell())],
+        _ => vec![(name.clone(), shown(value))],
     };
     policy.iter().flat_map(parts).collect()
 }

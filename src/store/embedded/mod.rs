@@ -59,6 +59,7 @@ use crate::model::task::StoreId;
 mod add;
 mod admin;
 mod audit;
+mod backup;
 mod claim;
 mod contents;
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl App {
         let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
-        let limits = DestinationLimits::new(limits);
+        let (limits, topic_limits) = (DestinationLimits::new(limits), Arc::default());
 
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
@@ -154,6 +154,7 @@ impl App {
                 topics: topics.clone(),
                 services: services.clone(),
                 limits: limits.clone(),
+                topic_limits: Arc::clone(&topic_limits),
                 instances: instances.clone(),
                 metrics: metrics.clone(),
             },
@@ -216,6 +217,7 @@ impl App {
             client,
             services,
             limits,
+            topic_limits,
             instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,

@@ -3,7 +3,7 @@
 /// Who delays a task that is due. Each late millisecond has one culprit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Culprit {
-    /// delayd itself: slots were free, or no instance ran.
+    /// delayd itself: slots were free, or no other instance worked the lane of a dead one.
     #[default]
     Delayd,
     /// The receiver: its breaker is open, its slots are taken, its slow start limits it, it asked
@@ -16,15 +16,17 @@ pub enum Culprit {
     Store,
     /// The store's clock was set forward, so this time did not pass.
     Clock,
+    /// Nobody knows: the task was due before the instance started.
+    Unknown,
 }
 
 impl Culprit {
     /// All of them, in the order of the variants.
-    pub const ALL: [Self; 5] =
-        [Self::Delayd, Self::Receiver, Self::Operator, Self::Store, Self::Clock];
+    pub const ALL: [Self; 6] =
+        [Self::Delayd, Self::Receiver, Self::Operator, Self::Store, Self::Clock, Self::Unknown];
 
-    /// Those that can delay a task that still waits, in the same order. The clock is found only
-    /// when a task is handed out.
+    /// Those that can delay a task that still waits, in the same order. The others are found
+    /// only when a task is handed out.
     pub const OF_WAITING: [Self; 4] = [Self::Delayd, Self::Receiver, Self::Operator, Self::Store];
 
     /// The name, as metrics and answers show it.
@@ -35,6 +37,7 @@ impl Culprit {
             Self::Operator => "operator",
             Self::Store => "store",
             Self::Clock => "clock",
+            Self::Unknown => "unknown",
         }
     }
 }

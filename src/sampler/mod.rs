@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::callback::Services;
 use crate::instances::Instances;
-use crate::limits::{Allowance, DestinationLimits};
+use crate::limits::{Allowance, DestinationLimits, TopicLimits};
 use crate::metrics::{Metrics, TopicSample, Totals};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
@@ -60,6 +60,8 @@ pub struct Parts<S = AnyStore> {
     pub services: Arc<Services>,
     /// The limits of destinations.
     pub limits: DestinationLimits,
+    /// The limits of topics, which the workers of this instance use.
+    pub topic_limits: Arc<TopicLimits>,
     /// The instances.
     pub instances: Arc<Instances>,
     /// The metrics, which it sets.
@@ -230,6 +232,8 @@ struct State {
     figures: Arc<Mutex<Figures>>,
     /// The store's time in the last answer, and when that came.
     read: Option<(UnixMillis, Instant)>,
+    /// The store's time in the first answer.
+    first_read: Option<UnixMillis>,
     /// The servers that did not answer.
     away: HashSet<u64>,
     is_slow: bool,
@@ -249,6 +253,7 @@ impl State {
         let answers = match parts.store.sample(query).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
+                self.first_read.get_or_insert(now);
                 lanes
             }
             Err(error) => {
@@ -291,10 +296,10 @@ impl State {
     }
 
     fn snapshot<S: Delivery>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
-        let Parts { topics, services, limits, instances, .. } = parts;
+        let Parts { topics, services, limits, topic_limits, instances, .. } = parts;
         let topics: Vec<Registered> = topics.known();
-        let mut finder =
-            CulpritFinder::new(services, limits, &topics, self.unblocked(instances, params));
+        let unblocked = self.unblocked(instances, params);
+        let mut finder = CulpritFinder::new(services, limits, topic_limits, &topics, unblocked);
         let (now, known) = (self.now(), lock(&self.figures));
         let mut snapshot = Snapshot {
             at: self.read.map_or(UnixMillis(0), |(now, _)| now),
@@ -320,9 +325,12 @@ impl State {
                     && let Some(culprit) =
                         finder.culprit(&lane.topic, &schedule.destination, is_away)
                 {
-                    if matches!(culprit, Culprit::Delayd | Culprit::Store) {
+                    let after = late_after(parts, &lane.topic);
+                    // What delayed the tasks before this instance started is unknown.
+                    let may_know = self.first_read.is_some_and(|first| first + after <= now);
+                    if may_know && matches!(culprit, Culprit::Delayd | Culprit::Store) {
                         snapshot.late += match is_away {
-                            true => schedule.late_by(now, late_after(parts, &lane.topic)),
+                            true => schedule.late_by(now, after),
                             false => schedule.late,
                         };
                     }

@@ -136,9 +136,7 @@ async fn calls_that_fail_are_no_capacity(kept: Kept) {
     .await;
     let names = ["down", "refused", "fine"];
     let delayd = kept.start(&names.map(|sn| service(sn, &receiver))).await;
-    let task = |sn: &str, delay: &str| {
-        json!({"topic": sn, "delay": delay, "content": {"sn": sn, "url": format!("/{sn}")}})
-    };
+    let task = |sn: &str, delay: &str| json!({"topic": sn, "delay": delay, "content": {"sn": sn, "url": format!("/{sn}")}});
     delayd.add_all(&vec![task("down", "0s"); 300]).await;
     for sn in ["refused", "fine"] {
         delayd.add_all(&[task(sn, "0s"), task(sn, "10m")]).await;

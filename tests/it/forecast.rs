@@ -125,8 +125,8 @@ async fn the_forecast_counts_all_topics_by_service_and_due_time(kept: Kept) {
     assert!(!table.contains("@pull"), "{table}");
 }
 
-/// Calls that failed fast were the measure, also while the breaker was open: 300 overdue tasks would
-/// be called within a second.
+/// Calls that failed fast were the measure, also while the breaker was open: 300 overdue tasks
+/// would be called within a second.
 async fn calls_that_fail_are_no_capacity(kept: Kept) {
     let receiver = Receiver::answering(|seen| match seen.path.as_str() {
         "/down" => Answer::Status(503),
@@ -136,7 +136,10 @@ async fn calls_that_fail_are_no_capacity(kept: Kept) {
     .await;
     let names = ["down", "refused", "fine"];
     let delayd = kept.start(&names.map(|sn| service(sn, &receiver))).await;
-    let task = |sn: &str, delay: &str| json!({"topic": sn, "delay": delay, "content": {"sn": sn, "url": format!("/{sn}")}});
+    let task = |sn: &str, delay: &str| {
+        let content = json!({"sn": sn, "url": format!("/{sn}")});
+        json!({"topic": sn, "delay": delay, "content": content})
+    };
     delayd.add_all(&vec![task("down", "0s"); 300]).await;
     for sn in ["refused", "fine"] {
         delayd.add_all(&[task(sn, "0s"), task(sn, "10m")]).await;

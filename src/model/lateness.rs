@@ -258,29 +258,29 @@ mod tests {
         let destination = timeline(&[(150, Some(Culprit::Receiver)), (400, None)]);
         let jumps = timeline(&[(300, Some(Culprit::Clock)), (310, None)]);
         let store = timeline(&[(390, Some(Culprit::Store)), (450, None)]);
-        let check = |due: i64, until: i64, parts: [u32; 6]| {
+        let check = |due: i64, until: i64, parts: [u32; 7]| {
             let timelines = [&jumps, &pauses, &destination, &store];
             let lateness = charge(UnixMillis(due), UnixMillis(until), &timelines, Culprit::Delayd);
             assert_eq!(lateness.0, parts, "{due} to {until}");
             assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
         };
-        // delayd, receiver, operator, store, clock, unknown
-        check(0, 500, [150, 190, 100, 50, 10, 0]);
-        check(120, 160, [0, 0, 40, 0, 0, 0]);
-        check(199, 201, [0, 1, 1, 0, 0, 0]);
-        check(410, 420, [0, 0, 0, 10, 0, 0]);
-        check(460, 470, [10, 0, 0, 0, 0, 0]);
-        check(10, 10, [0; 6]);
-        check(20, 10, [0; 6]);
+        // delayd, receiver, operator, store, consumer, clock, unknown
+        check(0, 500, [150, 190, 100, 50, 0, 10, 0]);
+        check(120, 160, [0, 0, 40, 0, 0, 0, 0]);
+        check(199, 201, [0, 1, 1, 0, 0, 0, 0]);
+        check(410, 420, [0, 0, 0, 10, 0, 0, 0]);
+        check(460, 470, [10, 0, 0, 0, 0, 0, 0]);
+        check(10, 10, [0; 7]);
+        check(20, 10, [0; 7]);
     }
 
     #[test]
     fn the_culprit_is_that_of_the_largest_part() {
         let lateness = |parts| Lateness(parts);
-        assert_eq!(lateness([0; 6]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 5, 0, 5, 0, 0]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 0, 6, 5, 0, 0]).culprit(), Culprit::Operator);
-        assert_eq!(lateness([5, 9, 9, 7, 9, 9]).own(), 12 * MS);
+        assert_eq!(lateness([0; 7]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 5, 0, 5, 0, 0, 0]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 0, 6, 5, 0, 0, 0]).culprit(), Culprit::Operator);
+        assert_eq!(lateness([5, 9, 9, 7, 9, 9, 9]).own(), 12 * MS);
     }
 
     #[test]

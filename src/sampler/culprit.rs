@@ -49,7 +49,7 @@ impl<'a> CulpritFinder<'a> {
             return Some(Culprit::Operator);
         }
         if destination.is_pull() {
-            return Some(Culprit::Receiver);
+            return Some(Culprit::Consumer);
         }
         let has_rate = topic.is_some_and(|topic| topic.policy.rate.is_some());
         let blocked = match self.known.get(destination) {

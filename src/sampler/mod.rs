@@ -193,7 +193,7 @@ async fn run<S: Sampling + Delivery>(
 fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history::Values {
     let Totals { added, calls, failed_calls, lateness } = parts.metrics.totals();
     let lateness = lateness.map(|sum| sum.as_millis() as u64);
-    let overdue = snapshot.overdue;
+    let overdue = &snapshot.overdue;
     let oldest = overdue.iter().filter_map(|overdue| overdue.oldest).min();
     let own = parts.instances.own();
     let every = Allowance { concurrency: usize::MAX, rate: None };
@@ -205,6 +205,7 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         lateness[1],
         lateness[2],
         lateness[3],
+        lateness[4],
         snapshot.tasks.scheduled,
         snapshot.tasks.leased,
         snapshot.tasks.dead,
@@ -212,6 +213,7 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         overdue[1].count,
         overdue[2].count,
         overdue[3].count,
+        overdue[4].count,
         oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
         parts.limits.in_flight() as u64,
         parts.limits.slots(every) as u64,
@@ -338,6 +340,7 @@ impl State {
                         overdue,
                         schedule.is_cut,
                         schedule.earliest,
+                        &lane.topic,
                     );
                 }
                 if schedule.destination.is_pull() {

@@ -9,7 +9,7 @@ use crate::limits::{Allowance, DestinationLimits};
 use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
-use crate::model::task::Destination;
+use crate::model::task::{Destination, Topic};
 use crate::store::Counts;
 
 /// The horizons of the forecast, by name.
@@ -59,7 +59,7 @@ impl Snapshot {
 }
 
 /// The overdue tasks of one culprit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overdue {
     /// Their number.
     pub count: u64,
@@ -67,13 +67,18 @@ pub struct Overdue {
     pub is_cut: bool,
     /// When the first of them fell due.
     pub oldest: Option<UnixMillis>,
+    /// The topic of that task.
+    pub topic: Option<Topic>,
 }
 
 impl Overdue {
-    pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis) {
+    pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis, topic: &Topic) {
         self.count += count;
         self.is_cut |= is_cut;
-        self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));
+        if self.oldest.is_none_or(|known| oldest < known) {
+            self.oldest = Some(oldest);
+            self.topic = Some(topic.clone());
+        }
     }
 }
 

@@ -36,9 +36,10 @@ counted: they are as late as the backoff says. Each late millisecond is charged 
 |---|---|
 | `clock` | the store's clock was set forward: this time did not pass |
 | `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
-| `receiver` | breaker open, slots taken, slow start, `Retry-After`; no consumer waits to pull |
+| `receiver` | breaker open, slots taken, slow start, or `Retry-After` |
 | `store` | the store does not answer, or a claim takes this long |
 | `unknown` | the instance that hands the task out had not started yet |
+| `consumer` | none of these: no consumer waits to pull |
 | `delayd` | none of these: slots are free |
 
 Where two of them delay a task at the same time, it is charged to the one that comes first in this

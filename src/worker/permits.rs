@@ -97,7 +97,7 @@ impl Waiters {
         let mut left = reserved.of_topic.as_ref().map_or(batch, TopicPermits::len);
         let now = shared.time.store_now();
         // The tasks that follow those of this claim wait for the next free slot.
-        delays.topic_blocked(now, blocks_topic(shared, topic, left == 0));
+        delays.topic_blocked(now, blocks_topic(shared, topic, left < batch));
         if left == 0 {
             return (reserved, false);
         }
@@ -125,9 +125,10 @@ impl Waiters {
             };
             let by = shared.parts.limits.blocked_by(destination, service.allowance());
             more |= is_due && by.is_none();
-            let got_nothing = permits.is_empty() && most > 0;
-            // Also after the last permits were taken: what follows waits for the next free slot.
-            match by.or(got_nothing.then_some(Culprit::Receiver)) {
+            // What follows waits for the next free slot. Those that are free are promised to lanes
+            // that have waited longer.
+            let got_too_few = permits.len() < most;
+            match by.or(got_too_few.then_some(Culprit::Receiver)) {
                 Some(by) => delays.blocked(destination, now, by),
                 None => delays.free(destination, now),
             }
@@ -169,7 +170,6 @@ impl Waiters {
             return Availability::Later(wait);
         }
         let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
         let mut least: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.by_destination);
         for destination in due {
@@ -182,8 +182,8 @@ impl Waiters {
             let availability = waiter.check(service.allowance());
             self.by_destination.insert(destination.clone(), waiter);
             match availability {
+                // The claim that follows sees whether there are enough permits.
                 Availability::Now => {
-                    delays.free(destination, now);
                     self.by_destination.append(&mut before);
                     return Availability::Now;
                 }
@@ -195,6 +195,7 @@ impl Waiters {
                 }
             }
         }
+        delays.topic_blocked(now, None);
         self.of_topic.iter().for_each(TopicWaiter::suspend);
         Availability::Later(least)
     }
@@ -222,7 +223,7 @@ impl Waiters {
 }
 
 /// Who keeps the topic's calls from beginning. If it is `full` for this lane alone, free slots are
-/// promised to lanes that have waited longer.
+/// promised to others that have waited longer.
 fn blocks_topic(
     shared: &Shared<impl Delivery, impl Caller>,
     topic: &Topic,

@@ -2251,8 +2251,8 @@ export interface components {
             /** @description The request asked what would change, and changed nothing. */
             dry_run?: boolean;
             /**
-             * @description The cause of the dead tasks that were replayed or purged, if the request names one. Absent for
-             *     a token with only the scope `view`.
+             * @description The cause of the dead tasks that were replayed or purged, if the request names one. Absent
+             *     for a token with only the scope `view`.
              */
             reason?: string | null;
             /** @description The `x-request-id` of the answer. */

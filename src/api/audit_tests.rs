@@ -184,7 +184,10 @@ async fn an_entry_says_what_was_done_to_what() {
         .collect();
     let expected = [
         r#"{"action":"topic/pause","result":"done","status":200,"topic":"t"}"#,
-        r#"{"action":"dead/purge","dry_run":true,"result":"done","status":200,"topic":"t"}"#,
+        concat!(
+            r#"{"action":"dead/purge","dry_run":true,"result":"done","status":200,"tasks":0,"#,
+            r#""topic":"t"}"#
+        ),
         r#"{"action":"topic/pause","dm_error":1004,"result":"refused","status":404,"topic":"u"}"#,
         r#"{"action":"task/records","result":"done","status":200,"tasks":1,"topic":"t"}"#,
         concat!(

@@ -152,7 +152,7 @@ impl App {
         let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
-        let limits = DestinationLimits::new(limits);
+        let (limits, topic_limits) = (DestinationLimits::new(limits), Arc::default());
 
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
@@ -164,6 +164,7 @@ impl App {
                 topics: topics.clone(),
                 services: services.clone(),
                 limits: limits.clone(),
+                topic_limits: Arc::clone(&topic_limits),
                 instances: instances.clone(),
                 metrics: metrics.clone(),
             },
@@ -226,6 +227,7 @@ impl App {
             client,
             services,
             limits,
+            topic_limits,
             instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,
@@ -302,7 +304,7 @@ impl App {
                 "Draining: no new adds and claims; running calls may take {grace} to end"
             );
         }
-        let grace = if broken { Duration::ZERO } else { self.grace };
+        let grace = if broken { Duration::ZERO } else { grace.0 };
         let end = Instant::now() + grace + AFTER_GRACE;
         self.draining.send_replace(true);
         if let Some(reloading) = &self.reloading {

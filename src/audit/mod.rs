@@ -122,6 +122,7 @@ fn log(entry: &AuditEntry) {
         schedule = entry.schedule,
         task.id = entry.task_id.map(|id| id.0),
         tasks = entry.tasks,
+        reason = entry.reason,
         dry_run = entry.dry_run,
         result,
         status = entry.status,

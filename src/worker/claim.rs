@@ -12,6 +12,7 @@ use super::permits::{self, Reserved, Waiters};
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::limits::Availability;
+use crate::model::clock::UnixMillis;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Destination, Lane, Receipt};
 use crate::store::{
@@ -230,10 +231,10 @@ impl Claimer {
         self.delays.of_claim(shared, &self.lane.topic, claim)
     }
 
-    /// The tasks of the last claim have been handed out.
-    pub(super) fn handed_out(&mut self) {
+    /// The tasks of the last claim have been handed out, by the store's clock at `now`.
+    pub(super) fn handed_out(&mut self, now: UnixMillis) {
         if !self.is_paging() {
-            self.delays.keep_only(&self.outlook.due);
+            self.delays.keep_only(&self.outlook.due, now);
         }
     }
 

@@ -54,6 +54,12 @@ impl Delays {
         }
     }
 
+    /// Who keeps calls to the destination from beginning.
+    #[cfg(test)]
+    pub(super) fn of_destination(&self, destination: &Destination) -> Option<Culprit> {
+        self.destinations.get(destination).and_then(Timeline::current)
+    }
+
     /// From `now` on, this culprit keeps all calls of the topic from beginning; `None`: nobody
     /// does.
     pub(super) fn topic_blocked(&mut self, now: UnixMillis, by: Option<Culprit>) {
@@ -81,8 +87,12 @@ impl Delays {
         self.store.set(answered, None);
     }
 
-    /// Forgets all destinations except these, which have due tasks.
-    pub(super) fn keep_only(&mut self, due: &[Destination]) {
+    /// Forgets all destinations except these, which have due tasks. Without any, nothing waits for
+    /// the topic from `now` on.
+    pub(super) fn keep_only(&mut self, due: &[Destination], now: UnixMillis) {
+        if due.is_empty() {
+            self.topic.set(now, None);
+        }
         if !self.destinations.is_empty() {
             // Callers can name thousands of hosts.
             let due: BTreeSet<&Destination> = due.iter().collect();

@@ -13,7 +13,7 @@ use crate::limits::{
     Allowance, Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
 };
 use crate::model::culprit::Culprit;
-use crate::model::task::{Destination, Topic, TopicPolicy};
+use crate::model::task::{Destination, Topic};
 use crate::store::Delivery;
 
 /// The permits of one claim: some of each destination and, if the topic has limits, as many of the
@@ -95,12 +95,12 @@ impl Waiters {
         let of_topic = self.take_of_topic(shared, topic, batch);
         let mut reserved = Reserved { of_topic, ..Reserved::default() };
         let mut left = reserved.of_topic.as_ref().map_or(batch, TopicPermits::len);
+        let now = shared.time.store_now();
+        // The tasks that follow those of this claim wait for the next free slot.
+        delays.topic_blocked(now, blocks_topic(shared, topic, left < batch));
         if left == 0 {
-            self.topic_is_full(shared, topic, delays);
             return (reserved, false);
         }
-        let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
         let mut waiting = due.len();
         let mut more = false;
         for (i, destination) in due.iter().copied().chain(recent).enumerate() {
@@ -123,17 +123,19 @@ impl Waiters {
                 Some(waiter) => waiter.reserve(service.allowance(), most),
                 None => shared.parts.limits.reserve(destination, service.allowance(), most),
             };
-            if permits.is_empty() {
-                if is_due && most > 0 {
-                    let by = shared.parts.limits.blocked_by(destination, service.allowance());
-                    delays.blocked(destination, now, by.unwrap_or(Culprit::Receiver));
-                }
-            } else {
-                delays.free(destination, now);
+            let by = shared.parts.limits.blocked_by(destination, service.allowance());
+            more |= is_due && by.is_none();
+            // What follows waits for the next free slot. Those that are free are promised to lanes
+            // that have waited longer.
+            let got_too_few = permits.len() < most;
+            match by.or(got_too_few.then_some(Culprit::Receiver)) {
+                Some(by) => delays.blocked(destination, now, by),
+                None => delays.free(destination, now),
+            }
+            if !permits.is_empty() {
                 left -= permits.len();
                 reserved.by_destination.insert(destination.clone(), permits);
             }
-            more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
         }
         (reserved, more)
     }
@@ -145,10 +147,10 @@ impl Waiters {
         topic: &Topic,
         batch: usize,
     ) -> Option<TopicPermits> {
-        let allowance = topic_allowance(&shared.policy_of(topic))?;
+        let allowance = Allowance::of_topic(&shared.policy_of(topic))?;
         Some(match &self.of_topic {
             Some(waiter) => waiter.reserve(allowance, batch),
-            None => shared.topic_limits.of(topic).reserve(allowance, batch),
+            None => shared.parts.topic_limits.of(topic).reserve(allowance, batch),
         })
     }
 
@@ -163,12 +165,11 @@ impl Waiters {
         delays: &mut Delays,
     ) -> Availability {
         if let Availability::Later(wait) = self.check_topic(shared, topic, wake) {
-            self.topic_is_full(shared, topic, delays);
+            delays.topic_blocked(shared.time.store_now(), blocks_topic(shared, topic, true));
             self.by_destination.values().for_each(Waiter::suspend);
             return Availability::Later(wait);
         }
         let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
         let mut least: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.by_destination);
         for destination in due {
@@ -181,8 +182,8 @@ impl Waiters {
             let availability = waiter.check(service.allowance());
             self.by_destination.insert(destination.clone(), waiter);
             match availability {
+                // The claim that follows sees whether there are enough permits.
                 Availability::Now => {
-                    delays.free(destination, now);
                     self.by_destination.append(&mut before);
                     return Availability::Now;
                 }
@@ -194,21 +195,9 @@ impl Waiters {
                 }
             }
         }
+        delays.topic_blocked(now, None);
         self.of_topic.iter().for_each(TopicWaiter::suspend);
         Availability::Later(least)
-    }
-
-    /// Notes who keeps the topic's calls from beginning.
-    fn topic_is_full(
-        &self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        delays: &mut Delays,
-    ) {
-        if let Some(allowance) = topic_allowance(&shared.policy_of(topic)) {
-            let by = shared.topic_limits.of(topic).blocked_by(allowance);
-            delays.topic_blocked(shared.time.store_now(), Some(by.unwrap_or(Culprit::Receiver)));
-        }
     }
 
     fn check_topic(
@@ -217,11 +206,11 @@ impl Waiters {
         topic: &Topic,
         wake: &Arc<Notify>,
     ) -> Availability {
-        let Some(allowance) = topic_allowance(&shared.policy_of(topic)) else {
+        let Some(allowance) = Allowance::of_topic(&shared.policy_of(topic)) else {
             self.of_topic = None;
             return Availability::Now;
         };
-        let enqueue = || shared.topic_limits.of(topic).enqueue(wake.clone());
+        let enqueue = || shared.parts.topic_limits.of(topic).enqueue(wake.clone());
         self.of_topic.get_or_insert_with(enqueue).check(allowance)
     }
 
@@ -233,30 +222,56 @@ impl Waiters {
     }
 }
 
+/// Who keeps the topic's calls from beginning. If it is `full` for this lane alone, free slots are
+/// promised to others that have waited longer.
+fn blocks_topic(
+    shared: &Shared<impl Delivery, impl Caller>,
+    topic: &Topic,
+    full: bool,
+) -> Option<Culprit> {
+    let allowance = Allowance::of_topic(&shared.policy_of(topic))?;
+    let by = shared.parts.topic_limits.of(topic).blocked_by(allowance);
+    by.or(full.then_some(Culprit::Receiver))
+}
+
 /// Whether the topic, or one of the due destinations that operators do not hold, has no permit.
 pub(super) fn are_lacking(
     shared: &Shared<impl Delivery, impl Caller>,
     topic: &Topic,
     due: &[Destination],
 ) -> bool {
-    let Shared { parts, topic_limits, .. } = shared;
+    let Shared { parts, .. } = shared;
     let has_none = |destination: &Destination| {
         let service = parts.services.get(destination.as_str());
         service.is_none_or(|it| parts.limits.free(destination, it.allowance()) == 0)
             && !parts.limits.is_held(destination)
     };
-    let topic_is_full = || {
-        let allowance = topic_allowance(&shared.policy_of(topic));
-        allowance.is_some_and(|allowance| topic_limits.of(topic).blocked_by(allowance).is_some())
-    };
+    let topic_is_full = || blocks_topic(shared, topic, false).is_some();
     !due.is_empty() && (topic_is_full() || due.iter().any(has_none))
 }
 
-/// The limits of a topic; `None` if it has none.
-fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
-    let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
-    is_limited.then(|| Allowance {
-        concurrency: policy.concurrency.unwrap_or(usize::MAX),
-        rate: policy.rate,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::testing::{Bench, lane};
+
+    /// The tasks behind those of a claim were charged to delayd until the next check found no slot,
+    /// and mostly it found one.
+    #[tokio::test]
+    async fn what_follows_the_last_permits_waits_for_receivers() {
+        let bench = Bench::start(&[("s", 2)], |params| params.enabled = false);
+        let (topic, s) = (lane().topic, "s".parse().unwrap());
+        let (waiters, mut delays) = (Waiters::default(), Delays::default());
+        let mut take = |most| {
+            let shared = &bench.worker.shared;
+            let (reserved, _) = waiters.take(shared, &topic, &[&s], &[], most, &mut delays);
+            (reserved, delays.of_destination(&s))
+        };
+        let (one, by) = take(1);
+        assert_eq!((one.count(&s), by), (1, None));
+        let (two, by) = take(64);
+        assert_eq!((two.count(&s), by), (1, Some(Culprit::Receiver)));
+        drop((one, two));
+        assert_eq!(take(1).1, None);
+    }
 }

@@ -25,6 +25,15 @@ pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
 /// The text for an empty list.
 const NONE: &str = "no topics";
 
+/// A topic whose tasks are overdue is not active, whatever delays them.
+pub(in crate::cli) fn state(paused: bool, overdue: bool) -> &'static str {
+    match (paused, overdue) {
+        (true, _) => "paused",
+        (false, true) => "overdue",
+        (false, false) => "active",
+    }
+}
+
 /// A page of `/delay/topic/list`.
 pub(super) fn counted(topics: &[TopicListed]) -> String {
     if topics.is_empty() {
@@ -34,7 +43,7 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
         let count = |of: fn(&Count) -> u64| listed.counts.as_ref().map(of).cell();
         vec![
             listed.topic.cell(),
-            listed.paused.cell(),
+            state(listed.paused, listed.oldest_overdue_ms.is_some()).into(),
             count(|counts| counts.scheduled),
             count(|counts| counts.leased),
             count(|counts| counts.dead),
@@ -42,7 +51,7 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
             listed.oldest_overdue_ms.cell(),
         ]
     };
-    let head = ["topic", "paused", "scheduled", "leased", "dead", "next due", "overdue since"];
+    let head = ["topic", "state", "scheduled", "leased", "dead", "next due", "overdue since"];
     table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -133,9 +142,9 @@ mod tests {
         ]);
         let topics: Vec<TopicListed> = serde_json::from_value(topics).unwrap();
         insta::assert_snapshot!(counted(&topics), @r#"
-        TOPIC  PAUSED  SCHEDULED  LEASED  DEAD  NEXT DUE  OVERDUE SINCE
-        a      no      5          1       2     -         1970-01-01T00:00:01.000Z
-        b      yes     -          -       -     -         -
+        TOPIC  STATE    SCHEDULED  LEASED  DEAD  NEXT DUE  OVERDUE SINCE
+        a      overdue  5          1       2     -         1970-01-01T00:00:01.000Z
+        b      paused   -          -       -     -         -
         "#);
     }
 

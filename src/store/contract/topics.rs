@@ -216,11 +216,6 @@ impl Counts {
         self.earliest = self.earliest.into_iter().chain(earliest).min();
     }
 
-    /// The earliest due moment, if no task is overdue.
-    pub fn next_due(&self, now: UnixMillis) -> Option<UnixMillis> {
-        self.earliest.filter(|due| *due > now)
-    }
-
     /// The due moment of the oldest overdue task.
     pub fn oldest_overdue(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.earliest.filter(|due| *due <= now)

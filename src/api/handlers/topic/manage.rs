@@ -16,9 +16,10 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{self, MisfirePolicy, Topic, TopicPolicy};
+use crate::model::task::{self, Lane, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
-    Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
+    self, Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered,
+    Topics as _,
 };
 
 /// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
@@ -45,6 +46,25 @@ pub(crate) async fn get(
     show(&api, known).await.map(Success::of)
 }
 
+/// The first due moment after `now` of the lanes with these counts.
+pub(super) async fn next_due(
+    api: &Api,
+    lanes: &[Lane],
+    counts: &Counts,
+    now: UnixMillis,
+) -> Result<Option<UnixMillis>, store::Error> {
+    if counts.oldest_overdue(now).is_none() {
+        return Ok(counts.earliest);
+    }
+    let (from, to) = (UnixMillis(now.0 + 1), UnixMillis(i64::MAX));
+    let first = |lane: &Lane| {
+        let (lane, state) = (lane.clone(), task::State::Scheduled);
+        api.store.list(ListQuery { lane, state, from, to, after: None, limit: 1 })
+    };
+    let first = try_join_all(lanes.iter().map(first)).await?;
+    Ok(first.into_iter().flatten().map(|listed| listed.moment).min())
+}
+
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
@@ -61,6 +81,7 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
     });
     let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
     let now = api.store.next_due(Vec::new()).await?.now;
+    let next_due_ms = next_due(api, &lanes, &counts, now).await?;
     let Registered { entry, created_by, policy, paused, .. } = known;
     Ok(TopicShown {
         topic: (&entry.topic).into(),
@@ -70,7 +91,7 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),
         counts: counts.into(),
-        next_due_ms: counts.next_due(now).map(Into::into),
+        next_due_ms: next_due_ms.map(Into::into),
         oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
         history_since_ms: oldest.map(Into::into),
     })

@@ -66,7 +66,7 @@ function List({ entries }: { entries: AuditEntry[] }) {
   );
 }
 
-function Target({ of: { topic, sn, schedule, task_id, tasks } }: { of: AuditEntry }) {
+function Target({ of: { topic, sn, schedule, task_id, tasks, reason } }: { of: AuditEntry }) {
   const id = task_id == null ? null : String(task_id);
   const parts = [
     topic && id === null && <bdi>{topic}</bdi>,
@@ -78,6 +78,7 @@ function Target({ of: { topic, sn, schedule, task_id, tasks } }: { of: AuditEntr
     sn && <Exact text={sn} />,
     id !== null && topic && <a href={href("task", topic, id)}>{`${topic} ${id}`}</a>,
     tasks != null && t().audit.tasks(number(tasks)),
+    reason != null && <Exact text={reason} />,
   ].filter(Boolean);
   return parts.length === 0 ? <>–</> : <>{parts.flatMap((part) => [part, " "])}</>;
 }

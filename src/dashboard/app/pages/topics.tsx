@@ -6,11 +6,12 @@ import { goInstead, href, hrefWith, route, type Query } from "../state/route";
 import { may } from "../state/session";
 import { t } from "../text";
 import { Show, useLoaded } from "../ui/loaded";
-import { Action, Ago, Badge, When } from "../ui/parts";
+import { Action, Ago, When } from "../ui/parts";
 import { Sparkline } from "../ui/sparkline";
 import { Table } from "../ui/table";
 import { number } from "../view/format";
 import { pause, resume } from "./topic/changes";
+import { TopicState } from "./topic/state";
 
 const PAGE = 50;
 
@@ -149,12 +150,7 @@ function List({ page, filters, isFirst, reload }: ListProps) {
             { name: texts.topic, cell: name },
             {
               name: texts.state,
-              cell: ({ paused }) =>
-                paused ? (
-                  <Badge tone="warn">{texts.paused}</Badge>
-                ) : (
-                  <Badge tone="good">{texts.active}</Badge>
-                ),
+              cell: (topic) => <TopicState of={topic} />,
             },
             {
               name: texts.waiting,

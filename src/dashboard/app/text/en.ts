@@ -94,6 +94,7 @@ export const en = {
     receiver: "receivers",
     operator: "operators",
     store: "the store",
+    consumer: "consumers",
   } as Record<string, string>,
   breakers: { closed: "closed", half_open: "half-open", open: "open" },
 
@@ -157,7 +158,12 @@ export const en = {
       store: (count: string, age: string) =>
         `${plural(count, "task is", "tasks are")} overdue because the store was slow or away. ` +
         `The oldest is ${age} overdue.`,
+      consumer: (count: string, age: string) =>
+        `${plural(count, "task is", "tasks are")} overdue because no consumer pulls them, or ` +
+        `those that did forgot them. The oldest is ${age} overdue.`,
     } as Record<string, (count: string, age: string) => string>,
+    leased: "Leased tasks",
+    lastError: (error: string, age: string) => `Last error, ${age} ago: ${error}`,
     budget: "The objective is not met: more tasks were late than the budget allows.",
     noToken: (sn: string, count: string) =>
       `${sn} is not called, because there is no OAuth access token for it. ` +
@@ -194,6 +200,7 @@ export const en = {
     notAllCounted: "Not all topics have been counted yet, so the order may be wrong.",
     action: "Action",
     paused: "paused",
+    overdue: "overdue",
     active: "active",
     pause: "Pause",
     resume: "Resume",
@@ -495,6 +502,9 @@ export const en = {
     retryAfter: (time: string) => `Retry-After, ${time} left`,
     noToken: "no access token",
     noTokenWhy: "Why there is no OAuth access token",
+    failing: "failing",
+    probing: "probing",
+    busy: "busy",
     ready: "ready",
     hold: "Hold",
     release: "Release",
@@ -565,7 +575,7 @@ export const en = {
       `${plural(count, "task is", "tasks are")} overdue. Prediction: in ${time} none is.`,
     unknown: (count: string) =>
       `${plural(count, "task is", "tasks are")} overdue. ` +
-      "How long that lasts is unknown until each service was called once.",
+      "How long that lasts is unknown until a call of each service has succeeded.",
     notDrained: (count: string) =>
       `${plural(count, "task is", "tasks are")} overdue. ` +
       "Prediction: some are still overdue after this span.",
@@ -575,13 +585,14 @@ export const en = {
       `Overdue tasks wait for services that cannot be called now: ${services}.`,
     above: (count: string) =>
       `In ${plural(count, "period", "periods")}, more tasks fall due than can be called.`,
-    noCapacity: "The capacity is unknown until each service was called once.",
+    noCapacity: "The capacity is unknown until a call of each service has succeeded.",
     incomplete: (seen: string, all: string) =>
       `${seen} of ${all} topics were counted, some perhaps in part.`,
     moreServices: (count: string) => `${plural(count, "more service", "more services")}`,
     note:
-      "The capacity is an estimate by slots, rates and the mean duration of the calls of the " +
-      "instance that answers. Tasks of paused topics are counted.",
+      "The capacity is an estimate by slots, rates and the mean duration of the successful calls " +
+      "of the instance that answers. A service that is not called now has none. Tasks of paused " +
+      "topics are counted.",
   },
   health: {
     store: "Store and clock, of the instance that answers",

@@ -6,7 +6,7 @@ import { Ago } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { Breaker, DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
+import { DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
 
 /** All destinations, with holds. */
 export function Destinations() {
@@ -50,11 +50,6 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
             isNumber: true,
             by: ({ overdue }) => overdue ?? 0,
             cell: ({ overdue }) => count(overdue ?? 0, !isExact),
-          },
-          {
-            name: texts.breaker,
-            by: ({ breaker }) => breaker,
-            cell: ({ breaker }) => <Breaker of={breaker} />,
           },
           {
             name: texts.inFlight,

@@ -49,6 +49,7 @@ mod pull;
 mod receiver;
 mod receiver_samples;
 mod redis_faults;
+mod redis_reads;
 mod redis_tls;
 mod reload;
 mod round_trips;

@@ -33,7 +33,7 @@ const LAST_SETTLES: Duration = Duration::from_secs(15);
 const SCANS: Bounds = Bounds { total: 2, each: 1, waiting: 4, wait: Duration::from_secs(3) };
 /// The reads of many lanes or tasks, such as pages and counts. A read takes some milliseconds of
 /// the store.
-const READS: Bounds = Bounds { total: 4, each: 2, waiting: 32, wait: Duration::from_secs(1) };
+const READS: Bounds = Bounds { total: 4, each: 1, waiting: 32, wait: Duration::from_secs(1) };
 
 /// What the API is built from.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod dashboard;
 mod disk;
 mod dns;
 mod https;
+mod isolation;
 mod lateness;
 mod long_poll;
 mod moving_changes;

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::api::auth::Tokens;
+use crate::api::auth::{Caller, Tokens};
 use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{self, Limit, Params};
-use crate::api::places::{Bounds, Places};
+use crate::api::places::{Bounds, Place, Places};
 use crate::api::wire::error::Error;
 use crate::audit::AuditLog;
 use crate::callback::Services;
@@ -33,6 +33,9 @@ const LAST_SETTLES: Duration = Duration::from_secs(15);
 
 /// The scans over many tasks that one instance runs at the same time. A scan takes a second or two.
 const SCANS: Bounds = Bounds { total: 2, each: 1, waiting: 4, wait: Duration::from_secs(3) };
+/// The reads of many lanes or tasks, such as pages and counts. A read takes some milliseconds of
+/// the store.
+const READS: Bounds = Bounds { total: 4, each: 1, waiting: 32, wait: Duration::from_secs(1) };
 
 /// What the API is built from.
 #[derive(Debug)]
@@ -89,6 +92,8 @@ pub struct Api {
     pub(crate) tracer: Tracer,
     pub(crate) live: Live,
     pub(crate) forecasts: Forecasts,
+    /// The reads of many lanes or tasks that are no scans.
+    pub(crate) reads: Places,
     /// The scans that only read.
     pub(crate) scans: Places,
     /// The scans that change tasks. They have places of their own, so that no reader delays an
@@ -142,6 +147,7 @@ impl Api {
             tracer,
             live: Live::default(),
             forecasts: Forecasts::default(),
+            reads: Places::new(READS),
             scans: Places::new(SCANS),
             changes: Places::new(SCANS),
         }
@@ -150,6 +156,14 @@ impl Api {
     /// What forecasts count.
     pub(crate) fn forecast_sources(&self) -> Sources<'_> {
         Sources { store: &self.store, topics: &self.topics, sampled: &self.sampled }
+    }
+
+    /// A place among the reads of many lanes or tasks.
+    pub(crate) async fn reading(&self, caller: &Caller) -> Result<Place, Error> {
+        self.reads
+            .place(caller)
+            .await
+            .ok_or(Error::Unavailable("other lists and counts still run: try again"))
     }
 
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it

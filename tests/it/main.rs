@@ -51,6 +51,7 @@ mod pull;
 mod receiver;
 mod receiver_samples;
 mod redis_faults;
+mod redis_reads;
 mod redis_tls;
 mod reload;
 mod rolling_restart;

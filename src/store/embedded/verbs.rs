@@ -105,14 +105,14 @@ impl Delivery for Embedded {
             true => Ok(None),
             false => {
                 let clock = self.clock.clone();
-                let next = self.reads.run(move |db| schedules::next(db, &planners, clock.now()));
+                let next = self.polls.run(move |db| schedules::next(db, &planners, clock.now()));
                 next.await.map(Some)
             }
         };
         let holds = self.holds().await;
         let meter = self.meter.clone();
         // Last: a pause that has been read must not wait for the others.
-        let registry = self.reads.run(move |db| {
+        let registry = self.polls.run(move |db| {
             // A thread that reads may wait for the disk.
             meter.iter().for_each(Meter::measure);
             topics::topics(db)
@@ -177,12 +177,12 @@ impl Delivery for Embedded {
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
+        self.polls.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
+        self.polls.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
@@ -242,7 +242,7 @@ impl Topics for Embedded {
     async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
         // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
-        if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
+        if let Some(known) = self.polls.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);
         }
         let create =
@@ -252,12 +252,12 @@ impl Topics for Embedded {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
         let topic = topic.clone();
-        let found = self.reads.run(move |db| topics::registered(db, &topic)).await?;
+        let found = self.polls.run(move |db| topics::registered(db, &topic)).await?;
         Ok(self.with_schedules(found.into_iter().collect()).pop())
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.with_schedules(self.reads.run(topics::topics).await?))
+        Ok(self.with_schedules(self.polls.run(topics::topics).await?))
     }
 }
 
@@ -359,7 +359,7 @@ impl Admin for Embedded {
     }
 
     async fn holds(&self) -> Result<Holds> {
-        let held = self.reads.run(destination::holds).await?;
+        let held = self.polls.run(destination::holds).await?;
         Ok(Holds { held, released: Vec::new() })
     }
 
@@ -446,7 +446,7 @@ impl Audit for Embedded {
 impl Store for Embedded {
     async fn ping(&self) -> Result<UnixMillis> {
         let clock = self.clock.clone();
-        self.reads.run(move |_| Ok(clock.now())).await
+        self.polls.run(move |_| Ok(clock.now())).await
     }
 
     async fn close(&self) {

@@ -9,6 +9,7 @@ mod disk;
 mod dns;
 mod drain;
 mod https;
+mod isolation;
 mod lateness;
 mod long_heads;
 mod long_poll;

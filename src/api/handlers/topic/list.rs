@@ -110,6 +110,7 @@ pub(crate) async fn list(
     Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Topics>, Error> {
     let request: Request = json::read(request.body())?;
+    let _place = api.reading(&caller).await?;
     match request.is_empty() {
         true => names(&api, &caller).await.map(Success::of),
         false => page(&api, &caller, request).await.map(Success::of),

@@ -40,8 +40,9 @@ pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, 
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
+    let _place = api.reading(&caller).await?;
     let known = read_topic(&api, request.body()).await?;
     show(&api, known).await.map(Success::of)
 }
@@ -68,18 +69,20 @@ pub(super) async fn next_due(
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
+    let of_lanes = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
     let mut counts = Counts::default();
-    for lane in try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await? {
-        counts.add(&lane);
-    }
-    let first = lanes.iter().flat_map(|lane| {
-        let of_state = |state| {
+    of_lanes.iter().for_each(|of_lane| counts.add(of_lane));
+    let history = lanes.iter().zip(&of_lanes).flat_map(|(lane, of_lane)| {
+        use task::State::{Cancelled, Delivered, Expired};
+        let Counts { delivered, cancelled, expired, .. } = *of_lane;
+        let states = [(Delivered, delivered), (Cancelled, cancelled), (Expired, expired)];
+        states.into_iter().filter(|(_, count)| *count > 0).map(|(state, _)| {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
             api.store.list(ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 })
-        };
-        [task::State::Delivered, task::State::Cancelled, task::State::Expired].map(of_state)
+        })
     });
-    let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
+    let oldest =
+        try_join_all(history).await?.into_iter().flatten().map(|listed| listed.moment).min();
     let now = api.store.next_due(Vec::new()).await?.now;
     let next_due_ms = next_due(api, &lanes, &counts, now).await?;
     let Registered { entry, created_by, policy, paused, .. } = known;
@@ -185,13 +188,14 @@ pub(crate) async fn purge(
 /// `POST /delay/topic/forecast`
 pub(crate) async fn forecast(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Forecast>, Error> {
     let request: ForecastRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
     let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
+    let _place = api.reading(&caller).await?;
     let known = api.topic(&topic).await?;
     let lanes: Vec<_> = known.entry.lanes().collect();
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;

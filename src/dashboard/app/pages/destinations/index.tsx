@@ -53,11 +53,13 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.breaker,
+            isMinor: true,
             by: ({ breaker }) => breaker,
             cell: ({ breaker }) => <Breaker of={breaker} />,
           },
           {
             name: texts.inFlight,
+            isMinor: true,
             isNumber: true,
             by: ({ in_flight }) => in_flight,
             cell: ({ in_flight, concurrency }) =>
@@ -65,6 +67,7 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.failures,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { calls, failures } }) => (calls === 0 ? 0 : failures / calls),
             cell: ({ recent: { calls, failures } }) =>
@@ -72,14 +75,20 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.p99,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { p99_ms } }) => p99_ms ?? 0,
             cell: ({ recent: { p99_ms } }) => (p99_ms == null ? "–" : duration(p99_ms)),
           },
-          { name: texts.rate, cell: ({ rate }) => rate ?? "–" },
-          { name: texts.lastError, cell: (destination) => <LastError of={destination} /> },
+          { name: texts.rate, isMinor: true, cell: ({ rate }) => rate ?? "–" },
+          {
+            name: texts.lastError,
+            isMinor: true,
+            cell: (destination) => <LastError of={destination} />,
+          },
           {
             name: texts.action,
+            isMinor: true,
             cell: (destination) => <Changes isSmall of={destination} reload={reload} />,
           },
         ]}

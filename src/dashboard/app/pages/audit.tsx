@@ -54,11 +54,12 @@ function List({ entries }: { entries: AuditEntry[] }) {
         { name: texts.time, cell: ({ at_ms }) => <When at={at_ms} /> },
         { name: texts.action, cell: ({ action }) => <code>{action}</code> },
         { name: texts.target, cell: (entry) => <Target of={entry} /> },
-        { name: texts.result, cell: (entry) => <Result of={entry} /> },
+        { name: texts.result, isMinor: true, cell: (entry) => <Result of={entry} /> },
         { name: texts.who, cell: ({ token }) => (token ? <bdi>{token}</bdi> : "–") },
-        { name: texts.source, cell: ({ source }) => texts.sources[source] },
+        { name: texts.source, isMinor: true, cell: ({ source }) => texts.sources[source] },
         {
           name: texts.request,
+          isMinor: true,
           cell: ({ request_id }) => (request_id ? <code>{request_id}</code> : "–"),
         },
       ]}

@@ -157,16 +157,27 @@ function List({ page, filters, isFirst, reload }: ListProps) {
               isNumber: true,
               cell: ({ counts }) => counted(counts ? counts.scheduled + counts.leased : undefined),
             },
-            { name: texts.trend, cell: (topic) => <Trend of={topic} /> },
-            { name: t().topic.nextDue, cell: ({ next_due_ms }) => <When at={next_due_ms} /> },
+            { name: texts.trend, isMinor: true, cell: (topic) => <Trend of={topic} /> },
+            {
+              name: t().topic.nextDue,
+              isMinor: true,
+              cell: ({ next_due_ms }) => <When at={next_due_ms} />,
+            },
             {
               name: t().topic.oldestOverdue,
+              isMinor: true,
               cell: ({ oldest_overdue_ms }) => <When at={oldest_overdue_ms} />,
             },
             { name: texts.dead, isNumber: true, cell: ({ counts }) => counted(counts?.dead) },
-            { name: texts.shards, isNumber: true, cell: ({ shards }) => number(shards) },
+            {
+              name: texts.shards,
+              isMinor: true,
+              isNumber: true,
+              cell: ({ shards }) => number(shards),
+            },
             {
               name: texts.action,
+              isMinor: true,
               cell: (topic) =>
                 may.changeTopic(topic.topic) && <Change topic={topic} reload={reload} />,
             },

@@ -53,6 +53,7 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.inFlight,
+            isMinor: true,
             isNumber: true,
             by: ({ in_flight }) => in_flight,
             cell: ({ in_flight, concurrency }) =>
@@ -60,6 +61,7 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.failures,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { calls, failures } }) => (calls === 0 ? 0 : failures / calls),
             cell: ({ recent: { calls, failures } }) =>
@@ -67,14 +69,20 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.p99,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { p99_ms } }) => p99_ms ?? 0,
             cell: ({ recent: { p99_ms } }) => (p99_ms == null ? "–" : duration(p99_ms)),
           },
-          { name: texts.rate, cell: ({ rate }) => rate ?? "–" },
-          { name: texts.lastError, cell: (destination) => <LastError of={destination} /> },
+          { name: texts.rate, isMinor: true, cell: ({ rate }) => rate ?? "–" },
+          {
+            name: texts.lastError,
+            isMinor: true,
+            cell: (destination) => <LastError of={destination} />,
+          },
           {
             name: texts.action,
+            isMinor: true,
             cell: (destination) => <Changes isSmall of={destination} reload={reload} />,
           },
         ]}

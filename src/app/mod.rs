@@ -135,7 +135,7 @@ impl App {
     /// and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
-        let tls = port(&settings)?.map(Arc::new);
+        let tls = params::port(&settings)?.map(Arc::new);
         let address = settings.http.bind;
         let listener =
             api::listen(address).map_err(|source| StartError::Bind { address, source })?;
@@ -149,7 +149,7 @@ impl App {
         let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         tokens.set_site(params::public_origins(&settings), settings.http.auth.anonymous);
         let client = Client::new(params::client(&settings, &clock))?;
-        let open_files = raise_open_file_limit();
+        let open_files = params::raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let (limits, topic_limits) = (DestinationLimits::new(limits), Arc::default());
@@ -346,19 +346,6 @@ impl App {
         tracing::info!("Drained");
         Ok(())
     }
-}
-
-/// TLS of the port; `None` if it is not set.
-fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
-    settings.http.tls.files().map(tls::Server::new).transpose()
-}
-
-/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
-/// there is no limit.
-fn raise_open_file_limit() -> u64 {
-    rlimit::increase_nofile_limit(u64::MAX)
-        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
-        .unwrap_or(u64::MAX)
 }
 
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {

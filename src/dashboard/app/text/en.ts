@@ -682,7 +682,7 @@ export const en = {
     services: "Services:",
     mode: "Delivery",
     modes: {
-      auto: "as the topic and the content say",
+      auto: "automatic",
       push: "pushed to its destination",
       pull: "pulled by a consumer",
     },

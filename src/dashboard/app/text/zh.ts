@@ -634,7 +634,7 @@ export const zh: Dictionary = {
     attemptsHelp: "失败达到此次数后，任务成为死信。留空则按主题的设置。",
     services: "可用的服务：",
     mode: "送达方式",
-    modes: { auto: "按主题的设置和内容", push: "推送", pull: "由消费者拉取" },
+    modes: { auto: "自动", push: "推送", pull: "由消费者拉取" },
     headers: "请求头（可选）",
     headersHelp: '回调时发送的请求头，用 JSON 表示：{"x-tenant": "a"}',
     badHeaders: "请求头必须是一个 JSON 对象，其值均为字符串。",

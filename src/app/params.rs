@@ -242,6 +242,19 @@ pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
     }
 }
 
+/// TLS of the port; `None` if it is not set.
+pub(super) fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
+    settings.http.tls.files().map(tls::Server::new).transpose()
+}
+
+/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
+/// there is no limit.
+pub(super) fn raise_open_file_limit() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX)
+        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
+        .unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,17 +299,4 @@ mod tests {
         check(128, 256, 64);
         check(16, 20, 16);
     }
-}
-
-/// TLS of the port; `None` if it is not set.
-pub(super) fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
-    settings.http.tls.files().map(tls::Server::new).transpose()
-}
-
-/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
-/// there is no limit.
-pub(super) fn raise_open_file_limit() -> u64 {
-    rlimit::increase_nofile_limit(u64::MAX)
-        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
-        .unwrap_or(u64::MAX)
 }

@@ -305,8 +305,8 @@ async fn a_request_holds_its_slot_to_its_end() {
     let (mut api, _draining, _folder) = edge_with_store();
     api.params.concurrency = 1;
     let edge = edge(Arc::new(api));
-    // It waits for the store's thread, and nobody asks for its answer meanwhile. The thread may have
-    // answered already; then there is no wait.
+    // It waits for the store's thread, and nobody asks for its answer meanwhile. If the thread has
+    // answered already, there is no wait.
     let first = loop {
         let mut first = Box::pin(edge.clone().answer(post_of(ADD, TASK)));
         if futures_util::poll!(&mut first).is_pending() {

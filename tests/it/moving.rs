@@ -100,7 +100,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
         .await
         .id();
     let held = old.add(called("held", 0, 0)).await.id();
-    receiver.wait_for(1).await;
+    old.wait_for_state("held", held, "delivered").await;
     old.post("/delay/topic/set", json!({"topic": "held", "paused": true}).to_string()).await.ok();
     ids.push(held);
     let kept_back = old.add(called("held", 1, 0)).await.id();

@@ -264,7 +264,8 @@ async fn a_silent_sync_refuses_new_promises_at_once_and_no_worker() {
     let before = gate.count();
     gate.let_end(0);
     let answer = timeout(LONG, bench.add_one()).await.expect("it is answered");
-    assert!(matches!(&answer, Err(Error::Unavailable(text)) if text.contains("silent")));
+    let is_silent = matches!(&answer, Err(Error::Unavailable(text)) if text.contains("silent"));
+    assert!(is_silent, "{answer:?}");
     gate.begun(before + 1).await;
     let refused = timeout(Duration::ZERO, bench.add_one()).await.expect("it is refused at once");
     assert!(matches!(&refused, Err(Error::Unavailable(text)) if text.contains("silent")));

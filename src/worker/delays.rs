@@ -2,7 +2,7 @@
 //! hands tasks out, it charges their lateness to the culprits.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{iter, ptr};
 
@@ -81,13 +81,9 @@ impl Delays {
         self.store.set(answered, None);
     }
 
-    /// Forgets all destinations except these, which have due tasks.
-    pub(super) fn keep_only(&mut self, due: &[Destination]) {
-        if !self.destinations.is_empty() {
-            // Callers can name thousands of hosts.
-            let due: BTreeSet<&Destination> = due.iter().collect();
-            self.destinations.retain(|name, _| due.contains(name));
-        }
+    /// Forgets a destination that has no due tasks any more.
+    pub(super) fn forget(&mut self, destination: &Destination) {
+        self.destinations.remove(destination);
     }
 
     /// How late the tasks of a claim are when the answer arrives, and who delayed them.

@@ -1,20 +1,9 @@
-//! The permits of one lane: reserved before each claim, and waited for when there are none.
+//! The permits of one claim, and of one call.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use super::delays::Delays;
-use super::shared::Shared;
-use crate::callback::Caller;
-use crate::limits::{
-    Allowance, Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
-};
-use crate::model::culprit::Culprit;
-use crate::model::task::{Destination, Topic, TopicPolicy};
-use crate::store::Delivery;
+use crate::limits::{Allowance, Permit, Permits, TopicPermit, TopicPermits};
+use crate::model::task::{Destination, TopicPolicy};
 
 /// The permits of one claim: some of each destination and, if the topic has limits, as many of the
 /// topic.
@@ -32,6 +21,21 @@ pub(super) struct CallPermits {
 }
 
 impl Reserved {
+    /// Permits of the topic, for as many calls. `None`: the topic has no limits.
+    pub(super) fn of_topic(of_topic: Option<TopicPermits>) -> Self {
+        Self { of_topic, ..Self::default() }
+    }
+
+    /// Adds permits of a destination.
+    pub(super) fn add(&mut self, destination: Destination, permits: Permits) {
+        self.by_destination.insert(destination, permits);
+    }
+
+    /// Whether the destination has permits.
+    pub(super) fn contains(&self, destination: &Destination) -> bool {
+        self.by_destination.contains_key(destination)
+    }
+
     /// The permits of one call to the destination; `None` if none are left for it.
     pub(super) fn split_one(&mut self, destination: &Destination) -> Option<CallPermits> {
         let destination = self.by_destination.get_mut(destination)?.split_one()?;
@@ -53,207 +57,8 @@ impl Reserved {
     }
 }
 
-/// A lane's positions in the wait queues of its due destinations and of its topic.
-#[derive(Debug, Default)]
-pub(super) struct Waiters {
-    by_destination: BTreeMap<Destination, Waiter>,
-    /// `None` if the topic has no limits, or the lane has not waited for it yet.
-    of_topic: Option<TopicWaiter>,
-}
-
-impl Waiters {
-    /// Reserves permits for the due destinations, in their order, and then for the recent ones: at
-    /// most `batch` in total, shared so that each due destination can get some. Also returns
-    /// whether due destinations have more permits than that.
-    ///
-    /// The lane goes to the end of the queue of each destination that it got permits of. Elsewhere
-    /// it keeps its position, and is not woken until the next [`Self::check`].
-    pub(super) fn reserve(
-        &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        due: &[&Destination],
-        recent: &[Destination],
-        batch: usize,
-        delays: &mut Delays,
-    ) -> (Reserved, bool) {
-        let (reserved, more) = self.take(shared, topic, due, recent, batch, delays);
-        self.by_destination.retain(|name, _| !reserved.by_destination.contains_key(name));
-        self.suspend();
-        (reserved, more)
-    }
-
-    fn take(
-        &self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        due: &[&Destination],
-        recent: &[Destination],
-        batch: usize,
-        delays: &mut Delays,
-    ) -> (Reserved, bool) {
-        let of_topic = self.take_of_topic(shared, topic, batch);
-        let mut reserved = Reserved { of_topic, ..Reserved::default() };
-        let mut left = reserved.of_topic.as_ref().map_or(batch, TopicPermits::len);
-        if left == 0 {
-            self.topic_is_full(shared, topic, delays);
-            return (reserved, false);
-        }
-        let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
-        let mut waiting = due.len();
-        let mut more = false;
-        for (i, destination) in due.iter().copied().chain(recent).enumerate() {
-            let is_due = i < due.len();
-            if left == 0 && (more || !is_due) {
-                break;
-            }
-            let most = left.div_ceil(waiting.max(1));
-            waiting = waiting.saturating_sub(1);
-            if reserved.by_destination.contains_key(destination) {
-                continue;
-            }
-            let Some(service) = shared.parts.services.get(destination.as_str()) else {
-                if is_due {
-                    delays.blocked(destination, now, Culprit::Operator);
-                }
-                continue;
-            };
-            let permits = match self.by_destination.get(destination) {
-                Some(waiter) => waiter.reserve(service.allowance(), most),
-                None => shared.parts.limits.reserve(destination, service.allowance(), most),
-            };
-            if permits.is_empty() {
-                if is_due && most > 0 {
-                    let by = shared.parts.limits.blocked_by(destination, service.allowance());
-                    delays.blocked(destination, now, by.unwrap_or(Culprit::Receiver));
-                }
-            } else {
-                delays.free(destination, now);
-                left -= permits.len();
-                reserved.by_destination.insert(destination.clone(), permits);
-            }
-            more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
-        }
-        (reserved, more)
-    }
-
-    /// Permits of the topic, at most a batch; `None` if the topic has no limits.
-    fn take_of_topic(
-        &self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        batch: usize,
-    ) -> Option<TopicPermits> {
-        let allowance = topic_allowance(&shared.policy_of(topic))?;
-        Some(match &self.of_topic {
-            Some(waiter) => waiter.reserve(allowance, batch),
-            None => shared.topic_limits.of(topic).reserve(allowance, batch),
-        })
-    }
-
-    /// Whether there is a permit for one of the due destinations. If not, the lane waits in the
-    /// queues of all of them, and of no others; `wake` is notified in its turn.
-    pub(super) fn check(
-        &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        due: &[Destination],
-        wake: &Arc<Notify>,
-        delays: &mut Delays,
-    ) -> Availability {
-        if let Availability::Later(wait) = self.check_topic(shared, topic, wake) {
-            self.topic_is_full(shared, topic, delays);
-            self.by_destination.values().for_each(Waiter::suspend);
-            return Availability::Later(wait);
-        }
-        let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
-        let mut least: Option<Duration> = None;
-        let mut before = std::mem::take(&mut self.by_destination);
-        for destination in due {
-            let Some(service) = shared.parts.services.get(destination.as_str()) else {
-                delays.blocked(destination, now, Culprit::Operator);
-                continue;
-            };
-            let enqueue = || shared.parts.limits.enqueue(destination, wake.clone());
-            let waiter = before.remove(destination).unwrap_or_else(enqueue);
-            let availability = waiter.check(service.allowance());
-            self.by_destination.insert(destination.clone(), waiter);
-            match availability {
-                Availability::Now => {
-                    delays.free(destination, now);
-                    self.by_destination.append(&mut before);
-                    return Availability::Now;
-                }
-                Availability::Later(wait) => {
-                    let by = shared.parts.limits.blocked_by(destination, service.allowance());
-                    // Free slots are promised to lanes that have waited longer.
-                    delays.blocked(destination, now, by.unwrap_or(Culprit::Receiver));
-                    least = least.into_iter().chain(wait).min();
-                }
-            }
-        }
-        self.of_topic.iter().for_each(TopicWaiter::suspend);
-        Availability::Later(least)
-    }
-
-    /// Notes who keeps the topic's calls from beginning.
-    fn topic_is_full(
-        &self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        delays: &mut Delays,
-    ) {
-        if let Some(allowance) = topic_allowance(&shared.policy_of(topic)) {
-            let by = shared.topic_limits.of(topic).blocked_by(allowance);
-            delays.topic_blocked(shared.time.store_now(), Some(by.unwrap_or(Culprit::Receiver)));
-        }
-    }
-
-    fn check_topic(
-        &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        topic: &Topic,
-        wake: &Arc<Notify>,
-    ) -> Availability {
-        let Some(allowance) = topic_allowance(&shared.policy_of(topic)) else {
-            self.of_topic = None;
-            return Availability::Now;
-        };
-        let enqueue = || shared.topic_limits.of(topic).enqueue(wake.clone());
-        self.of_topic.get_or_insert_with(enqueue).check(allowance)
-    }
-
-    /// The lane keeps its positions, but is not woken until the next [`Self::check`]: it waits for
-    /// something else meanwhile.
-    pub(super) fn suspend(&self) {
-        self.by_destination.values().for_each(Waiter::suspend);
-        self.of_topic.iter().for_each(TopicWaiter::suspend);
-    }
-}
-
-/// Whether the topic, or one of the due destinations that operators do not hold, has no permit.
-pub(super) fn are_lacking(
-    shared: &Shared<impl Delivery, impl Caller>,
-    topic: &Topic,
-    due: &[Destination],
-) -> bool {
-    let Shared { parts, topic_limits, .. } = shared;
-    let has_none = |destination: &Destination| {
-        let service = parts.services.get(destination.as_str());
-        service.is_none_or(|it| parts.limits.free(destination, it.allowance()) == 0)
-            && !parts.limits.is_held(destination)
-    };
-    let topic_is_full = || {
-        let allowance = topic_allowance(&shared.policy_of(topic));
-        allowance.is_some_and(|allowance| topic_limits.of(topic).blocked_by(allowance).is_some())
-    };
-    !due.is_empty() && (topic_is_full() || due.iter().any(has_none))
-}
-
 /// The limits of a topic; `None` if it has none.
-fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
+pub(super) fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
     let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
     is_limited.then(|| Allowance {
         concurrency: policy.concurrency.unwrap_or(usize::MAX),

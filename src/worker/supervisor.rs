@@ -12,7 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::lane::{self, COMING, Nudge};
+use super::lane::{self, COMING, News, Nudge};
 use super::poll::{self, Found, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;
@@ -150,7 +150,7 @@ fn take_in(
     lanes.may_claim |= polled.may_claim;
     for Found { lane, due, at } in polled.due {
         if lanes.may_claim && shared.ownership.note_due(&lane, due, at) {
-            tell(shared, lanes, lane, due);
+            tell(shared, lanes, lane, News { polled: Some(due), ..News::default() });
         }
     }
     match &polled.error {
@@ -217,7 +217,7 @@ fn tell_open(
         return;
     }
     match lanes.may_claim {
-        true => tell(shared, lanes, lane, due),
+        true => tell(shared, lanes, lane, News { hinted: Some(due), ..News::default() }),
         // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
@@ -228,11 +228,14 @@ fn tell(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,
     lane: Lane,
-    due: UnixMillis,
+    news: News,
 ) {
+    let is_soon = |due: UnixMillis| due <= shared.time.store_now() + COMING;
     if let Some(nudge) = lanes.nudges.get(&lane) {
-        nudge.at(due, shared.time.store_now());
-    } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
+        nudge.tell(news, shared.time.store_now());
+    } else if news.hinted.into_iter().chain(news.polled).any(is_soon)
+        && !shared.is_paused(&lane.topic)
+    {
         start(shared, lanes, lane);
     }
 }

@@ -15,6 +15,18 @@ pub(in crate::worker) struct Nudge {
     planned: AtomicI64,
     /// Whether a nudge came since the lane's last claim.
     pending: AtomicBool,
+    /// The earliest moments that hints and polls told since. `i64::MAX`: none.
+    hinted: AtomicI64,
+    polled: AtomicI64,
+}
+
+/// What the supervisor has told a lane since its last claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::worker) struct News {
+    /// The earliest due moment of new work.
+    pub(in crate::worker) hinted: Option<UnixMillis>,
+    /// The earliest moment of the lane, as a poll found it.
+    pub(in crate::worker) polled: Option<UnixMillis>,
 }
 
 impl Nudge {
@@ -23,12 +35,20 @@ impl Nudge {
             wake: Notify::new(),
             planned: AtomicI64::new(i64::MAX),
             pending: AtomicBool::new(false),
+            hinted: AtomicI64::new(i64::MAX),
+            polled: AtomicI64::new(i64::MAX),
         }
     }
 
-    /// There is work from `due` on. Work that is due already always wakes the lane: the clock may
-    /// have been set back since it fell asleep.
-    pub(in crate::worker) fn at(&self, due: UnixMillis, store_now: UnixMillis) {
+    /// There is work from one of these moments on. Work that is due already always wakes the lane:
+    /// the clock may have been set back since it fell asleep.
+    pub(in crate::worker) fn tell(&self, News { hinted, polled }: News, store_now: UnixMillis) {
+        let Some(due) = hinted.into_iter().chain(polled).min() else { return };
+        for (told, earliest) in [(hinted, &self.hinted), (polled, &self.polled)] {
+            if let Some(due) = told {
+                earliest.fetch_min(due.0, Ordering::SeqCst);
+            }
+        }
         if due <= store_now || due.0 < self.planned.load(Ordering::SeqCst) {
             self.pending.store(true, Ordering::SeqCst);
             self.wake.notify_one();
@@ -40,9 +60,15 @@ impl Nudge {
         self.pending.load(Ordering::SeqCst)
     }
 
-    pub(super) fn busy(&self) {
+    /// The lane claims now. Returns what was told since its last claim.
+    pub(super) fn busy(&self) -> News {
         self.planned.store(i64::MAX, Ordering::SeqCst);
         self.pending.store(false, Ordering::SeqCst);
+        let take = |earliest: &AtomicI64| {
+            let due = earliest.swap(i64::MAX, Ordering::SeqCst);
+            (due < i64::MAX).then_some(UnixMillis(due))
+        };
+        News { hinted: take(&self.hinted), polled: take(&self.polled) }
     }
 
     pub(super) fn sleeps_towards(&self, moment: Option<UnixMillis>) {

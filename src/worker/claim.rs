@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use super::delays::{Answered, Delays};
 use super::due::DueDestinations;
-use super::lane::News;
-use super::pages::{Page, Pages};
+use super::pages::{News, Page, Pages};
 use super::permits::Reserved;
 use super::shared::Shared;
 use crate::callback::Caller;

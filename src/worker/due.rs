@@ -203,7 +203,7 @@ impl DueDestinations {
             }
             let most = left.div_ceil(unserved);
             unserved -= 1;
-            let Some(allowance) = allowance_of(shared, destination) else {
+            let Some(allowance) = shared.parts.services.allowance_of(destination) else {
                 self.is_unknown(shared, destination, delays);
                 waiting.push(destination.clone());
                 continue;
@@ -231,7 +231,9 @@ impl DueDestinations {
                 break;
             }
             let is_asked = self.contains(destination) || reserved.contains(destination);
-            if let Some(allowance) = allowance_of(shared, destination).filter(|_| !is_asked) {
+            if let Some(allowance) =
+                shared.parts.services.allowance_of(destination).filter(|_| !is_asked)
+            {
                 let permits = shared.parts.limits.reserve(destination, allowance, left);
                 if !permits.is_empty() {
                     left -= permits.len();
@@ -271,7 +273,7 @@ impl DueDestinations {
         delays.topic_blocked(shared.time.store_now(), None);
         self.take_turns(true);
         while let Some(destination) = self.ready.first().cloned() {
-            let is_free = match allowance_of(shared, &destination) {
+            let is_free = match shared.parts.services.allowance_of(&destination) {
                 Some(allowance) => self.check_one(shared, &destination, allowance, delays),
                 None => {
                     self.is_unknown(shared, &destination, delays);
@@ -411,7 +413,7 @@ impl DueDestinations {
     pub(super) fn lacks_permits(&self, shared: &Shared<impl Delivery, impl Caller>) -> bool {
         let limits = &shared.parts.limits;
         let has_none = |destination: &Destination| {
-            let allowance = allowance_of(shared, destination);
+            let allowance = shared.parts.services.allowance_of(destination);
             allowance.is_none_or(|allowance| limits.free(destination, allowance) == 0)
         };
         let topic_is_full = || {
@@ -426,20 +428,12 @@ impl DueDestinations {
     }
 }
 
-/// The destination's own limits; `None` if it is not configured.
-fn allowance_of(
-    shared: &Shared<impl Delivery, impl Caller>,
-    destination: &Destination,
-) -> Option<Allowance> {
-    Some(shared.parts.services.get(destination.as_str())?.allowance())
-}
-
 /// Who keeps calls to the destination from beginning now; `None` if one may begin.
 fn blocked_by(
     shared: &Shared<impl Delivery, impl Caller>,
     destination: &Destination,
 ) -> Option<Culprit> {
-    match allowance_of(shared, destination) {
+    match shared.parts.services.allowance_of(destination) {
         Some(allowance) => shared.parts.limits.blocked_by(destination, allowance),
         None => Some(Culprit::Operator),
     }

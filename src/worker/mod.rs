@@ -12,8 +12,8 @@
 //! - `ownership` divides the lanes among the instances: which of them this one looks at.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
 //! - `due` knows the lane's due destinations, reserves permits for a claim, or waits for them
-//!   (`wake_ups`). `pages` decides which part of their list a claim reads. `claim` asks the store for
-//!   tasks. `permits` are those of one claim and of one call.
+//!   (`wake_ups`). `pages` decides which part of their list a claim reads. `claim` asks the store
+//!   for tasks. `permits` are those of one claim and of one call.
 //! - `delays` notes what delays the tasks of a lane.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome. `ambiguity`
 //!   warns of answers that may not mean the success that they count as.

@@ -63,6 +63,15 @@ pub(super) struct Progress {
     pub(super) ends: bool,
 }
 
+/// What the supervisor has told a lane since its last claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// The earliest due moment of new work.
+    pub(super) hinted: Option<UnixMillis>,
+    /// The earliest moment of the lane, as a poll found it.
+    pub(super) polled: Option<UnixMillis>,
+}
+
 impl Pages {
     /// A hint told that something is due at this moment.
     pub(super) fn hint(&mut self, due: UnixMillis) {

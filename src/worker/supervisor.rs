@@ -12,7 +12,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::lane::{self, COMING, News, Nudge};
+use super::lane::{self, COMING, Nudge};
+use super::pages::News;
 use super::poll::{self, Found, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;

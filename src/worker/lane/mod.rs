@@ -8,5 +8,5 @@ mod nudge;
 mod runner;
 mod state;
 
-pub(super) use nudge::{News, Nudge};
+pub(super) use nudge::Nudge;
 pub(super) use runner::{COMING, run};

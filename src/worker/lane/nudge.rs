@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tokio::sync::Notify;
 
 use crate::model::clock::UnixMillis;
+use crate::worker::pages::News;
 
 /// The wake-up of one lane by the supervisor.
 #[derive(Debug)]
@@ -18,15 +19,6 @@ pub(in crate::worker) struct Nudge {
     /// The earliest moments that hints and polls told since. `i64::MAX`: none.
     hinted: AtomicI64,
     polled: AtomicI64,
-}
-
-/// What the supervisor has told a lane since its last claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::worker) struct News {
-    /// The earliest due moment of new work.
-    pub(in crate::worker) hinted: Option<UnixMillis>,
-    /// The earliest moment of the lane, as a poll found it.
-    pub(in crate::worker) polled: Option<UnixMillis>,
 }
 
 impl Nudge {

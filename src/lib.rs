@@ -9,6 +9,7 @@ pub mod app;
 pub mod audit;
 pub mod callback;
 pub mod cli;
+pub mod dns;
 pub mod instances;
 pub mod limits;
 pub mod maintenance;

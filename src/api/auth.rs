@@ -104,7 +104,7 @@ impl Tokens {
     }
 
     /// Replaces all tokens, from the next request on. Long requests learn of it by
-    /// [`Tokens::refusal`].
+    /// `Tokens::refusal`.
     pub fn replace(&self, list: Vec<TokenParams>) {
         let now = Instant::now();
         let token = |params: TokenParams| {

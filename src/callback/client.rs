@@ -25,6 +25,7 @@
 //! that it was not processed. There are at most as many such connections as calls, which have
 //! limits of their own.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
@@ -45,14 +46,14 @@ use super::classify::{self, Reply, Rules};
 use super::connector::{self, Connector};
 use super::content::{self, Content};
 use super::encoding::{Decoded, decoded};
-use super::guard::{Guard, Reach};
 use super::oauth::Token;
 use super::own_tls::ServiceTls;
-use super::pair::Pair;
+use super::pair::{Pair, Pairs};
 use super::services::Aim;
 use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
+use crate::dns::Dns;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Headers, Occurrence, Receipt, TaskId, Topic};
 use crate::model::trace::{TRACEPARENT, TraceContext};
@@ -155,10 +156,7 @@ pub trait Caller: Send + Sync + 'static {
 /// Makes the calls. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    anywhere: Pair,
-    private: Pair,
-    network: Pair,
-    public: Pair,
+    pairs: Pairs,
     params: Params,
 }
 
@@ -172,28 +170,12 @@ impl Client {
     }
 
     fn trusting(params: Params, tls: &ClientConfig) -> Self {
-        let pair = |reach| Pair::new(params.connect_timeout, tls, None, &Guard::new(reach));
-        Self {
-            anywhere: pair(Reach::Anywhere),
-            private: pair(Reach::Private),
-            network: pair(Reach::Network),
-            public: pair(Reach::Public),
-            params,
-        }
-    }
-
-    fn pair(&self, reach: Reach) -> &Pair {
-        match reach {
-            Reach::Anywhere => &self.anywhere,
-            Reach::Private => &self.private,
-            Reach::Network => &self.network,
-            Reach::Public => &self.public,
-        }
+        Self { pairs: Pairs::new(params.connect_timeout, tls, Dns::new), params }
     }
 
     /// The client for requests of tokens.
     pub(super) fn unpooled(&self) -> &legacy::Client<Connector, Content> {
-        &self.anywhere.unpooled
+        &self.pairs.anywhere.unpooled
     }
 
     /// The longest time for making a connection, with TLS.
@@ -232,10 +214,8 @@ impl Client {
     ) -> Result<Response<Incoming>, Trouble> {
         let own = call.service.tls().map(ServiceTls::connections);
         let pair = match &own {
-            Some(own) => own.pair(|tls, name| {
-                Pair::new(self.connect_timeout(), tls, name, &Guard::new(Reach::Anywhere))
-            }),
-            None => self.pair(call.service.reach()),
+            Some(own) => own.pair(|tls, name| self.pairs.of_service(tls, name)),
+            None => self.pairs.of(call.service.reach()),
         };
         let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim, token)).await;
         let trouble = match sent {
@@ -372,10 +352,10 @@ impl Caller for Client {
             Err(answer) => return answer,
         };
         call.sees(|called| called.answered(head.status.as_u16()));
-        let Read { body, broken, is_cut } = self.read(&mut answer, call, deadline).await;
+        let Read { body: raw, broken, is_cut } = self.read(&mut answer, call, deadline).await;
         let ends_early = is_cut || broken.is_some();
         let Decoded { body, is_cut: is_decoded_cut, is_unreadable } =
-            decoded(&head.headers, &body, ends_early, MAX_ANSWER);
+            decoded(&head.headers, &raw, ends_early, MAX_ANSWER);
         let reply = Reply {
             status: head.status,
             headers: &head.headers,
@@ -400,7 +380,13 @@ impl Caller for Client {
         }
         let is_cut = is_decoded_cut || is_unreadable;
         let tokens = call.service.oauth().map(|oauth| oauth.known_secrets()).unwrap_or_default();
-        let (mut body, mut answer) = (body.into_owned(), answer);
+        let has_nothing = body.is_empty();
+        let mut body = match into_decoded(body) {
+            Some(decoded) => decoded,
+            None if has_nothing => Vec::new(),
+            None => raw,
+        };
+        let mut answer = answer;
         for known in [call.service.known_secrets(), &tokens] {
             if !known.is_empty() {
                 body = known.redact_body(body, is_cut);
@@ -409,6 +395,14 @@ impl Caller for Client {
         }
         call.excerpt.keep(body);
         answer
+    }
+}
+
+/// The body, unless it is the one that was received.
+fn into_decoded(body: Cow<'_, [u8]>) -> Option<Vec<u8>> {
+    match body {
+        Cow::Owned(decoded) => Some(decoded),
+        Cow::Borrowed(_) => None,
     }
 }
 

@@ -10,6 +10,8 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+use crate::model::coding::is_compression;
+
 /// A body as its sender meant it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Decoded<'a> {
@@ -28,6 +30,9 @@ enum Encoding {
     Deflate,
 }
 
+/// The first bytes of everything in gzip (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// Decodes up to `most` bytes of the body. `ends_early`: it has more than the given bytes.
 pub(super) fn decoded<'a>(
     headers: &HeaderMap,
@@ -45,6 +50,10 @@ pub(super) fn decoded<'a>(
         Ok(Some(encoding)) => encoding,
         Err(Unknown) => return plain(Cow::Borrowed(&[]), true),
     };
+    // A gateway that decompresses may leave the header.
+    if matches!(encoding, Encoding::Gzip) && !body.starts_with(&GZIP) {
+        return plain(Cow::Borrowed(body), false);
+    }
     let reader: Box<dyn Read + '_> = match encoding {
         Encoding::Gzip => Box::new(MultiGzDecoder::new(body)),
         Encoding::Deflate if has_zlib_header(body) => Box::new(ZlibDecoder::new(body)),
@@ -70,9 +79,9 @@ struct Unknown;
 fn encoding(headers: &HeaderMap) -> Result<Option<Encoding>, Unknown> {
     let mut found = None;
     for value in headers.get_all(CONTENT_ENCODING) {
-        for word in value.to_str().map_err(|_| Unknown)?.split(',').map(str::trim) {
+        for word in value.to_str().unwrap_or_default().split(',').map(str::trim) {
             let is = |name: &str| word.eq_ignore_ascii_case(name);
-            if word.is_empty() || is("identity") {
+            if !is_compression(word) {
                 continue;
             }
             let encoding = if is("gzip") || is("x-gzip") {
@@ -156,7 +165,10 @@ pub(super) mod tests {
         check(&["br"], plain, None);
         check(&["gzip, br"], plain, None);
         check(&["gzip", "gzip"], &gzip(&gzip(plain)), None);
-        check(&["gzip"], plain, None);
+        // Headers that are wrong, on plain bodies.
+        check(&["gzip"], plain, Some(plain));
+        check(&["utf-8"], plain, Some(plain));
+        check(&["UTF-8, none"], plain, Some(plain));
     }
 
     #[test]

@@ -11,16 +11,16 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::vec;
 
 use hyper_util::client::legacy::connect::dns::Name;
 use tower::Service;
 use url::Url;
+
+use crate::dns::Dns;
 
 /// Which addresses a call may reach, depending on who named its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,38 +154,29 @@ pub(super) enum Unresolved {
     Unknown,
 }
 
-type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
-
-/// A resolver that returns only allowed addresses.
+/// A resolver that returns only allowed addresses. It checks them each time, also those that an
+/// earlier lookup found.
 #[derive(Clone)]
 pub(super) struct Guard {
     allows: fn(IpAddr) -> bool,
-    look_up: Arc<dyn Fn(String) -> Found + Send + Sync>,
+    dns: Dns,
 }
 
 impl Guard {
-    /// The system's resolver.
-    pub(super) fn new(reach: Reach) -> Self {
+    /// Looks names up by `dns`.
+    pub(super) fn new(reach: Reach, dns: Dns) -> Self {
         let allows = match reach {
             Reach::Anywhere => |_| true,
             Reach::Private => |address| Reach::Private.allows(address),
             Reach::Network => |address| Reach::Network.allows(address),
             Reach::Public => |address| Reach::Public.allows(address),
         };
-        Self::asking(allows, |name| {
-            Box::pin(async move {
-                // The connector sets the port.
-                Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
-            })
-        })
+        Self::allowing(allows, dns)
     }
 
-    /// A guard with another rule and another resolver.
-    pub(super) fn asking(
-        allows: fn(IpAddr) -> bool,
-        look_up: impl Fn(String) -> Found + Send + Sync + 'static,
-    ) -> Self {
-        Self { allows, look_up: Arc::new(look_up) }
+    /// A guard with another rule.
+    pub(super) fn allowing(allows: fn(IpAddr) -> bool, dns: Dns) -> Self {
+        Self { allows, dns }
     }
 }
 
@@ -205,19 +196,13 @@ impl Service<Name> for Guard {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (allows, found) = (self.allows, (self.look_up)(name.as_str().to_owned()));
+        let Self { allows, dns } = self.clone();
         Box::pin(async move {
-            let found = found.await.map_err(|_| Unresolved::Unknown)?;
-            let allowed: Vec<_> = found
-                .iter()
-                .filter(|&&address| allows(address))
-                .map(|&address| SocketAddr::new(address, 0))
-                .collect();
-            match (found.is_empty(), allowed.is_empty()) {
-                (true, _) => Err(Unresolved::Unknown),
-                (false, true) => Err(Unresolved::Denied),
-                (false, false) => Ok(allowed.into_iter()),
-            }
+            // The connector sets the port.
+            let found = dns.look_up(name.as_str(), 0).await.map_err(|_| Unresolved::Unknown)?;
+            let allowed: Vec<_> =
+                found.into_iter().filter(|address| allows(address.ip())).collect();
+            if allowed.is_empty() { Err(Unresolved::Denied) } else { Ok(allowed.into_iter()) }
         })
     }
 }
@@ -359,9 +344,9 @@ mod tests {
             let addresses = |texts: &[&str]| {
                 texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>()
             };
-            let known = addresses(found);
-            let guard =
-                Guard::asking(reach, move |_| Box::pin(std::future::ready(Ok(known.clone()))));
+            let known: Vec<_> =
+                addresses(found).into_iter().map(|found| SocketAddr::new(found, 0)).collect();
+            let guard = Guard::allowing(reach, Dns::asking(1, move |_| Ok(known.clone())));
             assert_eq!(resolved(guard).await, expected.map(addresses), "{found:?}");
         };
         let (public, network) =

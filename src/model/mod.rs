@@ -18,6 +18,7 @@
 
 pub mod breaker;
 pub mod clock;
+pub mod coding;
 pub mod culprit;
 pub mod glob;
 pub mod lateness;

@@ -70,10 +70,10 @@ pub struct Registry<S = AnyStore> {
 }
 
 /// A known entry, and the read that brought it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Known {
     registered: Registered,
-    read: Read,
+    read: AtomicU64,
 }
 
 /// A read of the store's registry. What an earlier read brings does not replace what a later one
@@ -134,11 +134,11 @@ impl<S: Topics> Registry<S> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(entry);
         }
-        let read = self.begin_read();
         let entry = TopicEntry { topic: topic.clone(), shards };
         let entry =
             self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
-        self.learn(read, std::slice::from_ref(&entry));
+        // Another caller may have begun to read it long ago.
+        self.learn(Read(0), std::slice::from_ref(&entry));
         Ok(entry)
     }
 
@@ -248,7 +248,7 @@ impl<S> Registry<S> {
     /// Call this before a read of the store's registry, and pass the result to
     /// [`Registry::learn`].
     pub fn begin_read(&self) -> Read {
-        Read(self.reads.fetch_add(1, Ordering::SeqCst))
+        Read(self.reads.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     /// Stores all entries of a revision. [`Registry::missing`] then returns the known topics that
@@ -322,7 +322,9 @@ impl<S> Registry<S> {
             .iter()
             .filter(|entry| {
                 let before = known.get(&entry.entry.topic);
-                before.is_none_or(|known| known.registered != **entry)
+                let same = before.filter(|known| known.registered == **entry);
+                // What was read before this must not replace it either.
+                same.map(|known| known.read.fetch_max(read.0, Ordering::SeqCst)).is_none()
             })
             .collect();
         drop(known);
@@ -330,13 +332,14 @@ impl<S> Registry<S> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for entry in news {
             let before = known.get(&entry.entry.topic);
-            if before.is_some_and(|before| before.read > read) {
+            if before.is_some_and(|before| before.read.load(Ordering::SeqCst) > read.0) {
                 continue;
             }
             if before.is_some_and(|before| before.registered.entry != entry.entry) {
                 self.recounted.store(true, Ordering::Relaxed);
             }
-            known.insert(entry.entry.topic.clone(), Known { registered: entry.clone(), read });
+            let news = Known { registered: entry.clone(), read: AtomicU64::new(read.0) };
+            known.insert(entry.entry.topic.clone(), news);
             is_new = true;
         }
         is_new
@@ -394,6 +397,11 @@ mod tests {
         registry.take_in(seen, Revision(7), &before);
         assert!(registry.is_paused(&topic(0)));
         assert_eq!(registry.seen().revision, None, "the next poll reads the registry again");
+        // The entry that a later read brings may be the known one.
+        let resumed = registry.seen();
+        registry.refresh().await.unwrap();
+        registry.take_in(resumed, Revision(8), &before);
+        assert!(registry.is_paused(&topic(0)));
     }
 
     /// Another instance has registered the topic since this one's last poll.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -13,9 +14,11 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfi
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::export::Collector;
 use super::{BuildError, Called, Ended, Params, Span, SpanKind};
+use crate::dns::Dns;
 use crate::metrics::AddResult;
 use crate::model::trace::TraceContext;
 
@@ -35,6 +38,7 @@ impl Otlp {
     pub(super) fn new(params: &Params, endpoint: &str) -> Result<Self, BuildError> {
         let client = reqwest::Client::builder()
             .no_proxy()
+            .dns_resolver(Arc::new(Names(Dns::new(1))))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(params.timeout)
@@ -104,6 +108,20 @@ impl Otlp {
             status,
             instrumentation_scope: self.scope.clone(),
         }
+    }
+}
+
+/// Looks up the collector's name.
+struct Names(Dns);
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        let dns = self.0.clone();
+        Box::pin(async move {
+            // The client sets the port.
+            let found: Addrs = Box::new(dns.look_up(name.as_str(), 0).await?.into_iter());
+            Ok(found)
+        })
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct StoreTime {
     ahead_ms: AtomicI64,
     /// The store's time by the last answer, when that came, and how long it took.
     last: Mutex<Option<(UnixMillis, Instant, Duration)>>,
+    /// When a server last agreed with our clock. Then ours is right, and that of another is wrong.
+    agreed: Mutex<Option<Instant>>,
     /// Whether a wrong clock was logged.
     has_warned: AtomicBool,
     metrics: Arc<Metrics>,
@@ -41,10 +43,14 @@ pub(super) struct StoreTime {
 /// whose time is five minutes off.
 const WRONG_MS: u64 = 60_000;
 
+/// How long it counts that a server agreed with our clock.
+const AGREES_FOR: Duration = Duration::from_secs(10);
+
 impl StoreTime {
     pub(super) fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
         let (ahead_ms, has_warned) = (AtomicI64::new(0), AtomicBool::new(false));
-        Self { clock, ahead_ms, last: Mutex::default(), has_warned, metrics }
+        let (last, agreed) = Default::default();
+        Self { clock, ahead_ms, last, agreed, has_warned, metrics }
     }
 
     /// Learns from an answer that has just arrived. `asked` is when the request was sent, by our
@@ -56,6 +62,9 @@ impl StoreTime {
             return;
         }
         let seen = store_now.0 - (asked.0 + took / 2);
+        if seen.unsigned_abs() <= WRONG_MS {
+            *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         let fits = |ahead: i64| (seen - ahead).abs() <= took / 2 + 1;
         let known = self.ahead_ms.load(Ordering::Relaxed);
         let ahead = [known, 0].into_iter().find(|&ahead| fits(ahead)).unwrap_or(seen);
@@ -102,10 +111,17 @@ impl StoreTime {
     }
 
     /// How far the clock to sign by is ahead of ours, in milliseconds. It is the store's clock if
-    /// ours is wrong by it, because all instances share that one.
+    /// ours is wrong by it, because all instances share that one. If one of several servers agrees
+    /// with ours, ours counts.
     pub(super) fn signing_ahead_ms(&self) -> i64 {
         let ahead = self.ahead_ms.load(Ordering::Relaxed);
-        if ahead.unsigned_abs() > WRONG_MS { ahead } else { 0 }
+        if ahead.unsigned_abs() <= WRONG_MS || self.has_agreed() { 0 } else { ahead }
+    }
+
+    /// Whether a server agreed with our clock lately.
+    fn has_agreed(&self) -> bool {
+        let agreed = *self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        agreed.is_some_and(|at| at.elapsed() < AGREES_FOR)
     }
 
     /// Returns when the store's clock has reached `moment`, by what is known of it then.
@@ -204,6 +220,17 @@ mod tests {
         check(-60_000, 0);
         check(60_001, 60_001);
         check(-HOUR, -HOUR);
+    }
+
+    /// One wrong server of a cluster would make the signatures of all lanes wrong.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_agrees_with_our_clock_outweighs_a_wrong_one() {
+        let (time, _) = at(HOUR);
+        time.saw(UnixMillis(HOUR + 10), UnixMillis(HOUR));
+        time.saw(UnixMillis(2 * HOUR), UnixMillis(HOUR));
+        assert_eq!(time.signing_ahead_ms(), 0);
+        tokio::time::advance(AGREES_FOR).await;
+        assert_eq!(time.signing_ahead_ms(), HOUR);
     }
 
     #[tokio::test(start_paused = true)]

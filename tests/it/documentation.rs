@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::openapi::Document;
-use crate::program::{Program, command, run, service};
+use crate::program::{Program, command, folder, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
@@ -36,7 +36,7 @@ async fn the_examples_of_the_readme_work_when_pasted(kept: Kept) {
     let mut receiver = Printing::start();
     let service = format!("services.\"message.call\".endpoints=[\"{}\"]", receiver.endpoint);
     let delayd = kept.start(&[service]).await;
-    assert_eq!(examples_work(&readme, &delayd).await, 3);
+    assert_eq!(examples_work(&readme, &delayd).await, 5);
     let shown = readme.split("prints one line:\n\n```text\n").nth(1).unwrap();
     let shown = shown.split("\n```").next().unwrap().replace('\n', " ");
     let printed = tokio::task::spawn_blocking(move || receiver.line()).await.unwrap();
@@ -103,10 +103,13 @@ fn the_lateness_in_the_readme_was_measured() {
     }
 }
 
-/// Runs an example in a shell and returns what it printed.
-async fn paste(example: &str, delayd: &Program) -> String {
+/// Runs an example in a shell, in that folder, and returns what it printed.
+async fn paste(example: &str, place: &std::path::Path, delayd: &Program) -> String {
     let mut shell = Command::new("sh");
-    shell.arg("-ec").arg(example.replace("127.0.0.1:7799", &delayd.address.to_string()));
+    shell
+        .current_dir(place)
+        .arg("-ec")
+        .arg(example.replace("127.0.0.1:7799", &delayd.address.to_string()));
     let (code, output, error) = run(shell).await;
     assert_eq!(code, 0, "{example}{error}");
     output
@@ -150,6 +153,7 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
     let document = Document::of(delayd).await;
+    let place = folder();
     let mut pasted = 0;
     for (i, (kind, example)) in blocks
         .iter()
@@ -157,7 +161,7 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
         .filter(|(_, (kind, example))| kind.starts_with("sh") && example.contains("/delay/"))
     {
         let answer: serde_json::Value =
-            serde_json::from_str(&paste(example, delayd).await).unwrap();
+            serde_json::from_str(&paste(example, place.path(), delayd).await).unwrap();
         let shown: serde_json::Value = serde_json::from_str(blocks[i + 1].1).unwrap();
         assert_eq!(answer["dm_error"], shown["dm_error"], "{example}{answer}");
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");

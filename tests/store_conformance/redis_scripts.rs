@@ -83,6 +83,7 @@ tables! {
     histories: Lanes, maintenance::HISTORIES;
     leave: Lane, maintenance::LEAVE;
     stamp: Lane, maintenance::STAMP;
+    confirm: Confirmation, maintenance::CONFIRM;
     register: Registry, registry::REGISTER;
     policy: Registry, registry::POLICY;
     pause: Registry, registry::PAUSE;

@@ -1,4 +1,5 @@
-//! A real redis-server for a test process, or for one test.
+//! A real redis-server for a test process, or for one test. The environment variable
+//! `REDIS_SERVER` names another program to start, such as valkey-server.
 //!
 //! It runs under a shell, its keeper, that takes orders from its standard input. However the test
 //! process ends, including abort and kill -9, that pipe closes. The keeper then kills the server
@@ -22,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// one ends.
 pub(crate) const AS_LONG_AS: &str = "AS_LONG_AS";
 
-/// The keeper: `$1` is the folder, the rest are the server's options.
+/// The keeper: `$1` is the folder, `$2` the program, the rest are the server's options.
 const KEEPER: &str = r#"
-    folder=$1; shift
+    folder=$1; program=$2; shift 2
     cd "$folder" || exit 1
     server=
     while read -r order; do
         case $order in
-            start) redis-server "$@" >> log 2>&1 < /dev/null & server=$!; echo "$server" ;;
+            start) "$program" "$@" >> log 2>&1 < /dev/null & server=$!; echo "$server" ;;
             kill) kill -9 "$server"; wait "$server"; echo killed ;;
         esac
     done
@@ -99,6 +100,11 @@ pub(crate) struct Server {
     place: Place,
     port: u16,
     pid: u32,
+}
+
+/// The program that the tests start as Redis.
+fn program() -> String {
+    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
 /// The server that all tests of this process share, each with its own key prefix.
@@ -180,10 +186,11 @@ impl Server {
             !is_fast,
             "a test of the part `fast` starts redis-server: see .config/nextest.toml"
         );
-        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        let program = program();
+        let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
         assert!(
             found.is_ok(),
-            "these tests need redis-server; this installs it: apt-get install redis-server"
+            "these tests need {program}; this installs it: apt-get install {program}"
         );
         let mut server = Self::keep(place, variables, &options);
         server.launch();
@@ -272,6 +279,7 @@ impl Server {
         let mut keeper = Command::new(words[0])
             .args(&words[1..])
             .arg(&folder)
+            .arg(program())
             .args(options(port, &folder))
             .current_dir(&folder)
             .envs(variables.iter().copied())
@@ -307,7 +315,7 @@ impl Server {
             }
         }
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        panic!("redis-server does not answer on {}:{}; its log:\n{log}", self.host(), self.port);
+        panic!("{} does not answer on {}:{}; its log:\n{log}", program(), self.host(), self.port);
     }
 
     /// Its address, without the port.

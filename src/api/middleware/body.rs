@@ -28,6 +28,7 @@ use crate::api::params::Limit;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::{reading, size};
+use crate::model::coding::is_compression;
 
 /// The most bytes of a refused body that are discarded.
 const MAX_DISCARDED: usize = 64 << 20;
@@ -218,12 +219,12 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
 
 /// A compressed body would be reported as invalid JSON, which hides the cause.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
-    let is_plain = |word: &str| word.is_empty() || word.eq_ignore_ascii_case("identity");
     let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
-    let are_plain = values.all(|value| {
-        value.to_str().is_ok_and(|value| value.split(',').map(str::trim).all(is_plain))
+    let is_compressed = values.any(|value| {
+        let words = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        words.into_iter().any(is_compression)
     });
-    if are_plain { Ok(()) } else { Err(Error::ContentEncoding) }
+    if is_compressed { Err(Error::ContentEncoding) } else { Ok(()) }
 }
 
 /// Reads and discards, within the limits above.

@@ -49,9 +49,37 @@ pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     })
 }
 
-/// The most items that a batch with this body may have. Commas separate them.
+/// The most items that a batch with this body may have, if it is JSON at all. Commas separate them,
+/// in a list that is a field of the request.
 fn most_items(body: &[u8], limit: usize) -> usize {
-    memchr::memchr_iter(b',', body).take(limit.saturating_sub(1)).count() + 1
+    const DEPTH: usize = 2;
+    let (mut depth, mut items, mut at) = (0_usize, 1, 0);
+    while items < limit
+        && let Some(&byte) = body.get(at)
+    {
+        at += 1;
+        match byte {
+            b'"' => at = end_of_string(body, at),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == DEPTH => items += 1,
+            _ => {}
+        }
+    }
+    items
+}
+
+/// The position after the closing quote of the string that begins at `at`.
+fn end_of_string(body: &[u8], mut at: usize) -> usize {
+    while let Some(found) = memchr::memchr2(b'"', b'\\', body.get(at..).unwrap_or_default()) {
+        at += found;
+        if body[at] == b'"' {
+            return at + 1;
+        }
+        // The character after a backslash is part of the string.
+        at += 2;
+    }
+    body.len()
 }
 
 /// Keeps of the share what the answer takes.
@@ -168,8 +196,17 @@ mod tests {
 
     #[test]
     fn a_batch_has_no_more_items_than_its_commas_and_its_limit_allow() {
-        assert_eq!(most_items(b"", 9), 1);
-        assert_eq!(most_items(b"[1,2,3]", 9), 3);
-        assert_eq!(most_items(b"[1,2,3]", 2), 2);
+        let check = |body: &str, limit: usize, expected: usize| {
+            assert_eq!(most_items(body.as_bytes(), limit), expected, "{body}");
+        };
+        check("", 9, 1);
+        check(r#"{"tasks":[1,2,3]}"#, 9, 3);
+        check(r#"{"tasks":[1,2,3]}"#, 2, 2);
+        check(r#"{"tasks":[1,2,3],"tasks":[4]}"#, 9, 3);
+        // Commas elsewhere separate no items.
+        check(r#"{"a":1,"tasks":[{"a":1,"b":[1,2,3]},{"c":"},{,\\\",,"}],"b":1}"#, 9, 2);
+        check(r#"{"tasks":["a,b"#, 9, 1);
+        check(r#"{"tasks":["a\"#, 9, 1);
+        check("}]},,", 9, 1);
     }
 }

@@ -70,11 +70,12 @@ pub(crate) fn failure_of_all<T>(field: &str, results: &[Result<T, Error>]) -> Op
     let errors: Option<Vec<&Error>> = results.iter().map(|result| result.as_ref().err()).collect();
     let errors = errors?;
     let gravest = errors.iter().max_by_key(|error| error.code())?;
+    let mut texts = ErrorTexts::default();
     let item =
-        |error: &&Error| BatchItem::Failed { dm_error: error.code(), error_msg: error.message() };
+        |error: &&Error| BatchItem::Failed { dm_error: error.code(), error_msg: texts.of(error) };
     let count = errors.len();
-    let error_msg =
-        format!("{field}: none of the {count} was stored; one of them says: {}", gravest.message());
+    let says = cut(gravest.message(), LONGEST_TEXT);
+    let error_msg = format!("{field}: none of the {count} was stored; one of them says: {says}");
     Some(gravest.with_body(Failure {
         error_msg,
         failed: Some(count),
@@ -100,6 +101,17 @@ mod tests {
         check("\"\"\"\"\"", 9, "\"\"\"…");
         check("äöüäöü", 9, "äöü…");
         check("\u{1}\u{1}", 9, "\u{1}…");
+    }
+
+    #[tokio::test]
+    async fn a_batch_of_which_every_item_failed_has_a_bounded_answer() {
+        const ITEMS: usize = 1_000;
+        let text = "x".repeat(900);
+        let results: Vec<Result<(), Error>> =
+            (0..ITEMS).map(|_| Err(Error::Invalid(text.clone()))).collect();
+        let answer = failure_of_all("tasks", &results).unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        assert!(body.len() < ITEMS * 2 * LONGEST_REPEAT, "{} bytes", body.len());
     }
 
     /// 8 KB of bad tasks were once answered with 250 KB.

@@ -1,8 +1,11 @@
 //! Tests of calls to hosts that callers name: which addresses they connect to.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::super::Unlisted;
+use super::super::super::guard::Guard;
+use super::super::super::pair::SERVICE_LOOKUPS;
 use super::*;
 
 /// Every host may be called by URL. Names resolve by `look_up`, and 127.0.0.2 stands for a private
@@ -14,14 +17,11 @@ async fn before_a_guard(
     let mut receiver = Receiver::start(connections).await;
     let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port_u16().unwrap();
     receiver.services.allow(Unlisted { hosts: vec!["*".parse().unwrap()], ..Unlisted::default() });
-    let guard = Guard::asking(
+    let guard = Guard::allowing(
         |address| address != std::net::IpAddr::from([127, 0, 0, 2]),
-        move |_| {
-            let found = look_up().parse().unwrap();
-            Box::pin(async move { Ok(vec![found]) })
-        },
+        Dns::asking(1, move |_| Ok(vec![SocketAddr::new(look_up().parse().unwrap(), 0)])),
     );
-    receiver.client.public =
+    receiver.client.pairs.public =
         Pair::new(Duration::from_secs(2), &connector::tls().unwrap(), None, &guard);
     (receiver, port)
 }
@@ -114,4 +114,59 @@ async fn the_systems_names_for_this_machine_are_not_public() {
     let says =
         "not called: url must name a host on the public Internet (callback.deny_private_hosts)";
     assert_eq!(outcome, failed(says, Fault::Here));
+}
+
+/// Names were looked up by the blocking threads of the runtime. Lookups of hosts whose resolver is
+/// silent filled them, and services by name got no calls.
+#[test]
+fn a_full_blocking_pool_holds_up_no_service_by_name() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    runtime.block_on(async move {
+        let _blocking = tokio::task::spawn_blocking(move || released.recv());
+        let (receiver, port) = before_a_guard(vec![vec![ok()]], || "127.0.0.1").await;
+        receiver.point_at(vec![format!("http://localhost:{port}")], SuccessRule::DmError);
+        assert_eq!(receiver.call().await, delivered());
+        drop(release);
+    });
+}
+
+/// Hosts of callers whose resolver is silent took every thread that looks names up.
+#[tokio::test]
+async fn a_silent_resolver_holds_up_no_service_by_name() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port_u16().unwrap();
+    let (silent, answers) = std::sync::mpsc::channel::<SocketAddr>();
+    let answers = Arc::new(std::sync::Mutex::new(answers));
+    let resolve = move |name: &str| match name {
+        "service.example" => Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]),
+        _ => {
+            let answer = answers.lock().unwrap().recv();
+            answer.map(|address| vec![address]).map_err(std::io::Error::other)
+        }
+    };
+    let minute = Duration::from_secs(60);
+    let tls = connector::tls().unwrap();
+    receiver.client.pairs = Pairs::new(minute, &tls, |places| Dns::asking(places, resolve.clone()));
+    receiver.services.allow(Unlisted { hosts: vec!["*".parse().unwrap()], ..Unlisted::default() });
+    receiver.point_at(vec![format!("http://service.example:{port}")], SuccessRule::DmError);
+    let hosts: Vec<_> = (0..2 * SERVICE_LOOKUPS)
+        .map(|number| format!("{number}.silent.example:{port}"))
+        .map(|host| (format!("http://{host}/"), host))
+        .collect();
+    let headers = Headers::default();
+    let calls = hosts.iter().map(|(url, host)| receiver.call_of(host, url, &headers, minute));
+    let mut calls = Box::pin(futures_util::future::join_all(calls));
+    // Each turn begins some lookups, until the runtime wants to go on.
+    for _ in 0..hosts.len() {
+        assert!(futures_util::poll!(&mut calls).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(receiver.call_within(minute).await, delivered());
+    drop((calls, silent));
+    assert_eq!(receiver.seen(), [0]);
 }

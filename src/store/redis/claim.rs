@@ -58,7 +58,14 @@ pub(super) async fn claim(session: &Arc<Session>, claim: &Claim) -> Result<Claim
     drop(late);
     let (session, lane) = (session.clone(), claim.lane.clone());
     tokio::spawn(async move {
-        let Some(answer) = answers.recv().await else { return };
+        // While a slot moves, the answer of ASKING comes first.
+        let answer = loop {
+            match answers.recv().await {
+                Some(answer @ Value::Array(_)) => break answer,
+                Some(_) => {}
+                None => return,
+            }
+        };
         match read(&lane, receipt, answer) {
             Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
             Ok(Claimed::Refused { .. }) => {}

@@ -14,6 +14,7 @@ use super::answer::corrupt;
 use super::ids::counter;
 use super::keys::Keys;
 use super::session::{Identity, Session};
+use super::transport::servers::Route;
 use super::{instances, script};
 use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
@@ -67,7 +68,11 @@ pub(super) fn check(answer: Value) -> Result<()> {
 
 /// The formats of the store.
 pub(super) async fn formats(session: &Session) -> Result<Formats> {
-    let there = read(session).await?.ok_or_else(|| {
+    formats_via(session, &session.working).await
+}
+
+async fn formats_via(session: &Session, route: &Route) -> Result<Formats> {
+    let there = read(session, route).await?.ok_or_else(|| {
         Error::Misconfigured(
             "there is no store in Redis under this store.redis.key_prefix: start delayd first"
                 .into(),
@@ -82,7 +87,8 @@ pub(super) async fn formats(session: &Session) -> Result<Formats> {
 /// [`Error::Misconfigured`] while an instance runs that does not know the new format: it would
 /// damage what newer instances store, until it notices the format.
 pub(super) async fn raise_format(session: &Session) -> Result<Formats> {
-    let before = formats(session).await?;
+    // The format may have been raised by a call that was not confirmed.
+    let before = formats_via(session, &session.confirming).await?;
     if before.can_rise() {
         let living = instances::living(session).await?;
         if let Some(older) = living.iter().find(|instance| instance.format < FORMAT) {
@@ -128,13 +134,13 @@ fn note(last: &mut Option<(Instant, Result<Identity>)>, answer: Result<Identity>
 pub(super) async fn replace(session: &Session) -> Result<(Option<StoreId>, StoreId)> {
     let id = StoreId::random();
     // An id that cannot be read is replaced too.
-    let before =
-        read(session).await.map(|known| known.map(|known| known.id)).or_else(
-            |error| match error {
-                Error::Corrupt(_) => Ok(None),
-                error => Err(error),
-            },
-        )?;
+    let before = read(session, &session.working)
+        .await
+        .map(|known| known.map(|known| known.id))
+        .or_else(|error| match error {
+            Error::Corrupt(_) => Ok(None),
+            error => Err(error),
+        })?;
     let format = cmd("HSETNX").arg(session.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
     session.confirming.run_one(format).await?;
     session
@@ -144,8 +150,8 @@ pub(super) async fn replace(session: &Session) -> Result<(Option<StoreId>, Store
     Ok((before, id))
 }
 
-async fn read(session: &Session) -> Result<Option<Identity>> {
-    accept(session, parse(session.working.run_one(ask(&session.keys)).await?)?)
+async fn read(session: &Session, route: &Route) -> Result<Option<Identity>> {
+    accept(session, parse(route.run_one(ask(&session.keys)).await?)?)
 }
 
 /// The answer to [`ask`].
@@ -196,7 +202,7 @@ fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
 
 /// Reads the identity, or writes one. If several instances find none, the first write wins.
 async fn read_or_write(session: &Session, known: Option<Identity>) -> Result<Identity> {
-    if let Some(found) = read(session).await? {
+    if let Some(found) = read(session, &session.working).await? {
         return Ok(found);
     }
     // If no task id has been allocated yet, all of them will be later than now.

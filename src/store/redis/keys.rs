@@ -17,6 +17,7 @@
 //! | its server's run | `<p>:DELAY_TASK_ID_RUN-{I}` | string; see `lua/ids.lua` |
 //! | manual holds | `H` = `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | manual releases | `<p>:DELAY_DESTINATION_RELEASES-{H}` | zset destination → when, Unix ms |
+//! | a confirmation | `<p>:DELAY_CONFIRMATION-{…}` | only within one step; see `lua/confirm.lua` |
 //! | hints | `<p>:DELAY_HINT` | channel; its messages are below |
 //! | a lane's keys | see `lua/lib/keys.lua` | |
 //!
@@ -118,6 +119,11 @@ pub(super) enum Named {
     Stray,
     /// Not a lane's key.
     Foreign,
+}
+
+/// The key of a confirmation, in the slot of another key.
+pub(super) fn confirmation(prefix: &str, other: &[u8]) -> Vec<u8> {
+    [prefix.as_bytes(), b":DELAY_CONFIRMATION-{", slot::tag(other), b"}"].concat()
 }
 
 impl Keys {
@@ -322,6 +328,10 @@ mod tests {
             );
         }
         assert_eq!(Keys::new("a[b").any_contents(), "a\\[b:DELAY_RE*_TOPIC_TASK-{*}");
+        for other in [&of_script[3], &keys.topics(), &keys.audit(), &keys.holds()] {
+            let confirmation = confirmation("delay", other.as_bytes());
+            assert_eq!(slot::of_key(&confirmation), slot::of_key(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Redis {
     /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel
     /// knows, a server that would lose tasks, or a store of an unknown format.
     pub async fn connect(params: Params) -> Result<Self> {
-        let servers = Arc::new(params.servers()?);
+        let servers = Arc::new(params.servers(true)?);
         // An unreachable server does not prevent the start: its links log it, and keep trying.
         let is_up = match servers.connect().await {
             Err(error @ Error::Misconfigured(_)) => return Err(error),
@@ -165,7 +165,7 @@ impl Redis {
     /// Those of [`connect`](Self::connect), and [`Error::Unavailable`] if the server that has the
     /// id counter does not answer.
     pub async fn probe(params: Params) -> Result<(String, Durability)> {
-        let servers = Arc::new(params.servers()?);
+        let servers = Arc::new(params.servers(false)?);
         if let Err(error @ Error::Misconfigured(_)) = servers.connect().await {
             return Err(error);
         }

@@ -13,6 +13,7 @@ use super::transport::sentinel::Sentinels;
 use super::transport::server::Mode;
 use super::transport::servers::Servers;
 use super::transport::tls::Tls;
+use crate::dns::Dns;
 use crate::model::breaker;
 use crate::model::clock::Clock;
 use crate::store::{Error, Result};
@@ -40,6 +41,9 @@ pub enum Topology {
 /// In a cluster, how long the id reserve lasts while the server of the id counter is away, at the
 /// recent rate.
 pub const ID_OUTAGE: Duration = Duration::from_secs(30);
+
+/// How many names of servers and sentinels are looked up at a time.
+const LOOKUPS: usize = 64;
 
 /// The settings of the Redis store.
 #[derive(Clone)]
@@ -89,11 +93,12 @@ impl Params {
         }
     }
 
-    /// The servers, not connected yet.
+    /// The servers, not connected yet. Unless it `writes`, a confirmation only shows how many
+    /// replicas there are.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] if a URL cannot be read, or if there is none.
-    pub(super) fn servers(&self) -> Result<Servers> {
+    pub(super) fn servers(&self, writes: bool) -> Result<Servers> {
         let mut addresses = Vec::new();
         let (mut login, mut is_tls) = (Login::default(), false);
         for url in self.urls.iter().rev() {
@@ -102,14 +107,16 @@ impl Params {
             (login, is_tls) = (url.login, is_tls || url.is_tls);
         }
         let tls = is_tls.then(|| Tls::new(self.tls.clone())).transpose()?;
+        let dns = Dns::new(LOOKUPS);
         let mode =
             if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
         let params = node::Params {
-            access: Access { login, tls: tls.clone() },
+            access: Access { login, tls: tls.clone(), dns: dns.clone() },
             mode,
             timeout: self.timeout,
             breaker: self.breaker.clone(),
             wait_replicas: self.wait_replicas,
+            marks: writes.then(|| self.key_prefix.as_str().into()),
             trouble: Arc::new(Notify::new()),
         };
         let first = addresses.first().cloned();
@@ -118,7 +125,7 @@ impl Params {
             (Topology::Standalone, Some(first)) => Ok(Servers::one(Target::Server(first), params)),
             (Topology::Sentinel { master_name, username, password }, _) => {
                 let login = Login::of(username.as_deref(), password.as_deref());
-                let own = Access { login, tls };
+                let own = Access { login, tls, dns };
                 let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
                 Ok(Servers::one(Target::Primary(Arc::new(sentinels)), params))
             }

@@ -111,6 +111,7 @@ scripts! {
     ADOPT: NORMAL, "adopt";
     LEAVE: WAY_OUT, "leave";
     STAMP: WAY_OUT, "stamp";
+    CONFIRM: WAY_OUT, "confirm";
     NOTE: NORMAL, "note";
     GET: READ, "get";
     FIND: READ, "find";

@@ -16,7 +16,7 @@ async fn callers_that_do_not_finish_the_handshake_are_cut_off_and_delay_nobody()
     let pair = authority.issue("port", LOOPBACK, Valid::Now);
     let delayd = Kept::embedded().start_as_shipped(&sets(&pair)).await;
     let mut slow = Vec::new();
-    for sent in [&b""[..], b"\x16\x03\x01\x02\x00\x01"].repeat(300) {
+    for sent in [&b""[..], b"\x16\x03\x01\x02\x00\x01"].repeat(600) {
         let mut stream = TcpStream::connect(delayd.address).await.unwrap();
         stream.write_all(sent).await.unwrap();
         slow.push(stream);

@@ -6,6 +6,7 @@ mod bench;
 mod clock_jumps;
 mod dashboard;
 mod disk;
+mod dns;
 mod https;
 mod lateness;
 mod long_poll;

@@ -156,6 +156,9 @@ pub(super) const LEAVE: &[Row] = &[
     },
 ];
 
+pub(super) const CONFIRM: &[Row] =
+    &[Row { case: "nothing remains", before: &[], args: &[], answer: "nil", after: &[] }];
+
 pub(super) const STAMP: &[Row] = &[
     Row {
         case: "another number",

@@ -47,11 +47,12 @@ pub(super) enum Keys {
     Store,
     Instances,
     Audit,
+    Confirmation,
 }
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 30] = [
+const NAMES: [(&str, &str); 31] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -82,6 +83,7 @@ const NAMES: [(&str, &str); 30] = [
     ("store", "DELAY_STORE"),
     ("instances", "DELAY_INSTANCES"),
     ("audit", "DELAY_AUDIT"),
+    ("confirmation", "DELAY_CONFIRMATION-{orders:0}"),
 ];
 const LANE: usize = 18;
 
@@ -96,7 +98,8 @@ impl Keys {
             Self::LastId => &NAMES[25..27],
             Self::Store => &NAMES[27..28],
             Self::Instances => &NAMES[28..29],
-            Self::Audit => &NAMES[29..],
+            Self::Audit => &NAMES[29..30],
+            Self::Confirmation => &NAMES[30..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }

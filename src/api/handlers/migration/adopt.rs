@@ -399,9 +399,15 @@ pub(crate) fn read_options_of(raw: &RawValue, services: &Services) -> Result<Opt
         Ok(OnDead { task_id, ..call })
     };
     let RecordOptions { max_attempts, timeout, backoff, headers, expires_after, .. } = given;
-    let options = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
-    let options = options.read().map_err(|error| error.below("options"))?;
+    let options = GivenOptions { max_attempts, timeout, backoff, headers: None, expires_after };
+    let below = |error: Error| error.below("options");
+    let options = options.read().map_err(below)?;
     Ok(Options {
+        headers: headers
+            .map(new_task::stored_headers)
+            .transpose()
+            .map_err(below)?
+            .unwrap_or_default(),
         origin: given
             .origin
             .as_deref()

@@ -73,6 +73,18 @@ async fn seconds_are_not_taken_for_milliseconds() {
     assert_eq!(answer["results"][0]["dm_error"], 0, "{answer}");
 }
 
+/// An earlier version accepted such headers, and its tasks must be able to move.
+#[tokio::test]
+async fn headers_that_only_delayd_may_set_do_not_keep_a_task_from_moving() {
+    let options = json!({"headers": {"delay_tenant": "a", "Webhook_Id": "b"}});
+    let (_, answer) = adopt_tasks(&[task(7, json!({"options": options}))]).await;
+    assert_eq!(answer["results"][0]["dm_error"], 0, "{answer}");
+    let mut record = schedule(json!({}));
+    record["definition"]["options"] = options;
+    let (_, answer) = adopt_schedules(&[record]).await;
+    assert_eq!(answer["results"][0]["dm_error"], 0, "{answer}");
+}
+
 /// An adopt once answered `dm_error` 0, and a caller that looked only at this believed that its
 /// records were stored.
 #[tokio::test]

@@ -23,7 +23,7 @@ use crate::callback::{
     InvalidTarget, InvalidUrl, Services, Target, check_segments, check_url, new_target,
 };
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic};
+use crate::model::task::{Destination, Headers, Mode, OnDead, Options, Topic, is_reserved_header};
 use crate::model::zone::Zone;
 use crate::store::{Idempotency, Moment};
 
@@ -223,6 +223,18 @@ pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
 
 /// Reads `headers`.
 fn headers(raw: &RawValue) -> Result<Headers, Error> {
+    headers_except(raw, |_| false)
+}
+
+/// Reads the headers of a stored task. One that an earlier version accepted, but that a receiver
+/// may take for one of delayd's own, is left out: it would not be sent.
+pub(crate) fn stored_headers(raw: &RawValue) -> Result<Headers, Error> {
+    let is_alike = |name: &str| name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    headers_except(raw, |name| is_alike(name) && is_reserved_header(&name.to_ascii_lowercase()))
+}
+
+/// Reads `headers`, without those whose name is left out.
+fn headers_except(raw: &RawValue, is_left_out: impl Fn(&str) -> bool) -> Result<Headers, Error> {
     /// In order and with duplicates; a map would keep only the last one.
     struct Pairs(Vec<(String, String)>);
 
@@ -251,7 +263,8 @@ fn headers(raw: &RawValue) -> Result<Headers, Error> {
         }
     }
 
-    let Pairs(pairs) = json::read_field(raw, "headers", MAX_HEADERS)?;
+    let Pairs(mut pairs) = json::read_field(raw, "headers", MAX_HEADERS)?;
+    pairs.retain(|(name, _)| !is_left_out(name));
     Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
 }
 

@@ -208,7 +208,7 @@ mod tests {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}/0", server.local_addr().unwrap());
         let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
-        let servers = Arc::new(params.servers().unwrap());
+        let servers = Arc::new(params.servers(true).unwrap());
         let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
         let adders = Arc::new(Adders::new(session.clone()));
         let adding = || {

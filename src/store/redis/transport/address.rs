@@ -1,11 +1,15 @@
-//! The address of a server, and the login.
+//! The address of a server, a socket to it, and the login.
 
 use std::fmt;
+use std::io;
 
 use deadpool_redis::redis::io::tcp::TcpSettings;
 use deadpool_redis::redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use futures_util::future::select_ok;
+use tokio::net::TcpStream;
 
 use super::fault::{cause, of_redis};
+use crate::dns::Dns;
 use crate::store::{Error, Result};
 
 /// A host and a port.
@@ -32,6 +36,16 @@ impl fmt::Display for Address {
             false => write!(f, "{}:{}", self.host, self.port),
         }
     }
+}
+
+/// Connects to the first address of the host that answers.
+pub(super) async fn tcp(at: &Address, dns: &Dns) -> io::Result<TcpStream> {
+    let addresses = dns.look_up(&at.host, at.port).await?;
+    let attempts = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
+    let (stream, _) = select_ok(attempts).await?;
+    // See `Login::client`.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// User, password and database. `Debug` shows none of them.
@@ -120,6 +134,25 @@ mod tests {
         check(":7001", "10.0.0.1:7001");
         check("::1:7001", "[::1]:7001");
         assert_eq!(Address::read("nowhere", &asked), None);
+    }
+
+    /// After a lost connection to a server with a name, every add was refused for as long as the
+    /// resolver was silent.
+    #[tokio::test]
+    async fn a_server_is_reached_again_while_the_resolver_issender() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, answers) = std::sync::mpsc::sync_channel(1);
+        sender.send(address).unwrap();
+        let answers = std::sync::Mutex::new(answers);
+        let dns = Dns::asking(1, move |_| {
+            let answer = answers.lock().unwrap().recv();
+            answer.map(|address| vec![address]).map_err(io::Error::other)
+        });
+        let at = Address { host: "redis.example".into(), port: address.port() };
+        for _ in 0..3 {
+            assert_eq!(tcp(&at, &dns).await.unwrap().peer_addr().unwrap(), address);
+        }
     }
 
     /// Each pipeline waited for the acknowledgement of the one before it.

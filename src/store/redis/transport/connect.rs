@@ -1,24 +1,28 @@
 //! One connection to one server.
 
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::AsyncConnectionConfig;
 use deadpool_redis::redis::aio::{MultiplexedConnection, PubSub};
+use deadpool_redis::redis::io::AsyncDNSResolver;
+use deadpool_redis::redis::{AsyncConnectionConfig, RedisFuture};
 use tokio::task::AbortHandle;
 
-use super::address::{Address, Login};
+use super::address::{Address, Login, tcp};
 use super::fault::{self, of_redis, silent};
 use super::tls::Tls;
-use crate::store::Result;
+use crate::dns::Dns;
+use crate::store::{Error, Result};
 
 /// How servers are reached. `Debug` shows no secrets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) login: Login,
     /// `None` for connections without TLS.
     pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) dns: Dns,
 }
 
 /// A connection. Clones of what it derefs to end with it.
@@ -67,11 +71,12 @@ pub(crate) async fn connect(
     let open = async {
         let Some(tls) = &access.tls else {
             let client = access.login.client(at)?;
+            let config = config.set_dns_resolver(Names(access.dns.clone()));
             let connected = client.get_multiplexed_async_connection_with_config(&config).await;
             let connection = connected.map_err(|error| of_redis(&error))?;
             return Ok(Connection { connection, driver: None });
         };
-        let stream = tls.connect(at, timeout).await?;
+        let stream = tls.connect(at, &access.dns, timeout).await?;
         let connected =
             MultiplexedConnection::new_with_config(access.login.settings(), stream, config).await;
         let (connection, driver) = connected.map_err(|error| of_redis(&error))?;
@@ -87,13 +92,34 @@ pub(crate) async fn connect(
 /// Those of [`connect`].
 pub(crate) async fn subscriber(at: &Address, access: &Access, timeout: Duration) -> Result<PubSub> {
     let open = async {
+        let (login, dns) = (access.login.settings(), &access.dns);
         let subscriber = match &access.tls {
-            None => access.login.client(at)?.get_async_pubsub().await,
-            Some(tls) => {
-                PubSub::new(access.login.settings(), tls.connect(at, timeout).await?).await
+            None => {
+                // The library would look the name up by itself.
+                let tcp = tcp(at, dns).await;
+                PubSub::new(login, tcp.map_err(|error| Error::Unavailable(error.to_string()))?)
+                    .await
             }
+            Some(tls) => PubSub::new(login, tls.connect(at, dns, timeout).await?).await,
         };
         subscriber.map_err(|error| of_redis(&error))
     };
     tokio::time::timeout(timeout, open).await.unwrap_or_else(|_| Err(silent()))
+}
+
+/// Looks names up for the library.
+struct Names(Dns);
+
+impl AsyncDNSResolver for Names {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            let found: Box<dyn Iterator<Item = _> + Send> =
+                Box::new(self.0.look_up(host, port).await?.into_iter());
+            Ok(found)
+        })
+    }
 }

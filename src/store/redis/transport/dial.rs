@@ -21,8 +21,8 @@ use super::sentinel::Sentinels;
 use super::server::{self, Mode, Server};
 use crate::store::{Error, Result};
 
-/// How many connections a pool may have open. The links hold one each; the rest replaces broken
-/// ones.
+/// How many connections a pool may be making at a time. A link takes its connection out of the
+/// pool.
 const POOL_SIZE: usize = 8;
 
 /// Where connections lead.

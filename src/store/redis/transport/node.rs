@@ -28,6 +28,8 @@ pub(crate) struct Params {
     pub(crate) breaker: breaker::Params,
     /// How many replicas must have a write before a caller is told that it is done.
     pub(crate) wait_replicas: usize,
+    /// See [`link::Params::marks`].
+    pub(crate) marks: Option<Arc<str>>,
     /// Notified when a node is in trouble.
     pub(crate) trouble: Arc<Notify>,
 }
@@ -97,6 +99,7 @@ impl Node {
             gate: Arc::new(SharedBreaker::new(params.breaker.clone())),
             trouble: params.trouble.clone(),
             replicas: 0,
+            marks: params.marks.clone(),
         };
         let adding =
             link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };

@@ -10,15 +10,25 @@ pub(crate) const SLOTS: usize = 16_384;
 
 /// The slot of a command's key; `None` for a command without a key.
 pub(crate) fn of_command(command: &Cmd) -> Option<u16> {
+    key_of(command).map(of_key)
+}
+
+/// The first key of a command. A command without a key writes nothing.
+pub(crate) fn key_of(command: &Cmd) -> Option<&[u8]> {
     let word = |n: usize| match command.args_iter().nth(n) {
         Some(Arg::Simple(word)) => Some(word),
         _ => None,
     };
     match word(0)? {
-        b"EVALSHA" => word(3).map(of_key),
-        b"TIME" | b"PUBLISH" => None,
-        _ => word(1).map(of_key),
+        b"EVALSHA" => word(3),
+        b"TIME" | b"PUBLISH" | b"CLUSTER" => None,
+        _ => word(1),
     }
+}
+
+/// Whether a command is the one that has the next executed although its slot has not arrived yet.
+pub(crate) fn is_asking(command: &Cmd) -> bool {
+    matches!(command.args_iter().next(), Some(Arg::Simple(b"ASKING")))
 }
 
 /// The slot of a key.
@@ -26,7 +36,8 @@ pub(crate) fn of_key(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS as u16
 }
 
-fn tag(key: &[u8]) -> &[u8] {
+/// The part of a key that determines its slot.
+pub(crate) fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     match key[open + 1..].iter().position(|&byte| byte == b'}') {
         Some(length) if length > 0 => &key[open + 1..open + 1 + length],
@@ -65,6 +76,8 @@ mod tests {
             cmd("EVALSHA").arg("sha").arg(2).arg(&["a{foo}", "b{foo}"]).arg("foo{bar}").take();
         assert_eq!(of_command(&script), Some(12_182));
         assert_eq!(of_command(&cmd("HGET").arg("foo").arg("bar").take()), Some(12_182));
-        assert_eq!(of_command(&cmd("TIME")), None);
+        for no_key in [cmd("TIME"), cmd("ASKING"), cmd("CLUSTER").arg("INFO").take()] {
+            assert_eq!(of_command(&no_key), None);
+        }
     }
 }

@@ -1,19 +1,17 @@
 //! Connections over TLS.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::select_ok;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::address::Address;
+use super::address::{Address, tcp};
 use super::fault::silent;
 use super::handshake::of_handshake;
+use crate::dns::Dns;
 use crate::store::{Error, Result};
 use crate::tls::{Client, ClientFiles};
 
@@ -45,6 +43,7 @@ impl Tls {
     pub(crate) async fn connect(
         self: &Arc<Self>,
         at: &Address,
+        dns: &Dns,
         timeout: Duration,
     ) -> Result<TlsStream<TcpStream>> {
         // Shorter than the timeouts of the callers, so that the error of this one is seen.
@@ -55,7 +54,7 @@ impl Tls {
                 "TLS needs a server's name: set store.redis.tls.server_name".into(),
             )
         })?;
-        let tcp = timeout_at(deadline, tcp(at)).await.map_err(|_| silent())?;
+        let tcp = timeout_at(deadline, tcp(at, dns)).await.map_err(|_| silent())?;
         let tcp = tcp.map_err(|error| Error::Unavailable(error.to_string()))?;
         let connector = TlsConnector::from(self.client.config());
         match timeout_at(deadline, connector.connect(name.clone(), tcp)).await {
@@ -88,17 +87,4 @@ impl Tls {
             _ => {}
         }
     }
-}
-
-/// Connects to the first address of the host that answers.
-async fn tcp(at: &Address) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> = lookup_host((at.host.as_str(), at.port)).await?.collect();
-    if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    }
-    let attempts = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
-    let (stream, _) = select_ok(attempts).await?;
-    // See `Login::client`.
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }

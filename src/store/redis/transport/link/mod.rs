@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use deadpool::managed::{Object, Pool};
-use deadpool_redis::redis::{self, Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use deadpool_redis::redis::{self, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 
 use super::address::Address;
@@ -28,6 +28,7 @@ use crate::model::breaker::{Pass, SharedBreaker, State, Verdict};
 use crate::store::redis::script;
 use crate::store::{Durability, Error, Result, warning_of};
 
+mod confirm;
 mod upkeep;
 
 /// The settings of a link.
@@ -45,6 +46,9 @@ pub(crate) struct Params {
     pub(crate) trouble: Arc<Notify>,
     /// How many replicas must have the writes before they count as done.
     pub(crate) replicas: usize,
+    /// The prefix of the keys by which confirmations write; `None` if nothing may be written, so
+    /// that confirmations only show how many replicas there are.
+    pub(crate) marks: Option<Arc<str>>,
 }
 
 /// One shared connection to a server.
@@ -64,11 +68,14 @@ pub(crate) struct Link {
 }
 
 /// A connection in use, and its server.
-pub(crate) struct Live(Option<Object<Dialer>>);
+///
+/// It is no longer part of the pool: a link drops a connection only when it is unusable, and a late
+/// claim may keep it for minutes. Otherwise such connections would leave no place for new ones.
+pub(crate) struct Live(dial::Dialed);
 
 impl Live {
     fn dialed(&self) -> &dial::Dialed {
-        self.0.as_ref().expect("only the drop takes it")
+        &self.0
     }
 
     /// The server.
@@ -79,15 +86,6 @@ impl Live {
     /// The server's address.
     pub(crate) fn at(&self) -> &Address {
         &self.dialed().at
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        // A link drops a connection only when it is unusable, so it must not return to the pool.
-        if let Some(object) = self.0.take() {
-            drop(Object::take(object));
-        }
     }
 }
 
@@ -234,7 +232,7 @@ impl Link {
 
     fn adopt(&self, object: Object<Dialer>) -> Arc<Live> {
         self.keeps(object.server.durability);
-        let live = Arc::new(Live(Some(object)));
+        let live = Arc::new(Live(Object::take(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(
                 link = self.params.name,
@@ -345,10 +343,7 @@ impl Link {
         let forgotten: Vec<usize> =
             (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
         if !forgotten.is_empty() {
-            let load = script::all()
-                .into_iter()
-                .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
-            self.send(live, &load.collect::<Vec<_>>(), None).await?;
+            self.load_scripts(live).await?;
             let again: Vec<Cmd> = forgotten.iter().map(|&i| commands[i].clone()).collect();
             for (i, answer) in forgotten.into_iter().zip(self.send(live, &again, late).await?) {
                 answers[i] = answer;
@@ -359,35 +354,14 @@ impl Link {
             .into_iter()
             .map(|answer| answer.map_err(|error| Refusal::of(&error, at)))
             .collect();
-        self.confirm(live, answers).await
+        self.confirm(live, commands, answers).await
     }
 
-    /// Waits until enough replicas have the writes of this connection; WAIT covers no other. If
-    /// they do not, none of the writes counts as done.
-    async fn confirm(
-        &self,
-        live: &Arc<Live>,
-        answers: Answers,
-    ) -> std::result::Result<Answers, Lost> {
-        let Params { replicas, timeout, .. } = self.params;
-        if replicas == 0 || answers.iter().all(std::result::Result::is_err) {
-            return Ok(answers);
-        }
-        // Shorter than the connection's own timeout, which would mistake the wait for silence.
-        let patience = timeout / 2;
-        let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
-        let have = self.send(live, &[wait], None).await?.into_iter().next();
-        let have =
-            have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
-        if have >= replicas {
-            return Ok(answers);
-        }
-        let error =
-            Error::Unavailable(format!("{have} of {replicas} replicas have it after {patience:?}"));
-        Ok(answers
+    async fn load_scripts(&self, live: &Arc<Live>) -> std::result::Result<(), Lost> {
+        let load = script::all()
             .into_iter()
-            .map(|answer| answer.and(Err(Refusal::Failed(error.clone()))))
-            .collect())
+            .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
+        self.send(live, &load.collect::<Vec<_>>(), None).await.map(drop)
     }
 
     async fn send(

@@ -108,7 +108,8 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
     // Without lanes, only the registry tells whether the store answers.
-    let answers = next.is_ok() && unanswered.is_empty() && (!lanes.is_empty() || registry.is_ok());
+    let mut answers =
+        next.is_ok() && unanswered.is_empty() && (!lanes.is_empty() || registry.is_ok());
     if let Some(Some((revision, entries))) = polled.part(registry) {
         parts.topics.take_in(seen, revision, &entries);
     }
@@ -120,11 +121,11 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         shared.set_store_id(id);
         parts.tracer.set_store(id);
     });
+    answers &= id.is_some();
     polled.may_claim = holds.is_some() && id.is_some();
     if polled.may_claim {
         shared.ownership.may_claim();
     }
-    note_delays(shared, asked, began, answers);
     match &next {
         Ok(_) => shared.ownership.looked(looked_at, unanswered),
         Err(_) => shared.ownership.look_failed(),
@@ -141,16 +142,20 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     // The lanes of topics that this poll has found.
     let is_new = |lane: &Lane| !known.contains(lane) && shared.ownership.is_open(lane);
     let new: Vec<Lane> = lanes_of_workers(shared).into_iter().filter(is_new).collect();
-    if !new.is_empty()
-        && let Some(next) = polled.part(parts.store.next_due(new.clone()).await)
-    {
-        shared.time.saw(next.now, asked);
-        polled.add(new, next);
+    if !new.is_empty() {
+        match polled.part(parts.store.next_due(new.clone()).await) {
+            Some(next) => {
+                shared.time.saw(next.now, asked);
+                polled.add(new, next);
+            }
+            None => answers = false,
+        }
     }
+    note_delays(shared, asked, began, answers);
     polled
 }
 
-/// Notes the pauses of topics, and whether the store answers.
+/// Notes the pauses of topics, and whether the store answered all that the poll asked.
 fn note_delays(
     shared: &Shared<impl Delivery, impl Caller>,
     asked: UnixMillis,

@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(super) struct Watched {
     /// Notified when a poll is asked for. It waits for a permit of `poll_gate`.
     pub(super) polled: Notify,
     pub(super) poll_gate: Semaphore,
+    /// Whether the second request of polls fails.
+    pub(super) hides_due: AtomicBool,
     _folder: TempDir,
 }
 
@@ -65,6 +67,7 @@ impl Watched {
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             polled: Notify::new(),
             poll_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            hides_due: AtomicBool::new(false),
             _folder: folder,
         }
     }
@@ -163,6 +166,9 @@ impl Delivery for Watched {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        if self.hides_due.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("silent".into()));
+        }
         self.store.next_due(lanes).await
     }
 }

@@ -1,11 +1,13 @@
 //! The roles together, over a store that records claims.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
+use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{
     Admin, Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Schedules as _, Settle,
@@ -200,6 +202,29 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     }
     store.holds_gate.add_permits(8);
     bench.call().await.succeed();
+}
+
+/// The store falls silent between the two requests of a poll that finds a topic. The time until the
+/// next poll was charged to delayd.
+#[tokio::test]
+async fn a_silence_within_a_poll_is_charged_to_the_store() {
+    let bench = Bench::start(&[("a", 0)], |params| params.poll_every = Duration::from_millis(10));
+    let store = &bench.store;
+    store.poll_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    store.hides_due.store(true, Ordering::SeqCst);
+    store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
+    let delays = &bench.parts().metrics.lateness.delays;
+    // One of the next polls finds the topic. Each waits for its permit.
+    let charged = async {
+        loop {
+            store.polled.notified().await;
+            if let Some(culprit) = delays.of(&lane().topic).store.current() {
+                return culprit;
+            }
+            store.poll_gate.add_permits(1);
+        }
+    };
+    assert_eq!(soon(charged).await, Culprit::Store);
 }
 
 /// A poll waited for a silent server several times in a row. For seconds, no hint was received.

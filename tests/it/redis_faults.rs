@@ -65,14 +65,13 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     let wire = SlowWire::to(server.port(), Duration::ZERO).await;
     let prefix = format!("far{:x}", rand::random::<u64>());
     let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(400)).await;
-    // Now connections, ids and scripts exist. The next topic is new.
-    add(&far, 1).await;
-    far.register(TopicEntry { topic: "new".parse().unwrap(), shards: 1 }).await.unwrap();
+    // With connections, ids and scripts, but a topic that is new.
+    let new = || TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
+    let adding = async |topic| far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0);
+    let is_ready = async || adding(topic()).await.is_ok() && far.register(new()).await.is_ok();
+    assert!(poll::until(is_ready).await, "the store never answers within its timeout");
     wire.set_delay(Duration::from_millis(250));
-    let adding = async || {
-        let topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
-        far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0)
-    };
+    let adding = async || adding(new()).await;
     let first = adding().await;
     assert!(matches!(first, Err(Error::Unavailable(_))), "{first:?}");
     assert!(poll::until(async || adding().await.is_ok()).await, "the lane stays closed");

@@ -67,7 +67,7 @@ fn unless_refused<T: Debug>(answer: Result<T>) -> String {
 #[tokio::test]
 async fn adds_do_not_wait_behind_moves_and_health_checks() {
     let server = Server::start();
-    let store = instance(&server, &fresh_prefix(), Duration::from_secs(2)).await;
+    let store = instance(&server, &fresh_prefix(), Duration::from_secs(10)).await;
     for round in 0..2_u64 {
         let adds = store.add(vec![new_task("message.call", 0)]);
         let moves = |n: u64| store.adopt(vec![stranger(1_700_000_000_000_000 + 10 * round + n)]);

@@ -118,7 +118,7 @@ impl Claimer {
         let server = shared.parts.store.server_of(&self.lane);
         if shared.settler.is_away(server) {
             self.due.suspend();
-            self.pages.look_at_all();
+            self.pages.begin_again();
             self.delays.store_fails(shared.time.store_now());
             return Ok(ClaimResult::ServerAway { server });
         }
@@ -126,7 +126,7 @@ impl Claimer {
         self.has_failed = result.is_err();
         if self.has_failed {
             self.recent.clear();
-            self.pages.look_at_all();
+            self.pages.begin_again();
         }
         result
     }
@@ -182,7 +182,7 @@ impl Claimer {
         self.learn(shared, &tasks, outlook, wanted, (page, now));
         if swept.push_leases > 0 {
             // These tasks are due since their leases ran out, perhaps before the front.
-            self.pages.look_at_all();
+            self.pages.begin_again();
         }
         // The answer may have been on its way for a while, so `now` is too early.
         let claim = Answered { asked: asked_store, answered: shared.time.store_now().max(now) };
@@ -209,10 +209,11 @@ impl Claimer {
         }
         let Outlook { due, end, next } = outlook;
         self.next = next;
-        let progress = self.pages.read(&page, now, end);
-        if progress.begins {
+        let scan_ends = page.is_of_scan && end.is_none();
+        if page.is_of_scan && page.after.is_none() {
             self.due.scan_begins();
         }
+        self.pages.read(&page, now, end);
         // The answer names the wanted ones that are still due.
         let still: BTreeSet<&Destination> = due.iter().collect();
         wanted.retain(|destination| !still.contains(destination));
@@ -220,20 +221,14 @@ impl Claimer {
         for destination in due {
             self.due.named(shared, destination, &mut self.delays);
         }
-        if progress.ends {
+        if scan_ends {
             self.gone.extend(self.due.scan_ends());
         }
     }
 
     /// Takes in what the supervisor has told since the last claim.
     pub(super) fn take_in(&mut self, news: News) {
-        news.hinted.into_iter().for_each(|due| self.pages.hint(due));
-        news.polled.into_iter().for_each(|earliest| self.pages.look(earliest));
-    }
-
-    /// What is known of the lane may be old. A scan of its due destinations begins.
-    pub(super) fn look_at_all(&mut self) {
-        self.pages.look_at_all();
+        self.pages.take_in(news);
     }
 
     /// Whether there is a permit for a due destination. If not, the lane is notified once there may

@@ -14,7 +14,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -24,7 +23,7 @@ use super::permits::{Reserved, topic_allowance};
 use super::shared::Shared;
 use super::wake_ups::WakeUps;
 use crate::callback::Caller;
-use crate::limits::{Allowance, Availability, TopicPermits, TopicWaiter, Waiter};
+use crate::limits::{Availability, TopicPermits, TopicWaiter, Waiter};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Delivery;
@@ -36,7 +35,7 @@ pub(super) struct DueDestinations {
     known: BTreeMap<Destination, Known>,
     /// Those that may have permits. All others wait.
     ready: BTreeSet<Destination>,
-    /// When time may have freed a permit.
+    /// When time may have freed a permit. A destination may have several, or wait no more.
     timers: BTreeSet<(Instant, Destination)>,
     /// Those that were woken, and have neither got permits nor waited again since.
     woken: BTreeSet<Destination>,
@@ -58,7 +57,6 @@ struct Known {
     /// The lane's position in its wait queue. `None` if the lane has not waited for it since it
     /// last got permits.
     waiter: Option<Waiter>,
-    timer: Option<Instant>,
     /// The last scan that it was named in.
     scan: u64,
 }
@@ -117,6 +115,7 @@ impl DueDestinations {
             match blocked_by(shared, &destination) {
                 Some(by) => delays.blocked(&destination, shared.time.store_now(), by),
                 None => {
+                    self.unknown.remove(&destination);
                     self.ready.insert(destination);
                 }
             }
@@ -128,14 +127,10 @@ impl DueDestinations {
 
     /// The destination is not due any more.
     pub(super) fn remove(&mut self, destination: &Destination) -> bool {
-        let Some(known) = self.known.remove(destination) else { return false };
-        if let Some(at) = known.timer {
-            self.timers.remove(&(at, destination.clone()));
-        }
         self.ready.remove(destination);
         self.woken.remove(destination);
         self.unknown.remove(destination);
-        true
+        self.known.remove(destination).is_some()
     }
 
     /// A scan of all due destinations begins.
@@ -204,20 +199,22 @@ impl DueDestinations {
             let most = left.div_ceil(unserved);
             unserved -= 1;
             let Some(allowance) = shared.parts.services.allowance_of(destination) else {
-                self.is_unknown(shared, destination, delays);
+                self.check_one(shared, destination, delays);
                 waiting.push(destination.clone());
                 continue;
             };
-            let permits = match self.known.get(destination).and_then(|it| it.waiter.as_ref()) {
+            let Some(known) = self.known.get_mut(destination) else { continue };
+            let permits = match &known.waiter {
                 Some(waiter) => waiter.reserve(allowance, most),
                 None => shared.parts.limits.reserve(destination, allowance, most),
             };
             if !permits.is_empty() {
+                known.waiter = None;
+                self.woken.remove(destination);
                 delays.free(destination, now);
-                self.has_got_permits(destination);
                 left -= permits.len();
                 reserved.add(destination.clone(), permits);
-            } else if most > 0 && !self.check_one(shared, destination, allowance, delays) {
+            } else if most > 0 && !self.check_one(shared, destination, delays) {
                 waiting.push(destination.clone());
             }
             more |= shared.parts.limits.free(destination, allowance) > 0;
@@ -273,83 +270,48 @@ impl DueDestinations {
         delays.topic_blocked(shared.time.store_now(), None);
         self.take_turns(true);
         while let Some(destination) = self.ready.first().cloned() {
-            let is_free = match shared.parts.services.allowance_of(&destination) {
-                Some(allowance) => self.check_one(shared, &destination, allowance, delays),
-                None => {
-                    self.is_unknown(shared, &destination, delays);
-                    false
-                }
-            };
-            if is_free {
+            if self.check_one(shared, &destination, delays) {
                 return Availability::Now;
             }
+            self.ready.remove(&destination);
         }
         self.of_topic.iter().for_each(TopicWaiter::suspend);
         let first = self.timers.first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
         Availability::Later(first)
     }
 
-    /// Whether there is a permit for a ready destination. If not, it waits.
+    /// Whether there is a permit for a ready destination. If not, it waits, and is not ready any
+    /// more.
     fn check_one(
         &mut self,
         shared: &Shared<impl Delivery, impl Caller>,
         destination: &Destination,
-        allowance: Allowance,
         delays: &mut Delays,
     ) -> bool {
         let (limits, now) = (&shared.parts.limits, shared.time.store_now());
         let Some(known) = self.known.get_mut(destination) else { return false };
-        let enqueue = || limits.enqueue(destination, self.wake_ups.of(destination));
-        let availability = known.waiter.get_or_insert_with(enqueue).check(allowance);
-        let Availability::Later(wait) = availability else {
-            delays.free(destination, now);
-            return true;
+        let Some(allowance) = shared.parts.services.allowance_of(destination) else {
+            // It waits until a claim names it again and it is configured.
+            known.waiter = None;
+            self.woken.remove(destination);
+            self.unknown.insert(destination.clone());
+            delays.blocked(destination, now, Culprit::Operator);
+            return false;
         };
-        // Free slots are reserved for lanes that have waited longer.
-        let by = limits.blocked_by(destination, allowance).unwrap_or(Culprit::Receiver);
-        delays.blocked(destination, now, by);
-        self.set_timer(destination, wait);
-        self.waits(destination);
-        false
-    }
-
-    /// The destination is not configured: it waits until a claim names it again and it is.
-    fn is_unknown(
-        &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
-        destination: &Destination,
-        delays: &mut Delays,
-    ) {
-        delays.blocked(destination, shared.time.store_now(), Culprit::Operator);
-        self.unknown.insert(destination.clone());
-        if let Some(known) = self.known.get_mut(destination) {
-            known.waiter = None;
-        }
-        self.waits(destination);
-    }
-
-    fn waits(&mut self, destination: &Destination) {
-        self.ready.remove(destination);
-        self.woken.remove(destination);
-    }
-
-    fn has_got_permits(&mut self, destination: &Destination) {
-        self.set_timer(destination, None);
-        self.woken.remove(destination);
-        self.unknown.remove(destination);
-        if let Some(known) = self.known.get_mut(destination) {
-            known.waiter = None;
-        }
-    }
-
-    fn set_timer(&mut self, destination: &Destination, wait: Option<Duration>) {
-        let Some(known) = self.known.get_mut(destination) else { return };
-        let at = wait.map(|wait| Instant::now() + wait);
-        if let Some(before) = std::mem::replace(&mut known.timer, at) {
-            self.timers.remove(&(before, destination.clone()));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, destination.clone()));
+        let enqueue = || limits.enqueue(destination, self.wake_ups.of(destination));
+        match known.waiter.get_or_insert_with(enqueue).check(allowance) {
+            Availability::Now => {
+                delays.free(destination, now);
+                true
+            }
+            Availability::Later(wait) => {
+                self.woken.remove(destination);
+                self.timers.extend(wait.map(|wait| (Instant::now() + wait, destination.clone())));
+                // Free slots are reserved for lanes that have waited longer.
+                let by = limits.blocked_by(destination, allowance).unwrap_or(Culprit::Receiver);
+                delays.blocked(destination, now, by);
+                false
+            }
         }
     }
 
@@ -369,8 +331,7 @@ impl DueDestinations {
                 self.timers.insert((at, destination));
                 break;
             }
-            if let Some(known) = self.known.get_mut(&destination) {
-                known.timer = None;
+            if self.contains(&destination) {
                 self.ready.insert(destination);
             }
         }

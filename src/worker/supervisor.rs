@@ -13,7 +13,6 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::lane::{self, COMING, Nudge};
-use super::pages::News;
 use super::poll::{self, Found, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;
@@ -151,7 +150,7 @@ fn take_in(
     lanes.may_claim |= polled.may_claim;
     for Found { lane, due, at } in polled.due {
         if lanes.may_claim && shared.ownership.note_due(&lane, due, at) {
-            tell(shared, lanes, lane, News { polled: Some(due), ..News::default() });
+            tell(shared, lanes, lane, due, false);
         }
     }
     match &polled.error {
@@ -218,7 +217,7 @@ fn tell_open(
         return;
     }
     match lanes.may_claim {
-        true => tell(shared, lanes, lane, News { hinted: Some(due), ..News::default() }),
+        true => tell(shared, lanes, lane, due, true),
         // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
@@ -229,14 +228,12 @@ fn tell(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,
     lane: Lane,
-    news: News,
+    due: UnixMillis,
+    is_hint: bool,
 ) {
-    let is_soon = |due: UnixMillis| due <= shared.time.store_now() + COMING;
     if let Some(nudge) = lanes.nudges.get(&lane) {
-        nudge.tell(news, shared.time.store_now());
-    } else if news.hinted.into_iter().chain(news.polled).any(is_soon)
-        && !shared.is_paused(&lane.topic)
-    {
+        nudge.at(due, is_hint, shared.time.store_now());
+    } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
         start(shared, lanes, lane);
     }
 }

@@ -16,9 +16,9 @@ pub(in crate::worker) struct Nudge {
     planned: AtomicI64,
     /// Whether a nudge came since the lane's last claim.
     pending: AtomicBool,
-    /// The earliest moments that hints and polls told since. `i64::MAX`: none.
+    /// The earliest moment that a hint told since. `i64::MAX`: none did.
     hinted: AtomicI64,
-    polled: AtomicI64,
+    polled: AtomicBool,
 }
 
 impl Nudge {
@@ -28,18 +28,16 @@ impl Nudge {
             planned: AtomicI64::new(i64::MAX),
             pending: AtomicBool::new(false),
             hinted: AtomicI64::new(i64::MAX),
-            polled: AtomicI64::new(i64::MAX),
+            polled: AtomicBool::new(false),
         }
     }
 
-    /// There is work from one of these moments on. Work that is due already always wakes the lane:
-    /// the clock may have been set back since it fell asleep.
-    pub(in crate::worker) fn tell(&self, News { hinted, polled }: News, store_now: UnixMillis) {
-        let Some(due) = hinted.into_iter().chain(polled).min() else { return };
-        for (told, earliest) in [(hinted, &self.hinted), (polled, &self.polled)] {
-            if let Some(due) = told {
-                earliest.fetch_min(due.0, Ordering::SeqCst);
-            }
+    /// There is work from this moment on, as a hint or a poll says. Work that is due already always
+    /// wakes the lane: the clock may have been set back since it fell asleep.
+    pub(in crate::worker) fn at(&self, due: UnixMillis, is_hint: bool, store_now: UnixMillis) {
+        match is_hint {
+            true => drop(self.hinted.fetch_min(due.0, Ordering::SeqCst)),
+            false => self.polled.store(true, Ordering::SeqCst),
         }
         if due <= store_now || due.0 < self.planned.load(Ordering::SeqCst) {
             self.pending.store(true, Ordering::SeqCst);
@@ -56,11 +54,11 @@ impl Nudge {
     pub(super) fn busy(&self) -> News {
         self.planned.store(i64::MAX, Ordering::SeqCst);
         self.pending.store(false, Ordering::SeqCst);
-        let take = |earliest: &AtomicI64| {
-            let due = earliest.swap(i64::MAX, Ordering::SeqCst);
-            (due < i64::MAX).then_some(UnixMillis(due))
-        };
-        News { hinted: take(&self.hinted), polled: take(&self.polled) }
+        let hinted = self.hinted.swap(i64::MAX, Ordering::SeqCst);
+        News {
+            hinted: (hinted < i64::MAX).then_some(UnixMillis(hinted)),
+            polled: self.polled.swap(false, Ordering::SeqCst),
+        }
     }
 
     pub(super) fn sleeps_towards(&self, moment: Option<UnixMillis>) {

@@ -16,6 +16,7 @@ use crate::store::{self, Delivery, Message};
 use crate::worker::call;
 use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
 use crate::worker::ownership::ASKS_EVERY;
+use crate::worker::pages::News;
 use crate::worker::shared::Shared;
 
 /// A lane's task does not end while something is due within this time.
@@ -262,7 +263,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             // Its owner has it, and nothing that is due could be called here.
             Waited::Due | Waited::Idle if !self.is_open() => Event::LeftToOthers,
             Waited::Idle => {
-                self.claimer.look_at_all();
+                self.claimer.take_in(News { hinted: None, polled: true });
                 Event::Woken(Wake::Claim)
             }
             Waited::Due | Waited::Nudged | Waited::Recovered => Event::Woken(Wake::Claim),

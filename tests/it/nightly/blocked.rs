@@ -39,10 +39,9 @@ struct Figures {
 async fn twenty_thousand_blocked_hosts_delay_nothing_else(kept: Kept) {
     let healthy = Receiver::start().await;
     let busy = vec![("retry-after", "900"), ("connection", "close")];
-    let blocked = Receiver::answering_at([0, 0, 0, 0].into(), move |_| {
-        Answer::With(429, busy.clone(), "")
-    })
-    .await;
+    let blocked =
+        Receiver::answering_at([0, 0, 0, 0].into(), move |_| Answer::With(429, busy.clone(), ""))
+            .await;
     let sets = [
         service("healthy", &healthy),
         "callback.allow_hosts=[\"127.*\"]".into(),

@@ -125,7 +125,6 @@ async fn a_task_costs_the_same_beside_any_number_of_blocked_destinations() {
     }
     let cost = bench.store.cost();
     let (claims, named) = (cost.claims - before.claims, cost.named - before.named);
-    println!("10 tasks cost {claims} claims, which named {named} destinations");
     assert!(claims <= 10 * 4 && named <= 10 * 4, "{claims} claims, {named} names for 10 tasks");
 
     let before = bench.store.cost();

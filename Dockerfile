@@ -39,7 +39,7 @@ VOLUME /var/lib/delayd
 # The environment overrides --config files: change these two with -e or --set.
 ENV DELAYD__HTTP__BIND=0.0.0.0:7799 DELAYD__STORE__EMBEDDED__PATH=/var/lib/delayd/delayd.db
 EXPOSE 7799
-# SIGTERM drains: wait longer than shutdown.grace (20 s) before the kill.
+# SIGTERM drains: wait at least shutdown.delay (0 s) plus 30 s before the kill.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["delayd", "healthcheck"]
 ENTRYPOINT ["delayd"]

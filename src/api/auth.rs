@@ -33,6 +33,7 @@ use crate::model::glob::Glob;
 use crate::model::origin::Origin;
 use crate::model::task::Topic;
 use crate::model::token::{Scope, TokenHash};
+use crate::store::Creator;
 
 mod site;
 
@@ -288,6 +289,13 @@ impl Caller {
     /// The name of the token.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|token| token.params.name.as_str())
+    }
+
+    /// The token as the creator of a topic. It may create no more than `share` topics, unless it
+    /// has the scope `admin`.
+    pub(crate) fn creator(&self, share: usize) -> Option<Creator> {
+        let most = (!self.sees_secrets()).then_some(share);
+        self.name().map(|token| Creator { token: token.into(), most })
     }
 
     /// Refuses a topic that the token does not cover.

@@ -19,8 +19,8 @@ const STREAMS: Bounds = Bounds { total: 64, each: 16, waiting: 0, wait: Duration
 #[derive(Debug)]
 pub(crate) struct Live {
     places: Places,
-    /// The last event, and the snapshot that it shows.
-    last: Mutex<(Arc<Snapshot>, Bytes)>,
+    /// The last events without and with the text of errors, and the snapshot that each shows.
+    last: Mutex<[(Arc<Snapshot>, Bytes); 2]>,
 }
 
 impl Default for Live {
@@ -45,9 +45,11 @@ impl Live {
     pub(crate) fn event(
         &self,
         snapshot: Arc<Snapshot>,
+        sees_errors: bool,
         overview: impl FnOnce() -> Overview,
     ) -> Bytes {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &mut last[usize::from(sees_errors)];
         if last.1.is_empty() || !Arc::ptr_eq(&last.0, &snapshot) {
             let data = serde_json::to_string(&overview()).expect("an overview is plain data");
             *last = (snapshot, format!("event: overview\ndata: {data}\n\n").into());

@@ -107,8 +107,7 @@ pub fn edge(
         metrics: api.metrics.clone(),
         pages: ROUTES.router(api.clone()),
     };
-    let draining = api.draining.clone();
-    Pipeline { api, admission, bodies, draining }.shared()
+    Pipeline { api, admission, bodies }.shared()
 }
 
 /// The paths of all routes, and what stands for all others in metrics.

@@ -305,9 +305,14 @@ async fn a_request_holds_its_slot_to_its_end() {
     let (mut api, _draining, _folder) = edge_with_store();
     api.params.concurrency = 1;
     let edge = edge(Arc::new(api));
-    // It waits for the store's thread, and nobody asks for its answer meanwhile.
-    let mut first = Box::pin(edge.clone().answer(post_of(ADD, TASK)));
-    assert!(futures_util::poll!(&mut first).is_pending());
+    // It waits for the store's thread, and nobody asks for its answer meanwhile. If the thread has
+    // answered already, there is no wait.
+    let first = loop {
+        let mut first = Box::pin(edge.clone().answer(post_of(ADD, TASK)));
+        if futures_util::poll!(&mut first).is_pending() {
+            break first;
+        }
+    };
     let second = edge.clone().answer(post_of(ADD, TASK)).await;
     assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(
@@ -455,5 +460,5 @@ async fn a_body_that_drips_meets_the_timeout() {
 async fn a_settle_that_is_never_answered_does_not_hold_up_the_end() {
     let (api, _draining) = edge_without_store().await;
     api.pending.spawn(std::future::pending::<()>());
-    tokio::time::timeout(Duration::from_secs(60), api.finish()).await.expect("it ends");
+    tokio::time::timeout(Duration::from_secs(60), api.finish(far())).await.expect("it ends");
 }

@@ -1,18 +1,20 @@
 //! What the handlers share: the store, the topics, the services, and values that may change.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::api::auth::Tokens;
+use crate::api::auth::{Caller, Tokens};
 use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
 use crate::api::params::{self, Limit, Params};
-use crate::api::places::{Bounds, Places};
+use crate::api::places::{Bounds, Place, Places};
 use crate::api::wire::error::Error;
 use crate::audit::AuditLog;
 use crate::callback::Services;
@@ -31,6 +33,9 @@ const LAST_SETTLES: Duration = Duration::from_secs(15);
 
 /// The scans over many tasks that one instance runs at the same time. A scan takes a second or two.
 const SCANS: Bounds = Bounds { total: 2, each: 1, waiting: 4, wait: Duration::from_secs(3) };
+/// The reads of many lanes or tasks, such as pages and counts. A read takes some milliseconds of
+/// the store.
+const READS: Bounds = Bounds { total: 4, each: 1, waiting: 32, wait: Duration::from_secs(1) };
 
 /// What the API is built from.
 #[derive(Debug)]
@@ -77,6 +82,8 @@ pub struct Api {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,
+    /// Load balancers are to choose other instances.
+    leaving: AtomicBool,
     pub(crate) pulls: Arc<Pulls>,
     /// Claims and settles that may outlive their request.
     pub(crate) pending: TaskTracker,
@@ -85,6 +92,8 @@ pub struct Api {
     pub(crate) tracer: Tracer,
     pub(crate) live: Live,
     pub(crate) forecasts: Forecasts,
+    /// The reads of many lanes or tasks that are no scans.
+    pub(crate) reads: Places,
     /// The scans that only read.
     pub(crate) scans: Places,
     /// The scans that change tasks. They have places of their own, so that no reader delays an
@@ -130,6 +139,7 @@ impl Api {
             tokens,
             clock,
             draining,
+            leaving: AtomicBool::new(false),
             pulls,
             pending,
             metrics,
@@ -137,6 +147,7 @@ impl Api {
             tracer,
             live: Live::default(),
             forecasts: Forecasts::default(),
+            reads: Places::new(READS),
             scans: Places::new(SCANS),
             changes: Places::new(SCANS),
         }
@@ -147,12 +158,21 @@ impl Api {
         Sources { store: &self.store, topics: &self.topics, sampled: &self.sampled }
     }
 
+    /// A place among the reads of many lanes or tasks.
+    pub(crate) async fn reading(&self, caller: &Caller) -> Result<Place, Error> {
+        self.reads
+            .place(caller)
+            .await
+            .ok_or(Error::Unavailable("other lists and counts still run: try again"))
+    }
+
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it
     /// after `serve` has returned and before the store is closed. It takes at most about ten
-    /// seconds while the store answers, and 15 s otherwise.
-    pub async fn finish(&self) {
+    /// seconds while the store answers, and otherwise at most 15 s, and ends at this moment.
+    pub async fn finish(&self, until: Instant) {
         self.pending.close();
-        if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
+        let until = until.min(Instant::now() + LAST_SETTLES);
+        if tokio::time::timeout_at(until, self.pending.wait()).await.is_err() {
             let left = self.pending.len();
             tracing::warn!(
                 left,
@@ -172,6 +192,15 @@ impl Api {
 
     pub(crate) fn bounds(&self) -> params::Bounds {
         *self.bounds.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks load balancers and callers to choose other instances. New work is still accepted.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) || self.is_draining()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -47,7 +47,7 @@ pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
     // Another port, because a running delayd may use the configured one.
     TcpListener::bind(SocketAddr::new(address.ip(), 0))
         .map_err(|source| StartError::Bind { address, source })?;
-    super::port(settings)?;
+    super::params::port(settings)?;
     Services::new(params::services(settings))?;
     let clock = Clock::system();
     let (found, durability, mut warnings) = match settings.store.kind {

@@ -5,21 +5,28 @@
 //!
 //! # The order of drain
 //!
-//! 1. `/readyz` answers 503, and adds and pulls are refused, so load balancers use other instances.
+//! 0. `/readyz` answers 503, and nothing else changes for `shutdown.delay`, so that load balancers
+//!    use other instances from now on.
+//! 1. Adds and pulls are refused.
 //! 2. Claims stop. Tasks that were claimed but not called are released without using an attempt.
 //! 3. Running calls end within `shutdown.grace`. An interrupted call keeps its lease and attempt.
 //! 4. Their settles are flushed.
-//! 5. The listener closes. Acks are accepted until then. The last pulls are settled, and the last
-//!    audit entries are stored.
-//! 6. The store closes. The last spans are exported.
+//! 5. The listener closes. Acks are accepted until then.
+//! 6. The last audit entries are stored and the last spans are exported, while the last pulls are
+//!    settled.
+//! 7. The store closes.
+//!
+//! All of it has one deadline, `AFTER_GRACE` after the grace. Each step takes at most what is
+//! left, so a store or a collector that hangs does not delay the end further.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use crate::api::{self, Api, Tokens};
 use crate::audit::{AuditEntry, AuditLog, AuditResult, AuditSource};
@@ -42,8 +49,11 @@ use crate::worker::{self, Worker};
 
 /// How long open connections may continue after the workers have ended.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How long closing the store may take: a hanging disk would block the exit forever.
-const STORE_CLOSING: Duration = Duration::from_secs(10);
+/// How long the whole drain may last after `shutdown.grace`. It ends a moment before the 5 s that
+/// the documentation promises.
+const AFTER_GRACE: Duration = Duration::from_millis(4_500);
+/// The part of it that is left for the last audit entries and spans, whatever hangs before.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 mod certificates;
 pub mod check;
@@ -109,7 +119,7 @@ pub struct App {
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
-    grace: Duration,
+    shutdown: settings::Shutdown,
     tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
@@ -125,7 +135,7 @@ impl App {
     /// and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
-        let tls = port(&settings)?.map(Arc::new);
+        let tls = params::port(&settings)?.map(Arc::new);
         let address = settings.http.bind;
         let listener =
             api::listen(address).map_err(|source| StartError::Bind { address, source })?;
@@ -139,10 +149,10 @@ impl App {
         let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         tokens.set_site(params::public_origins(&settings), settings.http.auth.anonymous);
         let client = Client::new(params::client(&settings, &clock))?;
-        let open_files = raise_open_file_limit();
+        let open_files = params::raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
-        let limits = DestinationLimits::new(limits);
+        let (limits, topic_limits) = (DestinationLimits::new(limits), Arc::default());
 
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
@@ -154,6 +164,7 @@ impl App {
                 topics: topics.clone(),
                 services: services.clone(),
                 limits: limits.clone(),
+                topic_limits: Arc::clone(&topic_limits),
                 instances: instances.clone(),
                 metrics: metrics.clone(),
             },
@@ -216,13 +227,14 @@ impl App {
             client,
             services,
             limits,
+            topic_limits,
             instances: instances.clone(),
             metrics: changing.metrics.clone(),
             clock,
             tracer: tracer.clone(),
         };
         let worker = Worker::start(parts, params::worker(settings));
-        let grace = settings.shutdown.grace.0;
+        let shutdown = settings.shutdown.clone();
         let reloading = None;
         Ok(Self {
             address,
@@ -236,7 +248,7 @@ impl App {
             serving,
             close_listener,
             draining,
-            grace,
+            shutdown,
             tracer,
             parts: changing,
             reloading,
@@ -264,14 +276,23 @@ impl App {
         self.address
     }
 
-    /// Runs until `shutdown` resolves, then drains.
+    /// Runs until `stop` resolves, then drains.
     ///
     /// # Errors
     /// If the store has failed permanently (an I/O error of its disk), so that only a restart
     /// helps.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let settings::Shutdown { delay, grace } = self.shutdown.clone();
+        let stop = async {
+            stop.await;
+            if !delay.0.is_zero() {
+                self.api.leave();
+                tracing::info!("Leaving: /readyz answers 503; the drain begins in {delay}");
+                tokio::time::sleep(delay.0).await;
+            }
+        };
         let broken = tokio::select! {
-            () = shutdown => false,
+            () = stop => false,
             () = broken(&self.store) => true,
         };
         if broken {
@@ -280,17 +301,18 @@ impl App {
             );
         } else {
             tracing::info!(
-                "Draining: no new adds and claims; running calls may take {:?} to end",
-                self.grace
+                "Draining: no new adds and claims; running calls may take {grace} to end"
             );
         }
+        let grace = if broken { Duration::ZERO } else { grace.0 };
+        let end = Instant::now() + grace + AFTER_GRACE;
         self.draining.send_replace(true);
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
         self.service_tls.abort();
         drop((self.janitor, self.planner, self.sampler));
-        let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
+        let cut_off = self.worker.drain(grace).await;
         if cut_off > 0 {
             tracing::warn!(
                 cut_off,
@@ -299,36 +321,31 @@ impl App {
         }
         // The receiver is gone if serving panicked; the join below reports that.
         let _ = self.close_listener.send(());
-        self.serving.await.context("the HTTP server failed")?;
-        self.api.finish().await;
-        // Otherwise it counts as alive for some seconds.
-        if let Err(error) = self.store.forget_instance(self.instances.id()).await {
-            tracing::debug!(%error, "Could not remove the heartbeat of this instance");
+        match tokio::time::timeout_at(end - LAST_WRITES, self.serving).await {
+            Ok(served) => served.context("the HTTP server failed")?,
+            Err(_) => tracing::warn!("Requests did not end in time and are cut off"),
         }
-        self.parts.audit.finish().await;
-        if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
+        // Otherwise this instance counts as alive for some seconds.
+        let forgotten =
+            tokio::time::timeout_at(end, self.store.forget_instance(self.instances.id()));
+        let (_, _, _, forgotten) = tokio::join!(
+            self.parts.audit.finish(end),
+            self.tracer.finish(end),
+            self.api.finish(end),
+            forgotten
+        );
+        if !matches!(forgotten, Ok(Ok(()))) {
+            tracing::debug!("Could not remove the heartbeat of this instance");
+        }
+        if tokio::time::timeout_at(end, self.store.close()).await.is_err() {
             tracing::warn!(
                 "The store did not close in time; everything that was confirmed is stored"
             );
         }
-        self.tracer.finish().await;
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
         tracing::info!("Drained");
         Ok(())
     }
-}
-
-/// TLS of the port; `None` if it is not set.
-fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
-    settings.http.tls.files().map(tls::Server::new).transpose()
-}
-
-/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
-/// there is no limit.
-fn raise_open_file_limit() -> u64 {
-    rlimit::increase_nofile_limit(u64::MAX)
-        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
-        .unwrap_or(u64::MAX)
 }
 
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {
@@ -409,6 +426,24 @@ pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
             .await?
             .raise_format()
             .await?),
+    }
+}
+
+/// Copies the embedded store into a file, beside a delayd that works with it. Returns the bytes of
+/// the copy.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn back_up(settings: &Settings, to: PathBuf) -> Result<u64, StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            Ok(of_file(settings, move |path| Embedded::back_up(path, &to)).await?)
+        }
+        StoreKind::Redis => Err(store::Error::Misconfigured(
+            "the tasks are in Redis, which is backed up by its own means: see docs/BACKUP.md"
+                .into(),
+        )
+        .into()),
     }
 }
 

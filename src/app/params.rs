@@ -11,7 +11,7 @@ use crate::model::origin::Origin;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Parsed, Settings, Topology, TraceHeader};
 use crate::store::{embedded, redis};
-use crate::{api, callback, instances, maintenance, sampler, topic, trace, worker};
+use crate::{api, callback, instances, maintenance, sampler, tls, topic, trace, worker};
 
 /// A number of concurrent calls or connections that is enough for most uses. A lower limit causes a
 /// warning.
@@ -240,6 +240,19 @@ pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
         waiters: defaults.waiters.min(connections / 2),
         ..defaults
     }
+}
+
+/// TLS of the port; `None` if it is not set.
+pub(super) fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
+    settings.http.tls.files().map(tls::Server::new).transpose()
+}
+
+/// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if
+/// there is no limit.
+pub(super) fn raise_open_file_limit() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX)
+        .or_else(|_| rlimit::Resource::NOFILE.get_soft())
+        .unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub use delayd_wire::{AuditEntry, AuditResult, AuditSource};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{AuditDrop, Metrics};
@@ -87,13 +88,14 @@ impl AuditLog {
         }
     }
 
-    /// Writes the queued entries, as far as the store takes them in time. Later entries are only
-    /// logged.
-    pub async fn finish(&self) {
+    /// Writes the queued entries, as far as the store takes them in time, and at most until this
+    /// moment. Later entries are only logged.
+    pub async fn finish(&self, until: Instant) {
         self.stopping.cancel();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut writer) = writer else { return };
-        if tokio::time::timeout(LAST_ENTRIES, &mut writer).await.is_err() {
+        let until = until.min(Instant::now() + LAST_ENTRIES);
+        if tokio::time::timeout_at(until, &mut writer).await.is_err() {
             writer.abort();
             tracing::warn!(
                 "The store does not take the last audit entries: they are only in the log"
@@ -120,6 +122,7 @@ fn log(entry: &AuditEntry) {
         schedule = entry.schedule,
         task.id = entry.task_id.map(|id| id.0),
         tasks = entry.tasks,
+        reason = entry.reason,
         dry_run = entry.dry_run,
         result,
         status = entry.status,

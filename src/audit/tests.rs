@@ -3,6 +3,10 @@ use std::sync::atomic::AtomicUsize;
 use super::*;
 use crate::store::{AuditCursor, AuditLogged, Error, Result};
 
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
 /// A store that can be away.
 #[derive(Default)]
 struct Kept {
@@ -53,7 +57,7 @@ async fn entries_are_written_together_and_in_order() {
     let (log, _) = log_over(&store);
     let actions: Vec<String> = (0..300).map(|n| n.to_string()).collect();
     actions.iter().for_each(|action| record(&log, action));
-    log.finish().await;
+    log.finish(far()).await;
     assert_eq!(store.actions(), actions);
     assert_eq!(store.writes.load(Ordering::Relaxed), 2);
 }
@@ -88,7 +92,7 @@ async fn a_full_queue_delays_nobody_and_its_losses_are_counted() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(store.actions().len(), QUEUE + 1);
     record(&log, "next");
-    log.finish().await;
+    log.finish(far()).await;
     assert_eq!(store.actions().last().unwrap(), "next");
 }
 
@@ -99,7 +103,7 @@ async fn a_store_that_is_away_delays_the_stop_only_a_little() {
     store.is_away.store(true, Ordering::Relaxed);
     (0..QUEUE).for_each(|n| record(&log, &n.to_string()));
     let began = tokio::time::Instant::now();
-    log.finish().await;
+    log.finish(far()).await;
     assert!(began.elapsed() <= LAST_ENTRIES);
     assert_eq!(dropped(&metrics, "stop"), QUEUE);
 }

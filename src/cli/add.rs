@@ -12,8 +12,9 @@ use super::args::TaskOptions;
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::Due;
-use super::{Code, add_retry, output, table};
-use crate::model::task::Topic;
+use super::find::{TaskKeyArgs, TaskNameArgs};
+use super::{Code, add_retry, follow, get, output, table};
+use crate::model::task::{TaskId, Topic};
 use delayd_wire::Span;
 
 /// Add a task to a running service.
@@ -27,6 +28,7 @@ Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":7}'
   delayd add orders --at '2026-11-23 20:00' --zone Asia/Shanghai '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add orders --at 1795236367 --max-attempts 3 '{\"sn\":\"shop\",\"url\":\"/x\"}'
+  delayd add orders --in 10s --wait '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add alive --key device-7 --in 30s '{\"device\":7}'
   delayd add orders --in 1h --retry '{\"sn\":\"shop\",\"url\":\"/x\"}'
   delayd add orders --in 1h --backoff 5s,5m --on-dead shop/dead '{\"sn\":\"shop\",\"url\":\"/x\"}'
@@ -53,6 +55,10 @@ pub(super) struct Args {
         value_parser = patience
     )]
     retry: Option<Span>,
+    /// Then wait until the task has ended, for at most this long if a time is given; unless it was
+    /// delivered, the exit code is 1
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
+    wait: Option<Option<Span>>,
     #[command(flatten)]
     options: TaskOptions,
     /// The content; - reads it from standard input
@@ -63,15 +69,27 @@ pub(super) struct Args {
 
 pub(super) async fn run(mut args: Args) -> anyhow::Result<Code> {
     let content = content(&args.content)?;
-    let Some(Span(patience)) = args.retry else {
-        args.server.ask("/delay/task/add", &body(&args, content), shown).await?;
-        return Ok(Code::Done);
-    };
-    let key = args.idempotency_key.get_or_insert_with(add_retry::new_key).clone();
     let client = args.server.client()?;
-    let (stored, text) = add_retry::add(&client, &body(&args, content), &key, patience).await?;
+    let (stored, text) = match args.retry {
+        None => {
+            let answer = client.post(add_retry::PATH, &body(&args, content)).await?;
+            let text = answer.text.clone();
+            (answer.checked::<Stored>()?, text)
+        }
+        Some(Span(patience)) => {
+            let key = args.idempotency_key.get_or_insert_with(add_retry::new_key).clone();
+            add_retry::add(&client, &body(&args, content), &key, patience).await?
+        }
+    };
+    let task_id = Some(TaskId(stored.task_id.0));
     output::line(&if client.is_json() { text } else { shown(stored) })?;
-    Ok(Code::Done)
+    match args.wait {
+        None => Ok(Code::Done),
+        Some(wait) => {
+            let name = TaskNameArgs { task_id, keys: TaskKeyArgs::default() };
+            follow::to_end(client, &args.topic, name, wait, get::shown).await
+        }
+    }
 }
 
 /// Parses how long an add is repeated. The service remembers an idempotency key for longer.

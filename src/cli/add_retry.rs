@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Client;
 
-const PATH: &str = "/delay/task/add";
+pub(super) const PATH: &str = "/delay/task/add";
 /// The longest time of one attempt. The service answers within 10 s, or not at all.
 const ATTEMPT: Duration = Duration::from_secs(15);
 /// The first and the longest wait, unless the service names a longer one. Each next wait is up to

@@ -56,6 +56,7 @@ fn shown(entries: &[AuditEntry]) -> String {
             entry.schedule.as_ref().map(Cell::cell),
             entry.task_id.as_ref().map(Cell::cell),
             entry.tasks.map(|tasks| output::many(tasks, "task")),
+            entry.reason.as_ref().map(Cell::cell),
             entry.dry_run.then(|| "dry run".to_owned()),
         ];
         let target: Vec<String> = target.into_iter().flatten().collect();
@@ -86,29 +87,29 @@ mod tests {
     fn entries_are_a_table() {
         assert_eq!(shown(&[]), "no entries");
         let entries = json!([
-            {"at_ms": 1_795_234_577_000_i64, "source": "api", "token": "operator",
+            {"at_ms": 1_795_234_577_000_i64, "source": "api", "token": "ops",
              "action": "topic/pause", "topic": "t", "result": "done", "status": 200,
              "request_id": "r-1"},
             {"at_ms": 1_795_234_576_000_i64, "source": "api", "action": "dead/replay",
              "result": "refused", "status": 401, "dm_error": 1001, "request_id": "r-0"},
-            {"at_ms": 1_795_234_575_000_i64, "source": "api", "token": "operator",
+            {"at_ms": 1_795_234_575_000_i64, "source": "api", "token": "ops",
              "action": "dead/purge", "topic": "t", "dry_run": true,
              "result": "done", "status": 200, "request_id": "r-2"},
-            {"at_ms": 1_795_234_574_000_i64, "source": "api", "token": "operator",
+            {"at_ms": 1_795_234_574_000_i64, "source": "api", "token": "ops",
              "action": "dead/purge", "topic": "t", "tasks": 3, "result": "unanswered",
-             "request_id": "r-3"},
-            {"at_ms": 1_795_234_573_000_i64, "source": "api", "token": "operator",
+             "reason": "gone", "request_id": "r-3"},
+            {"at_ms": 1_795_234_573_000_i64, "source": "api", "token": "ops",
              "action": "schedule/pause", "topic": "t", "schedule": "nightly", "result": "done",
              "status": 200, "request_id": "r-4"},
         ]);
         let entries: Vec<AuditEntry> = serde_json::from_value(entries).unwrap();
         insta::assert_snapshot!(shown(&entries), @r#"
-        TIME                      BY        ACTION          TARGET      RESULT         REQUEST_ID
-        2026-11-21T04:16:17.000Z  operator  topic/pause     t           done (200)     r-1
-        2026-11-21T04:16:16.000Z  (api)     dead/replay                 refused (401)  r-0
-        2026-11-21T04:16:15.000Z  operator  dead/purge      t, dry run  done (200)     r-2
-        2026-11-21T04:16:14.000Z  operator  dead/purge      t, 3 tasks  unanswered     r-3
-        2026-11-21T04:16:13.000Z  operator  schedule/pause  t, nightly  done (200)     r-4
+        TIME                      BY     ACTION          TARGET            RESULT         REQUEST_ID
+        2026-11-21T04:16:17.000Z  ops    topic/pause     t                 done (200)     r-1
+        2026-11-21T04:16:16.000Z  (api)  dead/replay                       refused (401)  r-0
+        2026-11-21T04:16:15.000Z  ops    dead/purge      t, dry run        done (200)     r-2
+        2026-11-21T04:16:14.000Z  ops    dead/purge      t, 3 tasks, gone  unanswered     r-3
+        2026-11-21T04:16:13.000Z  ops    schedule/pause  t, nightly        done (200)     r-4
         "#);
     }
 }

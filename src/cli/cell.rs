@@ -1,7 +1,8 @@
 //! How values of answers are shown in tables.
 
 use delayd_wire::{
-    BreakerState, Durability, Holder, ServiceName, TaskId, TaskState, TopicName, UnixMillis, Way,
+    BreakerState, Durability, Holder, ServiceName, Span, TaskId, TaskState, TopicName, UnixMillis,
+    Way,
 };
 use serde_json::Value;
 
@@ -52,7 +53,49 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
+/// Settings for people: the durations, which answers have in milliseconds, in their largest unit.
+pub(super) fn settings(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.ends_with("ms") => {
+            text.parse::<Span>().map_or_else(|_| value.clone(), |span| span.to_string().into())
+        }
+        Value::Array(items) => items.iter().map(settings).collect(),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| match name.as_str() {
+                // Texts of the caller.
+                "headers" => (name.clone(), value.clone()),
+                _ => (name.clone(), settings(value)),
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        value => value.clone(),
+    }
+}
+
 /// A text at full length, with control characters escaped.
 pub(super) fn whole(text: &str) -> String {
     output::plain(text, usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn durations_of_settings_have_their_largest_unit() {
+        let given = json!({
+            "timeout": "2000ms", "lateness_objective": "250ms", "rate": "100/s",
+            "backoff": {"kind": "list", "steps": ["5000ms", "300000ms"]},
+            "headers": {"x-wait": "5000ms"},
+        });
+        let shown = json!({
+            "timeout": "2s", "lateness_objective": "250ms", "rate": "100/s",
+            "backoff": {"kind": "list", "steps": ["5s", "5m"]},
+            "headers": {"x-wait": "5000ms"},
+        });
+        assert_eq!(settings(&given), shown);
+        assert_eq!(settings(&json!("by gms")), json!("by gms"));
+    }
 }

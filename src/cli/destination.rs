@@ -2,13 +2,13 @@
 
 use clap::Subcommand;
 use delayd_wire::{
-    BreakerChange, DestinationDetail, DestinationListRequest, DestinationShown, Destinations, Held,
-    HoldRequest, Probed, RecentCalls,
+    BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
+    Destinations, Held, HoldRequest, Probed, RecentCalls,
 };
 
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::{Code, table};
+use super::{Code, table, time};
 use crate::model::task::Destination;
 
 /// Show the state of destinations, hold calls to one, or release it.
@@ -88,7 +88,7 @@ fn of(sn: &Destination) -> HoldRequest<&Destination> {
 }
 
 fn detail(shown: DestinationDetail) -> String {
-    let millis = |span: Option<u64>| span.map_or("-".into(), |span| format!("{span}ms"));
+    let millis = |span: Option<u64>| span.map(time::lasting).cell();
     let is_exact = shown.complete && !shown.cut;
     let at_least = |count: u64| match is_exact {
         true => count.cell(),
@@ -128,6 +128,22 @@ fn detail(shown: DestinationDetail) -> String {
     format!("{pairs}\n\n{}", table::columns(&["since", "breaker"], &rows))
 }
 
+/// What keeps it from being called as usual, the worst first. The dashboard shows the same.
+fn status(of: &DestinationShown) -> String {
+    let conditions = [
+        (!of.configured, "not configured"),
+        (of.no_access_token.is_some(), "no access token"),
+        (of.breaker == BreakerState::Open, "failing"),
+        (of.held, "held"),
+        (of.retry_after_ms.is_some(), "Retry-After"),
+        (of.breaker == BreakerState::HalfOpen, "probing"),
+        (of.in_flight >= of.concurrency, "busy"),
+    ];
+    let found: Vec<&str> =
+        conditions.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name).collect();
+    if found.is_empty() { "ready".into() } else { found.join(", ") }
+}
+
 fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     if all.is_empty() {
         return "no destinations".into();
@@ -135,30 +151,18 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     let row = |one: &DestinationShown| {
         vec![
             one.sn.cell(),
-            one.configured.cell(),
-            one.held.cell(),
+            status(one),
             one.waiting.cell(),
-            one.breaker.cell(),
             format!("{}/{}", one.in_flight, one.concurrency),
             one.rate.cell(),
-            one.retry_after_ms.map_or("-".into(), |left| format!("{}s", left.div_ceil(1_000))),
+            one.retry_after_ms.map(time::lasting).cell(),
             one.last_error_ms.cell(),
             one.last_error.cell(),
         ]
     };
     let rows: Vec<_> = all.iter().map(row).collect();
-    let head = [
-        "sn",
-        "configured",
-        "held",
-        "waiting",
-        "breaker",
-        "calls",
-        "rate",
-        "retry_after",
-        "last_error_at",
-        "last_error",
-    ];
+    let head =
+        ["sn", "status", "waiting", "calls", "rate", "retry_after", "last_error_at", "last_error"];
     table::columns(&head, &rows)
 }
 
@@ -189,7 +193,7 @@ mod tests {
         overdue        3 or more
         counted        1970-01-01T00:00:00.000Z
         breaker        open
-        probes in      4200ms
+        probes in      4.2s
         calls          0/16 of 256
         rate           -
         success        dm_error
@@ -198,7 +202,7 @@ mod tests {
         last error     down
         recent calls   9, 5 failed
         p50            20ms
-        p99            15000ms
+        p99            15s
         others' p99    3ms
 
         SINCE                     BREAKER
@@ -210,19 +214,24 @@ mod tests {
     fn destinations_are_a_table() {
         let shown = |answer| shown(serde_json::from_value(answer).unwrap());
         assert_eq!(shown(json!({"destinations": []})), "no destinations");
-        let answer = json!({"destinations": [{
-            "sn": "shop", "configured": true, "held": false, "waiting": 12,
-            "breaker": "open", "in_flight": 0,
-            "concurrency": 16, "rate": null, "retry_after_ms": 89_500,
-            "last_error": "down", "last_error_ms": 0,
-        }]});
-        let table = shown(answer);
+        let one = |sn: &str, held: bool, breaker: &str, retry_after_ms: Option<u64>| {
+            json!({
+                "sn": sn, "configured": true, "held": held, "waiting": 12,
+                "breaker": breaker, "in_flight": 0,
+                "concurrency": 16, "rate": null, "retry_after_ms": retry_after_ms,
+                "last_error": "down", "last_error_ms": 0,
+            })
+        };
+        let table = shown(json!({"destinations": [
+            one("shop", true, "open", Some(89_500)), one("mail", false, "closed", None),
+        ]}));
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
-        let head =
-            "SN CONFIGURED HELD WAITING BREAKER CALLS RATE RETRY_AFTER LAST_ERROR_AT LAST_ERROR";
+        let head = "SN STATUS WAITING CALLS RATE RETRY_AFTER LAST_ERROR_AT LAST_ERROR";
         assert_eq!(rows[0].join(" "), head);
-        let row = "shop yes no 12 open 0/16 - 90s 1970-01-01T00:00:00.000Z down";
+        let row = "shop failing, held, Retry-After 12 0/16 - 90s 1970-01-01T00:00:00.000Z down";
         assert_eq!(rows[1].join(" "), row);
+        let row = "mail ready 12 0/16 - - 1970-01-01T00:00:00.000Z down";
+        assert_eq!(rows[2].join(" "), row);
     }
 }

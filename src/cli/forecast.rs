@@ -9,7 +9,7 @@ use delayd_wire::{
 use super::args::one_of;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::{Code, table};
+use super::{Code, table, time};
 use crate::model::clock::UnixMillis;
 
 /// Show what falls due in the next hour, day or week, by service.
@@ -87,19 +87,8 @@ fn row(name: &str, figures: &ForecastFigures) -> Vec<String> {
         count(buckets.iter().sum()),
         count(*rest),
         rate(*calls_per_second),
-        drain_ms.map(lasting).cell(),
+        drain_ms.map(time::lasting).cell(),
     ]
-}
-
-/// A duration in one unit, rounded up.
-fn lasting(ms: u64) -> String {
-    const MINUTE: u64 = 60;
-    const HOUR: u64 = 60 * MINUTE;
-    match ms.div_ceil(1_000) {
-        seconds if seconds < 2 * MINUTE => format!("{seconds}s"),
-        seconds if seconds < 2 * HOUR => format!("{}m", seconds.div_ceil(MINUTE)),
-        seconds => format!("{}h", seconds.div_ceil(HOUR)),
-    }
 }
 
 fn rate(value: Option<f64>) -> String {
@@ -142,17 +131,6 @@ mod tests {
         1970-01-01T00:05:00.000Z  7      750
         1970-01-01T00:10:00.000Z  2      750
         ");
-    }
-
-    #[test]
-    fn a_duration_has_one_unit() {
-        let check = |ms, expected: &str| assert_eq!(lasting(ms), expected, "{ms}");
-        check(0, "0s");
-        check(1, "1s");
-        check(119_000, "119s");
-        check(119_001, "2m");
-        check(7_199_001, "2h");
-        check(90_000_000, "25h");
     }
 
     #[test]

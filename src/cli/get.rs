@@ -1,12 +1,12 @@
 //! `delayd get`: shows a task.
 
-use delayd_wire::{Attempt, Found, GetRequest, Task};
+use delayd_wire::{Attempt, Found, GetRequest, Span, Task};
 use serde_json::Value;
 
-use super::cell::{Cell, whole};
+use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
 use super::find::{TaskKeyArgs, TaskNameArgs};
-use super::{Code, table};
+use super::{Code, follow, table, time};
 use crate::model::task::Topic;
 
 /// Show a task: its state, times, attempts and content.
@@ -17,6 +17,7 @@ use crate::model::task::Topic;
 Examples:
   delayd get orders 1795234567000042
   delayd get orders --idempotency-key order-42
+  delayd get orders --key order-42 --wait=5m
   delayd get orders 1795234567000042 --json --server http://10.0.0.5:7799"
 )]
 pub(super) struct Args {
@@ -24,11 +25,18 @@ pub(super) struct Args {
     topic: Topic,
     #[command(flatten)]
     name: TaskNameArgs,
+    /// Wait until the task has ended, for at most this long if a time is given; unless it was
+    /// delivered, the exit code is 1
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
+    wait: Option<Option<Span>>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    if let Some(wait) = args.wait {
+        return follow::to_end(args.server.client()?, &args.topic, args.name, wait, shown).await;
+    }
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
     let body = GetRequest { topic: Some(&args.topic), task_id, key, idempotency_key };
     args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
@@ -36,7 +44,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// The fields of a task, the most important first.
-fn shown(task: &Task<Value>) -> String {
+pub(super) fn shown(task: &Task<Value>) -> String {
     let pairs = [
         ("task_id", task.task_id.cell()),
         ("state", task.state.cell()),
@@ -49,7 +57,7 @@ fn shown(task: &Task<Value>) -> String {
         ("key", task.key.cell()),
         ("lease", task.lease.cell()),
         ("mode", task.mode.cell()),
-        ("options", task.options.cell()),
+        ("options", settings(&task.options).cell()),
         ("sn", task.sn.cell()),
         ("content", content(task)),
     ];
@@ -72,11 +80,10 @@ fn content(task: &Task<Value>) -> String {
 /// A table of the recorded attempts. Line breaks in answers are escaped.
 fn log(attempts: &[Attempt]) -> String {
     let row = |note: &Attempt| {
-        let duration = format!("{}ms", note.duration_ms);
         vec![
             note.attempt.cell(),
             note.started_ms.cell(),
-            duration,
+            time::lasting(note.duration_ms),
             note.outcome.cell(),
             note.answer.cell(),
         ]
@@ -131,7 +138,7 @@ mod tests {
 
         ATTEMPT  STARTED                   DURATION  OUTCOME              ANSWER
         1        2026-11-21T04:16:17.003Z  12ms      500                  no\nroom
-        2        2026-11-21T04:16:18.010Z  15000ms   timed out after 15s
+        2        2026-11-21T04:16:18.010Z  15s       timed out after 15s
         "#);
     }
 }

@@ -19,20 +19,23 @@ use crate::model::task::{Destination, Topic};
 #[command(after_help = "\
 Examples:
   delayd list orders
-  delayd list orders --state dead --all
-  delayd list orders --state delivered --newest --sn message.call
+  delayd list orders dead --all
+  delayd list orders delivered --newest --sn message.call
   delayd list orders --from 1795236000 --to 1795239600 --limit 1000 --json")]
 pub(super) struct Args {
     /// The topic
     topic: Topic,
-    /// The state
+    /// The state; by default scheduled
+    #[arg(value_name = "STATE", value_parser = one_of(&TaskState::ALL, TaskState::as_str))]
+    given: Option<TaskState>,
+    /// The state, as an option
     #[arg(
         long,
         value_name = "STATE",
-        default_value = "scheduled",
+        conflicts_with = "given",
         value_parser = one_of(&TaskState::ALL, TaskState::as_str)
     )]
-    state: TaskState,
+    state: Option<TaskState>,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
@@ -68,7 +71,8 @@ pub(super) struct Page {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    show(&args.server.client()?, &args.topic, args.state, args.page).await
+    let state = args.given.or(args.state).unwrap_or(TaskState::Scheduled);
+    show(&args.server.client()?, &args.topic, state, args.page).await
 }
 
 /// Prints the page, or all pages from there on.

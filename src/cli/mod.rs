@@ -1,8 +1,8 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service. `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `format`,
-//! `healthcheck`, `token`, `openapi` and `completions` run beside it. All other commands are HTTP
-//! clients of a running service, and know none of its internals.
+//! `serve` runs the service. `demo`, `bench`, `receive`, `check`, `backup`, `fsck`, `store`,
+//! `format`, `healthcheck`, `token`, `openapi` and `completions` run beside it. All other commands
+//! are HTTP clients of a running service, and know none of its internals.
 //!
 //! # Invariants
 //!
@@ -23,6 +23,7 @@ mod add;
 mod add_retry;
 mod args;
 mod audit;
+mod backup;
 mod bench;
 mod cell;
 mod check;
@@ -35,6 +36,7 @@ mod due;
 mod export;
 mod exported;
 mod find;
+mod follow;
 mod forecast;
 mod format;
 mod fsck;
@@ -108,6 +110,7 @@ enum Command {
     Demo(demo::Args),
     Receive(receive::Args),
     Check(check::Args),
+    Backup(backup::Args),
     Fsck(fsck::Args),
     Store(store::Args),
     Format(format::Args),
@@ -157,8 +160,8 @@ impl From<Code> for ExitCode {
 }
 
 /// The commands that take settings. Only their help lists --config and --set.
-const CONFIGURED: [&str; 8] =
-    ["serve", "demo", "check", "fsck", "store", "format", "healthcheck", "bench"];
+const CONFIGURED: [&str; 9] =
+    ["serve", "demo", "check", "backup", "fsck", "store", "format", "healthcheck", "bench"];
 
 /// The complete command line. Use this instead of `Cli::command`.
 fn command() -> clap::Command {
@@ -322,6 +325,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
             Command::Check(args) => check::run(&args, &configuration.load()?).await,
+            Command::Backup(args) => backup::run(args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
             Command::Format(args) => format::run(args, &configuration.load()?).await,

@@ -50,6 +50,16 @@ impl RetryClient {
         self.call_with(path, body, async || (), Answer::checked).await
     }
 
+    /// Like [`RetryClient::call`]. Returns the text of the answer as well.
+    pub(super) async fn call_for_text<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<(String, A)> {
+        let read = |answer: Answer| Ok((answer.text.clone(), answer.checked()?));
+        self.call_with(path, body, async || (), read).await
+    }
+
     /// Like [`RetryClient::call`], for a batch: returns the results of its items also if all of
     /// them failed. Calls `between` before each further attempt.
     pub(super) async fn call_batch<A: DeserializeOwned>(

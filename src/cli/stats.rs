@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::topic::shown::counts;
+use super::topic::shown::{counts, state};
 use super::{Code, output, table};
 
 /// Topics that are read at the same time.
@@ -64,13 +64,14 @@ fn shown(topics: &[Shown]) -> String {
         return "no topics".into();
     }
     let row = |topic: &Shown| {
-        let mut row = vec![topic.topic.cell(), topic.paused.cell()];
+        let state = state(topic.paused, topic.oldest_overdue_ms.is_some());
+        let mut row = vec![topic.topic.cell(), state.into()];
         row.extend(counts(&topic.counts).map(|(_, count)| count.cell()));
         row.extend([topic.oldest_overdue_ms.cell(), topic.next_due_ms.cell()]);
         row
     };
     let states = TaskState::ALL.map(TaskState::as_str);
-    let head = [&["topic", "paused"][..], &states, &["overdue since", "next due"]].concat();
+    let head = [&["topic", "state"][..], &states, &["overdue since", "next due"]].concat();
     table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -96,8 +97,8 @@ mod tests {
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
         let head =
-            "TOPIC PAUSED SCHEDULED LEASED DELIVERED DEAD CANCELLED EXPIRED OVERDUE SINCE NEXT DUE";
+            "TOPIC STATE SCHEDULED LEASED DELIVERED DEAD CANCELLED EXPIRED OVERDUE SINCE NEXT DUE";
         assert_eq!(rows[0].join(" "), head);
-        assert_eq!(rows[1].join(" "), "orders no 5 1 100 0 2 0 - 1970-01-01T00:00:01.000Z");
+        assert_eq!(rows[1].join(" "), "orders active 5 1 100 0 2 0 - 1970-01-01T00:00:01.000Z");
     }
 }

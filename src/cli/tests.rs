@@ -124,12 +124,16 @@ fn usage_errors_end_with_2() {
     check("delayd receive --status 99");
     check("delayd receive --bind nowhere");
     check("delayd demo --tasks 0");
+    check("delayd backup");
     check("delayd fsck --mend");
     check("delayd store");
     check("delayd store new-id");
     check("delayd ack orders 1");
     check("delayd extend orders 1 receipt");
     check("delayd list orders --state gone");
+    check("delayd list orders gone");
+    check("delayd list orders dead --state dead");
+    check("delayd get orders 7 --wait=soon");
     check("delayd list orders --limit 1001");
     check("delayd update orders 1");
     check("delayd topic");

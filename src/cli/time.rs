@@ -29,9 +29,41 @@ pub(super) fn lateness(due: UnixMillis, arrived: UnixMillis) -> String {
     format!("{:+} ms", arrived.0.saturating_sub(due.0))
 }
 
+/// A duration as people read it, rounded: `12ms`, `4.2s`, `34s`, `5m`, `25h`.
+pub(super) fn lasting(ms: u64) -> String {
+    let rounded = |unit: u64| (ms + unit / 2) / unit;
+    match ms {
+        0 => "0s".into(),
+        1..1_000 => format!("{ms}ms"),
+        1_000..9_950 if !ms.is_multiple_of(1_000) => {
+            format!("{}.{}s", rounded(100) / 10, rounded(100) % 10)
+        }
+        1_000..119_500 => format!("{}s", rounded(1_000)),
+        119_500..7_170_000 => format!("{}m", rounded(60_000)),
+        _ => format!("{}h", rounded(3_600_000)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_has_one_unit() {
+        let check = |ms, expected: &str| assert_eq!(lasting(ms), expected, "{ms}");
+        check(0, "0s");
+        check(999, "999ms");
+        check(3_000, "3s");
+        check(4_234, "4.2s");
+        check(9_949, "9.9s");
+        check(9_950, "10s");
+        check(34_296, "34s");
+        check(119_499, "119s");
+        check(119_500, "2m");
+        check(7_169_999, "119m");
+        check(7_170_000, "2h");
+        check(90_000_000, "25h");
+    }
 
     #[test]
     fn moments_keep_their_milliseconds() {

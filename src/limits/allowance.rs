@@ -2,6 +2,8 @@
 
 use delayd_wire::Rate;
 
+use crate::model::task::TopicPolicy;
+
 /// The most calls at a time, and the rate at which calls may begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Allowance {
@@ -9,4 +11,15 @@ pub struct Allowance {
     pub concurrency: usize,
     /// The rate at which calls may begin; `None`: no limit.
     pub rate: Option<Rate>,
+}
+
+impl Allowance {
+    /// The limits of a topic; `None` if it has none.
+    pub fn of_topic(policy: &TopicPolicy) -> Option<Self> {
+        let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
+        is_limited.then(|| Self {
+            concurrency: policy.concurrency.unwrap_or(usize::MAX),
+            rate: policy.rate,
+        })
+    }
 }

@@ -29,6 +29,7 @@ mod allowance;
 mod bulkhead;
 mod destination;
 mod gate;
+mod last_block;
 mod rate_limit;
 mod slow_start;
 mod token_bucket;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::allowance::Allowance;
 use super::bulkhead::Bulkhead;
+use super::last_block::LastBlock;
 use super::rate_limit::RateLimit;
 use super::wait_queue::{Availability, Wake};
 use crate::model::culprit::Culprit;
@@ -62,6 +63,7 @@ pub struct TopicBulkhead(Mutex<State>);
 struct State {
     bulkhead: Bulkhead,
     rate: RateLimit,
+    last_block: LastBlock,
     /// When it was last used.
     used: Instant,
     /// The number of the newest waiter.
@@ -72,7 +74,8 @@ impl Default for TopicBulkhead {
     fn default() -> Self {
         let now = Instant::now();
         let (bulkhead, rate) = (Bulkhead::new(usize::MAX), RateLimit::new(None, now));
-        Self(Mutex::new(State { bulkhead, rate, used: now, waiters: 0 }))
+        let last_block = LastBlock::default();
+        Self(Mutex::new(State { bulkhead, rate, last_block, used: now, waiters: 0 }))
     }
 }
 
@@ -96,10 +99,15 @@ impl TopicBulkhead {
         let now = Instant::now();
         let mut state = self.state();
         state.allow(allowance, now);
-        if state.rate.available(now) == 0 {
-            return Some(Culprit::Operator);
-        }
-        (state.free(now) == 0).then_some(Culprit::Receiver)
+        state.blocked_by(now)
+    }
+
+    /// Who keeps calls of the topic from beginning, or did so in the last second.
+    pub fn delayed_by(&self, allowance: Allowance) -> Option<Culprit> {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.allow(allowance, now);
+        state.blocked_by(now).or_else(|| state.last_block.lately(now))
     }
 
     fn take(
@@ -114,6 +122,8 @@ impl TopicBulkhead {
         let free = state.free(now);
         let count = state.bulkhead.take(free, waiter, most);
         state.rate.take(count, now);
+        let by = state.blocked_by(now);
+        state.last_block.note(by, now);
         state.serve(now);
         TopicPermits { bulkhead: Arc::clone(self), count }
     }
@@ -143,6 +153,13 @@ impl State {
 
     fn free(&self, now: Instant) -> usize {
         self.bulkhead.vacant(usize::MAX).min(self.rate.available(now))
+    }
+
+    fn blocked_by(&self, now: Instant) -> Option<Culprit> {
+        if self.rate.available(now) == 0 {
+            return Some(Culprit::Operator);
+        }
+        (self.free(now) == 0).then_some(Culprit::Receiver)
     }
 
     /// Wakes waiters if there are permits.

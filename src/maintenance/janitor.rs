@@ -16,8 +16,8 @@ use super::{HISTORY, Parts, ROUND, misfires};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::{
-    Counts, Error, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry,
-    Topics,
+    Counts, Creator, Error, Histories, History, ListQuery, Maintenance, Registered, Result,
+    TopicEntry, Topics,
 };
 use crate::topic;
 
@@ -204,14 +204,14 @@ fn say_capped(topic: &Topic, count: u64, by_share: bool, said: &mut Said) {
 async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
     let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
     let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
-    let known = parts.topics.known().into_iter().map(|known| known.entry);
-    restore(parts, known.filter(|entry| !registered.contains(&entry.topic)).collect()).await
+    let known = parts.topics.known().into_iter();
+    restore(parts, known.filter(|known| !registered.contains(&known.entry.topic)).collect()).await
 }
 
 /// Registers topics again that are missing in the registry: a failover may lose an entry while the
 /// tasks survive. A topic without tasks and recurring schedules was deleted, and is forgotten.
-async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEntry>) -> Result<()> {
-    for entry in missing {
+async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<Registered>) -> Result<()> {
+    for Registered { entry, created_by, .. } in missing {
         let lanes = entry.lanes().collect();
         let Histories { lanes, .. } = parts.store.histories(lanes).await?;
         let has_schedules = lanes.into_iter().flatten().any(|history| history.has_schedules);
@@ -221,7 +221,8 @@ async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEnt
         if !has_schedules && is_empty(&*parts.store, &entry).await? {
             parts.topics.forget(&entry.topic);
         } else {
-            parts.store.register(entry).await?;
+            let creator = created_by.map(|token| Creator { token, most: None });
+            parts.store.create(entry, creator).await?;
         }
     }
     Ok(())

@@ -9,8 +9,8 @@ use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Topic, TopicPolicy};
 use crate::store::embedded::{self, Embedded};
 use crate::store::{
-    Counts, DueSchedules, ListQuery, Listed, Misfired, NewSchedule, Pause, Plan, Registered,
-    Schedule, ScheduleSet, TopicEntry,
+    Counts, Creator, DueSchedules, ListQuery, Listed, Misfired, NewSchedule, Pause, Plan,
+    Registered, Schedule, ScheduleSet, TopicEntry,
 };
 use crate::topic;
 
@@ -137,8 +137,12 @@ impl Schedules for OneIsSlow {
 }
 
 impl Topics for OneIsSlow {
-    fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send {
-        self.store.register(entry)
+    fn create(
+        &self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> impl Future<Output = Result<TopicEntry>> + Send {
+        self.store.create(entry, creator)
     }
 
     fn topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Registered>>> + Send {

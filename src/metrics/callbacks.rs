@@ -89,7 +89,7 @@ impl Families {
 pub struct ServiceMetrics {
     attempts: Vec<Counter>,
     duration: Histogram,
-    /// The number of callbacks, and their durations in microseconds, for a mean.
+    /// The number of successful callbacks, and their durations in microseconds, for a mean.
     count: AtomicU64,
     micros: AtomicU64,
     /// How late first callbacks began, apart from what operators delayed them.
@@ -107,8 +107,11 @@ impl ServiceMetrics {
         if let Some(overflow) = &self.overflow {
             overflow.inc();
         }
-        self.micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
+        // A receiver in trouble fails fast, and that would raise the capacity.
+        if matches!(outcome, AttemptOutcome::Delivered | AttemptOutcome::Accepted) {
+            self.micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// An answer counted as success, though a field in it says otherwise.
@@ -126,7 +129,7 @@ impl ServiceMetrics {
         self.transitions[to as usize].inc();
     }
 
-    /// The mean duration of a callback in seconds; `None` before the first.
+    /// The mean duration of a successful callback in seconds; `None` before the first.
     fn mean_seconds(&self) -> Option<f64> {
         let count = self.count.load(Ordering::Relaxed);
         let micros = self.micros.load(Ordering::Relaxed) as f64;
@@ -204,7 +207,7 @@ impl CallbackMetrics {
         quantiles(meant.map(|(_, service)| &service.lateness))
     }
 
-    /// The mean duration of a callback to the services with this label, in seconds.
+    /// The mean duration of a successful callback to the services with this label, in seconds.
     pub fn mean_seconds(&self, label: &str) -> Option<f64> {
         if label == OTHER {
             return self.other.mean_seconds();

@@ -145,7 +145,8 @@ impl SampledMetrics {
         registry.register(
             "store_forecast_capacity_tasks",
             "Callbacks that all living instances can make within the time, by the slots, the rate \
-             and the mean duration of a callback so far; infinite before the first callback",
+             and the mean duration of the successful callbacks so far; 0 while the service is held \
+             or its circuit breaker is not closed; infinite before the first success",
             metrics.capacity.clone(),
         );
         registry.register_with_unit(

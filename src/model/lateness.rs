@@ -126,7 +126,7 @@ pub struct OfTopic {
     pub jumps: Timeline,
     /// The topic's pauses.
     pub pauses: Timeline,
-    /// The times in which the store did not answer.
+    /// The times in which the store did not answer, and the time before the first answer.
     pub store: Timeline,
 }
 
@@ -134,11 +134,19 @@ pub struct OfTopic {
 #[derive(Debug, Default)]
 pub struct Delays(Mutex<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
     jumps: Timeline,
     pauses: HashMap<Topic, Timeline>,
     store: Timeline,
+}
+
+impl Default for Known {
+    /// What an instance knows when it starts: not who delayed the tasks before.
+    fn default() -> Self {
+        let store = Timeline(VecDeque::from([(UnixMillis(0), Some(Culprit::Unknown))]));
+        Self { jumps: Timeline::default(), pauses: HashMap::new(), store }
+    }
 }
 
 impl Delays {
@@ -250,29 +258,29 @@ mod tests {
         let destination = timeline(&[(150, Some(Culprit::Receiver)), (400, None)]);
         let jumps = timeline(&[(300, Some(Culprit::Clock)), (310, None)]);
         let store = timeline(&[(390, Some(Culprit::Store)), (450, None)]);
-        let check = |due: i64, until: i64, parts: [u32; 5]| {
+        let check = |due: i64, until: i64, parts: [u32; 7]| {
             let timelines = [&jumps, &pauses, &destination, &store];
             let lateness = charge(UnixMillis(due), UnixMillis(until), &timelines, Culprit::Delayd);
             assert_eq!(lateness.0, parts, "{due} to {until}");
             assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
         };
-        // delayd, receiver, operator, store, clock
-        check(0, 500, [150, 190, 100, 50, 10]);
-        check(120, 160, [0, 0, 40, 0, 0]);
-        check(199, 201, [0, 1, 1, 0, 0]);
-        check(410, 420, [0, 0, 0, 10, 0]);
-        check(460, 470, [10, 0, 0, 0, 0]);
-        check(10, 10, [0; 5]);
-        check(20, 10, [0; 5]);
+        // delayd, receiver, operator, store, consumer, clock, unknown
+        check(0, 500, [150, 190, 100, 50, 0, 10, 0]);
+        check(120, 160, [0, 0, 40, 0, 0, 0, 0]);
+        check(199, 201, [0, 1, 1, 0, 0, 0, 0]);
+        check(410, 420, [0, 0, 0, 10, 0, 0, 0]);
+        check(460, 470, [10, 0, 0, 0, 0, 0, 0]);
+        check(10, 10, [0; 7]);
+        check(20, 10, [0; 7]);
     }
 
     #[test]
     fn the_culprit_is_that_of_the_largest_part() {
         let lateness = |parts| Lateness(parts);
-        assert_eq!(lateness([0; 5]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 5, 0, 5, 0]).culprit(), Culprit::Delayd);
-        assert_eq!(lateness([5, 0, 6, 5, 0]).culprit(), Culprit::Operator);
-        assert_eq!(lateness([5, 9, 9, 7, 9]).own(), 12 * MS);
+        assert_eq!(lateness([0; 7]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 5, 0, 5, 0, 0, 0]).culprit(), Culprit::Delayd);
+        assert_eq!(lateness([5, 0, 6, 5, 0, 0, 0]).culprit(), Culprit::Operator);
+        assert_eq!(lateness([5, 9, 9, 7, 9, 9, 9]).own(), 12 * MS);
     }
 
     #[test]
@@ -287,6 +295,25 @@ mod tests {
         assert_eq!(timeline.at(UnixMillis(0)), Some(Culprit::Receiver));
         assert_eq!(timeline.at(UnixMillis(9_985)), Some(Culprit::Receiver));
         assert_eq!(timeline.current(), None);
+    }
+
+    /// 64,114 s of a receiver's outage were charged to delayd after a restart.
+    #[test]
+    fn what_was_due_before_the_start_is_not_charged_to_delayd() {
+        let delays = Delays::default();
+        let parts = |delays: &Delays| {
+            let store = delays.of(&"t".parse().unwrap()).store;
+            charge(UnixMillis(1_000), UnixMillis(9_000), &[&store], Culprit::Delayd)
+        };
+        assert_eq!(parts(&delays).part(Culprit::Unknown), 8_000 * MS);
+        delays.saw_store(UnixMillis(5_000), true);
+        assert_eq!(parts(&delays).part(Culprit::Unknown), 4_000 * MS);
+        assert_eq!(parts(&delays).own(), 4_000 * MS);
+        let delays = Delays::default();
+        delays.saw_store(UnixMillis(3_000), false);
+        delays.saw_store(UnixMillis(6_000), true);
+        assert_eq!(parts(&delays).part(Culprit::Unknown), 2_000 * MS);
+        assert_eq!(parts(&delays).part(Culprit::Store), 3_000 * MS);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::callback::Services;
-use crate::limits::DestinationLimits;
+use crate::limits::{Allowance, DestinationLimits, TopicLimits};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Registered;
@@ -13,6 +13,7 @@ use crate::store::Registered;
 pub(super) struct CulpritFinder<'a> {
     pub(super) services: &'a Services,
     pub(super) limits: &'a DestinationLimits,
+    pub(super) topic_limits: &'a TopicLimits,
     pub(super) topics: HashMap<&'a Topic, &'a Registered>,
     /// The culprit of tasks that nothing blocks; `None` if this instance cannot tell.
     pub(super) unblocked: Option<Culprit>,
@@ -24,11 +25,12 @@ impl<'a> CulpritFinder<'a> {
     pub(super) fn new(
         services: &'a Services,
         limits: &'a DestinationLimits,
+        topic_limits: &'a TopicLimits,
         topics: &'a [Registered],
         unblocked: Option<Culprit>,
     ) -> Self {
         let topics = topics.iter().map(|known| (&known.entry.topic, known)).collect();
-        Self { services, limits, topics, unblocked, known: HashMap::new() }
+        Self { services, limits, topic_limits, topics, unblocked, known: HashMap::new() }
     }
 
     /// Who delays tasks of a topic for a destination; `None` if this instance cannot tell.
@@ -47,7 +49,7 @@ impl<'a> CulpritFinder<'a> {
             return Some(Culprit::Operator);
         }
         if destination.is_pull() {
-            return Some(Culprit::Receiver);
+            return Some(Culprit::Consumer);
         }
         let has_rate = topic.is_some_and(|topic| topic.policy.rate.is_some());
         let blocked = match self.known.get(destination) {
@@ -58,7 +60,13 @@ impl<'a> CulpritFinder<'a> {
                 blocked
             }
         };
-        blocked.or(if has_rate { Some(Culprit::Operator) } else { self.unblocked })
+        let by_topic = || {
+            let topic = topic?;
+            let allowance = Allowance::of_topic(&topic.policy)?;
+            self.topic_limits.of(&topic.entry.topic).delayed_by(allowance)
+        };
+        let by_rate = || has_rate.then_some(Culprit::Operator);
+        blocked.or_else(by_topic).or_else(by_rate).or(self.unblocked)
     }
 
     fn blocked(&self, destination: &Destination) -> Option<Culprit> {
@@ -66,6 +74,6 @@ impl<'a> CulpritFinder<'a> {
         let Some(service) = self.services.get(destination.as_str()) else {
             return Some(Culprit::Operator);
         };
-        self.limits.blocked_by(destination, service.allowance())
+        self.limits.delayed_by(destination, service.allowance())
     }
 }

@@ -8,7 +8,7 @@ use crate::model::clock::UnixMillis;
 
 /// The names of the figures. The first `COUNTERS` count what happened within a step; the others
 /// are values at its end.
-pub const FIGURES: [&str; 19] = [
+pub const FIGURES: [&str; 21] = [
     "added",
     "calls",
     "failed_calls",
@@ -16,6 +16,7 @@ pub const FIGURES: [&str; 19] = [
     "lateness_receiver_ms",
     "lateness_operator_ms",
     "lateness_store_ms",
+    "lateness_consumer_ms",
     "scheduled",
     "leased",
     "dead",
@@ -23,6 +24,7 @@ pub const FIGURES: [&str; 19] = [
     "overdue_receiver",
     "overdue_operator",
     "overdue_store",
+    "overdue_consumer",
     "oldest_overdue_ms",
     "calls_in_flight",
     "calls_limit",
@@ -30,7 +32,7 @@ pub const FIGURES: [&str; 19] = [
     "memory_bytes",
 ];
 /// The number of figures that are counters.
-pub(super) const COUNTERS: usize = 7;
+pub(super) const COUNTERS: usize = 8;
 
 /// The figures of one moment, in the order of [`FIGURES`]. Counters are totals since the start.
 pub(super) type Values = [u64; FIGURES.len()];

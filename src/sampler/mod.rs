@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::callback::Services;
 use crate::instances::Instances;
-use crate::limits::{Allowance, DestinationLimits};
+use crate::limits::{Allowance, DestinationLimits, TopicLimits};
 use crate::metrics::{Metrics, TopicSample, Totals};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
@@ -60,6 +60,8 @@ pub struct Parts<S = AnyStore> {
     pub services: Arc<Services>,
     /// The limits of destinations.
     pub limits: DestinationLimits,
+    /// The limits of topics, which the workers of this instance use.
+    pub topic_limits: Arc<TopicLimits>,
     /// The instances.
     pub instances: Arc<Instances>,
     /// The metrics, which it sets.
@@ -191,7 +193,7 @@ async fn run<S: Sampling + Delivery>(
 fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history::Values {
     let Totals { added, calls, failed_calls, lateness } = parts.metrics.totals();
     let lateness = lateness.map(|sum| sum.as_millis() as u64);
-    let overdue = snapshot.overdue;
+    let overdue = &snapshot.overdue;
     let oldest = overdue.iter().filter_map(|overdue| overdue.oldest).min();
     let own = parts.instances.own();
     let every = Allowance { concurrency: usize::MAX, rate: None };
@@ -203,6 +205,7 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         lateness[1],
         lateness[2],
         lateness[3],
+        lateness[4],
         snapshot.tasks.scheduled,
         snapshot.tasks.leased,
         snapshot.tasks.dead,
@@ -210,6 +213,7 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         overdue[1].count,
         overdue[2].count,
         overdue[3].count,
+        overdue[4].count,
         oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
         parts.limits.in_flight() as u64,
         parts.limits.slots(every) as u64,
@@ -230,6 +234,8 @@ struct State {
     figures: Arc<Mutex<Figures>>,
     /// The store's time in the last answer, and when that came.
     read: Option<(UnixMillis, Instant)>,
+    /// The store's time in the first answer.
+    first_read: Option<UnixMillis>,
     /// The servers that did not answer.
     away: HashSet<u64>,
     is_slow: bool,
@@ -249,6 +255,7 @@ impl State {
         let answers = match parts.store.sample(query).await {
             Ok(store::Sampled { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
+                self.first_read.get_or_insert(now);
                 lanes
             }
             Err(error) => {
@@ -291,10 +298,10 @@ impl State {
     }
 
     fn snapshot<S: Delivery>(&self, parts: &Parts<S>, params: Params) -> Snapshot {
-        let Parts { topics, services, limits, instances, .. } = parts;
+        let Parts { topics, services, limits, topic_limits, instances, .. } = parts;
         let topics: Vec<Registered> = topics.known();
-        let mut finder =
-            CulpritFinder::new(services, limits, &topics, self.unblocked(instances, params));
+        let unblocked = self.unblocked(instances, params);
+        let mut finder = CulpritFinder::new(services, limits, topic_limits, &topics, unblocked);
         let (now, known) = (self.now(), lock(&self.figures));
         let mut snapshot = Snapshot {
             at: self.read.map_or(UnixMillis(0), |(now, _)| now),
@@ -320,9 +327,12 @@ impl State {
                     && let Some(culprit) =
                         finder.culprit(&lane.topic, &schedule.destination, is_away)
                 {
-                    if matches!(culprit, Culprit::Delayd | Culprit::Store) {
+                    let after = late_after(parts, &lane.topic);
+                    // What delayed the tasks before this instance started is unknown.
+                    let may_know = self.first_read.is_some_and(|first| first + after <= now);
+                    if may_know && matches!(culprit, Culprit::Delayd | Culprit::Store) {
                         snapshot.late += match is_away {
-                            true => schedule.late_by(now, late_after(parts, &lane.topic)),
+                            true => schedule.late_by(now, after),
                             false => schedule.late,
                         };
                     }
@@ -330,6 +340,7 @@ impl State {
                         overdue,
                         schedule.is_cut,
                         schedule.earliest,
+                        &lane.topic,
                     );
                 }
                 if schedule.destination.is_pull() {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use delayd_wire::Rate;
 
 use crate::limits::{Allowance, DestinationLimits};
+use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
-use crate::model::task::Destination;
+use crate::model::task::{Destination, Topic};
 use crate::store::Counts;
 
 /// The horizons of the forecast, by name.
@@ -53,12 +54,12 @@ impl Snapshot {
     ) -> &mut DestinationFigures {
         self.destinations
             .entry(destination.clone())
-            .or_insert_with(|| DestinationFigures::new(allowance, limits))
+            .or_insert_with(|| DestinationFigures::new(destination, allowance, limits))
     }
 }
 
 /// The overdue tasks of one culprit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overdue {
     /// Their number.
     pub count: u64,
@@ -66,13 +67,18 @@ pub struct Overdue {
     pub is_cut: bool,
     /// When the first of them fell due.
     pub oldest: Option<UnixMillis>,
+    /// The topic of that task.
+    pub topic: Option<Topic>,
 }
 
 impl Overdue {
-    pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis) {
+    pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis, topic: &Topic) {
         self.count += count;
         self.is_cut |= is_cut;
-        self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));
+        if self.oldest.is_none_or(|known| oldest < known) {
+            self.oldest = Some(oldest);
+            self.topic = Some(topic.clone());
+        }
     }
 }
 
@@ -95,12 +101,23 @@ pub struct DestinationFigures {
     pub slots: usize,
     /// The rate of one instance, in callbacks per second.
     pub rate: Option<f64>,
+    /// Whether it is held, its breaker is not closed, it asked for a wait, or it has no token.
+    pub is_blocked: bool,
 }
 
 impl DestinationFigures {
     /// Figures without tasks, with the limits of a destination; `None` if it is not configured.
-    pub fn new(allowance: Option<Allowance>, limits: &DestinationLimits) -> Self {
+    pub fn new(
+        destination: &Destination,
+        allowance: Option<Allowance>,
+        limits: &DestinationLimits,
+    ) -> Self {
+        let standing = limits.standing(destination, allowance.unwrap_or_default());
+        let admits = standing.breaker == State::Closed
+            && standing.held_for.is_none()
+            && standing.no_token.is_none();
         Self {
+            is_blocked: !admits || limits.is_held(destination),
             is_configured: allowance.is_some(),
             slots: allowance.map_or(0, |allowance| limits.slots(allowance)),
             rate: allowance.and_then(|allowance| allowance.rate).map(Rate::per_second),
@@ -122,14 +139,14 @@ impl DestinationFigures {
     }
 
     /// How many callbacks `workers` instances can make within a span, if one takes `mean` seconds;
-    /// infinite as long as no callback has been made and no rate is set.
+    /// infinite as long as no callback has succeeded and no rate is set.
     pub fn capacity(&self, within: Duration, mean: Option<f64>, workers: usize) -> f64 {
         self.per_second(mean, workers) * within.as_secs_f64()
     }
 
     /// The same for each second.
     pub fn per_second(&self, mean: Option<f64>, workers: usize) -> f64 {
-        if self.slots == 0 || workers == 0 {
+        if self.slots == 0 || workers == 0 || self.is_blocked {
             return 0.0;
         }
         let by_slots = mean.map_or(f64::INFINITY, |mean| self.slots as f64 / mean.max(0.000_1));

@@ -6,7 +6,7 @@ use super::*;
 use crate::callback::{ServiceParams, SuccessRule};
 use crate::limits::{Allowance, LimitParams};
 use crate::model::clock::Clock;
-use crate::model::task::{Destination, Options, Topic};
+use crate::model::task::{Destination, Options, Topic, TopicPolicy};
 use crate::store::embedded::{self, Embedded};
 use crate::store::{Instance, Intake, Moment, NewTask, Store, TopicEntry, Topics};
 use crate::topic;
@@ -50,6 +50,7 @@ fn bench() -> Bench {
         store,
         services: Arc::new(Services::new(vec![service]).unwrap()),
         limits: DestinationLimits::new(limits),
+        topic_limits: Arc::default(),
         instances: Arc::default(),
         metrics: Metrics::new([]),
     };
@@ -79,6 +80,16 @@ impl Bench {
     /// The number of overdue tasks by culprit.
     async fn overdue(&mut self, params: Params) -> Vec<(Culprit, u64)> {
         overdue(&self.sample(params).await)
+    }
+
+    /// Waits until all overdue tasks have this culprit.
+    async fn becomes(&mut self, culprit: Culprit, count: u64) {
+        let waited = async {
+            while self.overdue(WORKER).await != [(culprit, count)] {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waited).await.expect("it changes");
     }
 
     fn hold(&self, destinations: &[&str]) {
@@ -111,19 +122,54 @@ async fn each_cause_has_its_culprit() {
     bench.add("@pull", 0).await;
     assert_eq!(
         bench.overdue(WORKER).await,
-        [(Culprit::Delayd, 1), (Culprit::Receiver, 1)],
+        [(Culprit::Delayd, 1), (Culprit::Consumer, 1)],
         "no consumer waits"
     );
     bench.add("unknown", 0).await;
     assert_eq!(
         bench.overdue(WORKER).await,
-        [(Culprit::Delayd, 1), (Culprit::Receiver, 1), (Culprit::Operator, 1)],
+        [(Culprit::Delayd, 1), (Culprit::Operator, 1), (Culprit::Consumer, 1)],
         "it is not configured"
     );
     let topic: Topic = entry().topic;
     bench.parts.store.pause(&topic).await.unwrap();
     bench.parts.topics.refresh().await.unwrap();
     assert_eq!(bench.overdue(WORKER).await, [(Culprit::Operator, 3)], "a pause");
+}
+
+/// Slots that become free are taken by the next claim. So some are free at most moments of a
+/// backlog, and its tasks were shown as late because of delayd.
+#[tokio::test]
+async fn slots_that_were_all_taken_a_moment_ago_are_the_receivers() {
+    let mut bench = bench();
+    bench.add("shop", 0).await;
+    bench.add("shop", 0).await;
+    let allowance = |concurrency| Allowance { concurrency, rate: None };
+    drop(bench.parts.limits.reserve(&shop(), allowance(10), 10));
+    assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)], "of the service");
+    bench.becomes(Culprit::Delayd, 2).await;
+
+    let topic = entry().topic;
+    let policy = TopicPolicy { concurrency: Some(3), ..TopicPolicy::default() };
+    bench.parts.store.set_policy(&topic, &policy).await.unwrap();
+    bench.parts.topics.refresh().await.unwrap();
+    let permits = bench.parts.topic_limits.of(&topic).reserve(allowance(3), 3);
+    assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)], "of the topic");
+    drop(permits);
+    assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)]);
+    bench.becomes(Culprit::Delayd, 2).await;
+}
+
+/// After a restart in an outage of a receiver, all of its backlog was late because of delayd.
+#[tokio::test]
+async fn what_was_due_before_the_start_is_not_late_at_once() {
+    let mut bench = bench();
+    bench.add("shop", 0).await;
+    bench.clock.advance(Duration::from_secs(60));
+    let first = bench.sample(WORKER).await;
+    assert_eq!((overdue(&first), first.late), (vec![(Culprit::Delayd, 1)], 0));
+    bench.clock.advance(Duration::from_secs(1));
+    assert_eq!(bench.sample(WORKER).await.late, 1);
 }
 
 fn shop() -> Destination {

@@ -337,6 +337,7 @@ fn bad_values_say_what_would_be_right() {
         "limits.content = '2MiB'",
         "limits.body = '100KiB'",
         "history.keep = 0",
+        "shutdown.delay = '1h'",
         "shutdown.grace = '1h'",
         "log.level = 'inof'",
         "log.format = 'xml'",
@@ -437,6 +438,7 @@ fn bad_values_say_what_would_be_right() {
     built-in defaults: limits.content = "256KiB" must not be larger than limits.body (100.0
         KiB)
     test.toml: history.keep = 0 must be from 1s to 3650d
+    test.toml: shutdown.delay = "1h" must be from 0s to 10m
     test.toml: shutdown.grace = "1h" must be from 0s to 10m
     test.toml: log.level = "inof" must be off, error, warn, info, debug or trace, or
         directives such as "info,delayd=debug": "inof" is no level

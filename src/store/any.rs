@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
-    DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
-    Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
+    Delivery, DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery,
+    Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
     NewTask, NextDue, PING_TIMEOUT, Pause, Plan, Planned, Registered, Rescheduled, Result,
     SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread,
     Store, Summary, Task, TaskName, TopicEntry, Topics, Waiting, counted, embedded, redis,
@@ -179,8 +179,8 @@ impl Topics for AnyStore {
         either!(self, Read, stats(lane))
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        either!(self, Change, register(entry))
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
+        either!(self, Change, create(entry, creator))
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {

@@ -39,7 +39,7 @@ fn kind_of(error: &Error) -> ErrorKind {
         Error::Unavailable(_) => ErrorKind::Unavailable,
         Error::Moving(_) => ErrorKind::Moving,
         Error::Full(_) => ErrorKind::Full,
-        Error::OverQuota => ErrorKind::OverQuota,
+        Error::OverQuota | Error::CreatorLimit => ErrorKind::OverQuota,
         Error::StaleEntry => ErrorKind::StaleEntry,
         Error::KeyReused => ErrorKind::KeyReused,
         Error::Misconfigured(_) => ErrorKind::Misconfigured,

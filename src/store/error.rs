@@ -19,6 +19,9 @@ pub enum Error {
     /// The lane holds as many waiting and leased tasks as allowed. Nothing was stored.
     #[error("the topic's quota of pending tasks is used up")]
     OverQuota,
+    /// The token has created as many topics as it may. Nothing was stored.
+    #[error("the token may create no more topics")]
+    CreatorLimit,
     /// The topic has another number of lanes than the caller's entry. Nothing was stored; the
     /// caller reads the entry again.
     #[error("the topic's number of lanes is not what the caller's entry says")]

@@ -24,18 +24,19 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use contract::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Claim, Claimed, Cleared, Condition, Counts, Delivery, DueSchedules,
-    Durability, EXPIRED, FURTHEST_DEADLINE, Forecast, Grant, Hint, Histories, History, Holder,
-    Holds, INSTANCE_TTL, Idempotency, Instance, Intake, KEPT, LEASE_RAN_OUT, LaneSample, LeaseKind,
-    LeasedTask, ListQuery, Listed, Look, Looked, MAX_ANSWER, MAX_AUDIT, MAX_CLAIM_BYTES,
-    MAX_DUE_SCHEDULES, MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE, MAX_MISFIRES, MAX_NOTES,
-    MAX_OUTCOME, MAX_OUTLOOK, MAX_RECEIPTS, MAX_RECENT, MAX_SAMPLED, MAX_SCHEDULES, MAX_SWEEP,
-    MISFIRED, MOVED, Maintenance, Message, Misfire, Misfired, Moment, MovedSchedule, NewContent,
-    NewSchedule, NewTask, NextDue, NextOccurrence, Novelty, Outlook, PING_TIMEOUT, Pause, Plan,
-    Planned, PlannedOccurrence, Position, RELEASES_KEPT, Registered, Rescheduled, Revision,
-    SKIPPED, SampleQuery, Sampled, Sampling, Schedule, ScheduleSample, ScheduleSet, Schedules,
-    Selected, Settle, Settled, Spread, Standing, Store, Summary, Swept, Task, TaskName, TopicEntry,
-    Topics, Transition, UNPLANNED, UNREADABLE, Waiting, Want, warning_of,
+    AuditLogged, Cancelled, Claim, Claimed, Cleared, Condition, Counts, Creator, Delivery,
+    DueSchedules, Durability, EXPIRED, FURTHEST_DEADLINE, Forecast, Grant, Hint, Histories,
+    History, Holder, Holds, INSTANCE_TTL, Idempotency, Instance, Intake, KEPT, LEASE_RAN_OUT,
+    LaneSample, LeaseKind, LeasedTask, ListQuery, Listed, Look, Looked, MAX_ANSWER, MAX_AUDIT,
+    MAX_CLAIM_BYTES, MAX_DUE_SCHEDULES, MAX_ENDED, MAX_EXPIRIES, MAX_FORECAST, MAX_LEASE,
+    MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_RECEIPTS, MAX_RECENT, MAX_SAMPLED,
+    MAX_SCHEDULES, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Message, Misfire, Misfired, Moment,
+    MovedSchedule, NewContent, NewSchedule, NewTask, NextDue, NextOccurrence, Novelty, Outlook,
+    PING_TIMEOUT, Pause, Plan, Planned, PlannedOccurrence, Position, RELEASES_KEPT, Registered,
+    Rescheduled, Revision, SKIPPED, SampleQuery, Sampled, Sampling, Schedule, ScheduleSample,
+    ScheduleSet, Schedules, Selected, Settle, Settled, Spread, Standing, Store, Summary, Swept,
+    Task, TaskName, TopicEntry, Topics, Transition, UNPLANNED, UNREADABLE, Waiting, Want,
+    warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, FORMAT_OF_SCHEDULES, Formats};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
@@ -15,14 +15,17 @@ use crate::store::Registered;
 /// The entry of the topic, as the store has it in the end.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = Result<Registered, Error>> + Send>>;
 
+/// A topic, and the token that creates it: a refusal for one token is none for another.
+pub(super) type Key = (Topic, Option<Arc<str>>);
+
 /// The topics that are being registered, each with the outcome that its callers wait for.
 #[derive(Default)]
-pub(super) struct Coming(Mutex<HashMap<Topic, Shared<Outcome>>>);
+pub(super) struct Coming(Mutex<HashMap<Key, Shared<Outcome>>>);
 
 /// A caller that waits for an outcome. The last one to leave removes the topic.
 struct Caller<'a> {
     coming: &'a Coming,
-    topic: &'a Topic,
+    key: &'a Key,
     outcome: Shared<Outcome>,
 }
 
@@ -31,24 +34,24 @@ impl Coming {
     /// `begin`, which gets the other topics that are being registered.
     pub(super) async fn share(
         &self,
-        topic: &Topic,
+        key: &Key,
         begin: impl FnOnce(&mut dyn Iterator<Item = &Topic>) -> Outcome,
     ) -> Result<Registered, Error> {
         let outcome = {
             let mut all = self.lock();
-            if let Some(outcome) = all.get(topic) {
+            if let Some(outcome) = all.get(key) {
                 outcome.clone()
             } else {
-                let outcome = begin(&mut all.keys()).shared();
-                all.insert(topic.clone(), outcome.clone());
+                let outcome = begin(&mut all.keys().map(|(topic, _)| topic)).shared();
+                all.insert(key.clone(), outcome.clone());
                 outcome
             }
         };
-        let caller = Caller { coming: self, topic, outcome };
+        let caller = Caller { coming: self, key, outcome };
         caller.outcome.clone().await
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Shared<Outcome>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Shared<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,14 +64,14 @@ impl Coming {
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
         let mut all = self.coming.lock();
-        if !all.get(self.topic).is_some_and(|outcome| outcome.ptr_eq(&self.outcome)) {
+        if !all.get(self.key).is_some_and(|outcome| outcome.ptr_eq(&self.outcome)) {
             return;
         }
         // Later callers need no outcome that is known already. A count of two means that only the
         // map and this caller have it.
         let is_known = self.outcome.peek().is_some();
         if is_known || self.outcome.strong_count().is_none_or(|count| count <= 2) {
-            all.remove(self.topic);
+            all.remove(self.key);
         }
     }
 }
@@ -81,22 +84,20 @@ impl fmt::Debug for Coming {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use futures_util::future::join_all;
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::store::TopicEntry;
 
-    fn topic() -> Topic {
-        "t".parse().unwrap()
+    fn topic() -> Key {
+        ("t".parse().unwrap(), None)
     }
 
     /// An outcome that is ready once the sender is used.
     fn held() -> (oneshot::Sender<()>, Outcome) {
         let (sender, receiver) = oneshot::channel();
-        let entry = Registered::plain(TopicEntry { topic: topic(), shards: 3 });
+        let entry = Registered::plain(TopicEntry { topic: topic().0, shards: 3 });
         let outcome = async move {
             receiver.await.expect("the test sends");
             Ok(entry)

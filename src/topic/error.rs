@@ -8,6 +8,10 @@ pub enum Error {
     /// There are as many topics as `limits.topics` allows.
     #[error("there are {0} topics already, and limits.topics allows no more")]
     TooMany(usize),
+    /// The token may create no more topics: it has created as many as its share of
+    /// `limits.topics` allows.
+    #[error("the token has created {0} topics, its share of limits.topics")]
+    TooManyOfToken(usize),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -18,7 +22,7 @@ impl Error {
     pub fn into_store(self) -> store::Error {
         match self {
             Self::Store(error) => error,
-            Self::TooMany(_) => store::Error::Full(self.to_string()),
+            Self::TooMany(_) | Self::TooManyOfToken(_) => store::Error::Full(self.to_string()),
         }
     }
 }

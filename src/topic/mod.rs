@@ -22,7 +22,7 @@ use self::coming::{Coming, Outcome};
 pub use self::due_lanes::DueLanes;
 pub use self::error::Error;
 use crate::model::task::{Topic, TopicPolicy};
-use crate::store::{AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
+use crate::store::{self, AnyStore, Creator, Misfire, Registered, Revision, TopicEntry, Topics};
 
 /// How many of the topics, given by their numbers of lanes, have together at most `most_lanes`: at
 /// least one, and at most `limit`.
@@ -36,6 +36,11 @@ pub fn fitting(shards: impl Iterator<Item = u16>, limit: usize, most_lanes: usiz
             is_first || lanes <= most_lanes
         })
         .count()
+}
+
+/// The most topics that a token without the scope `admin` may have created, of all topics.
+fn share_of(max_topics: usize) -> usize {
+    max_topics.div_ceil(10)
 }
 
 /// The settings of the registry.
@@ -64,7 +69,7 @@ pub struct Registry<S = AnyStore> {
     /// Whether a topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
     /// Topics that this instance knows, but the last poll did not find in the store's registry.
-    missing: Mutex<Vec<TopicEntry>>,
+    missing: Mutex<Vec<Registered>>,
     /// Notified when there are missing topics.
     misses: Notify,
 }
@@ -117,26 +122,36 @@ impl<S> Registry<S> {
 
 /// Methods that may ask the store.
 impl<S: Topics> Registry<S> {
-    /// The topic's entry. It is created with one lane if there is none.
+    /// The topic's entry. It is created with one lane and without a creator if there is none.
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
     pub async fn ensure(&self, topic: &Topic) -> Result<Registered, Error> {
-        self.ensure_with(topic, 1).await
+        self.ensure_for(topic, 1, |_| None).await
     }
 
-    /// The topic's entry. It is created with `shards` lanes if there is none. Concurrent callers
-    /// for one new topic share one outcome, so the store is asked once.
+    /// The topic's entry. It is created with `shards` lanes if there is none. `creator` gets a
+    /// token's share of `limits.topics`. Concurrent callers of one creator for one new topic share
+    /// one outcome, so the store is asked once.
     ///
     /// # Errors
-    /// [`Error::TooMany`] at the limit, or the store's failure.
-    pub async fn ensure_with(&self, topic: &Topic, shards: u16) -> Result<Registered, Error> {
+    /// [`Error::TooMany`] and [`Error::TooManyOfToken`] at the limits, or the store's failure.
+    pub async fn ensure_for(
+        &self,
+        topic: &Topic,
+        shards: u16,
+        creator: impl FnOnce(usize) -> Option<Creator>,
+    ) -> Result<Registered, Error> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(entry);
         }
         let entry = TopicEntry { topic: topic.clone(), shards };
-        let entry =
-            self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
+        let creator = creator(share_of(self.max_topics.load(Ordering::Relaxed)));
+        let key = (topic.clone(), creator.as_ref().map(|creator| creator.token.clone()));
+        let entry = self
+            .coming
+            .share(&key, |others| self.found_or_registered(entry, creator, others))
+            .await?;
         // Another caller may have begun to read it long ago.
         self.learn(Read(0), std::slice::from_ref(&entry));
         Ok(entry)
@@ -147,12 +162,15 @@ impl<S: Topics> Registry<S> {
     fn found_or_registered(
         &self,
         entry: TopicEntry,
+        creator: Option<Creator>,
         others: &mut dyn Iterator<Item = &Topic>,
     ) -> Outcome {
         let most = self.max_topics.load(Ordering::Relaxed);
         let (known, coming) = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            (known.len(), others.filter(|topic| !known.contains_key(topic)).count())
+            let others = others.filter(|other| **other != entry.topic);
+            let new: HashSet<_> = others.filter(|topic| !known.contains_key(topic)).collect();
+            (known.len(), new.len())
         };
         let store = self.store.clone();
         Box::pin(async move {
@@ -162,8 +180,14 @@ impl<S: Topics> Registry<S> {
             if known + coming >= most {
                 return Err(Error::TooMany(known.max(most)));
             }
+            let most = creator.as_ref().and_then(|creator| creator.most);
             // Another instance may have created it with a policy. The next poll brings that.
-            Ok(Registered::plain(store.register(entry).await?))
+            match store.create(entry, creator).await {
+                Err(store::Error::CreatorLimit) => {
+                    Err(Error::TooManyOfToken(most.unwrap_or_default()))
+                }
+                created => Ok(Registered::plain(created?)),
+            }
         })
     }
 
@@ -259,9 +283,9 @@ impl<S> Registry<S> {
             Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.values().map(|known| &known.registered.entry);
+        let known = known.values().map(|known| &known.registered);
         let missing: Vec<_> =
-            known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
+            known.filter(|known| !registered.contains(&known.entry.topic)).cloned().collect();
         if !missing.is_empty() {
             *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
             self.misses.notify_one();
@@ -269,7 +293,7 @@ impl<S> Registry<S> {
     }
 
     /// Waits until a poll did not find known topics, and returns them.
-    pub async fn missing(&self) -> Vec<TopicEntry> {
+    pub async fn missing(&self) -> Vec<Registered> {
         loop {
             let missing =
                 std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
@@ -381,6 +405,28 @@ mod tests {
         let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
         assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
         assert!(registry.coming.is_empty());
+    }
+
+    /// What one token is refused, another one may create, also at the same time.
+    #[tokio::test]
+    async fn the_refusal_of_one_token_is_none_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder, 10);
+        let by = |token: &'static str, most| {
+            move |share| {
+                assert_eq!(share, 1);
+                Some(Creator { token: token.into(), most: Some(most) })
+            }
+        };
+        registry.ensure_for(&topic(0), 1, by("a", 1)).await.unwrap();
+        let name = topic(1);
+        let (refused, created) = tokio::join!(
+            registry.ensure_for(&name, 1, by("a", 1)),
+            registry.ensure_for(&name, 1, by("b", 1)),
+        );
+        assert!(matches!(refused, Err(Error::TooManyOfToken(1))), "{refused:?}");
+        assert_eq!(created.unwrap().entry.topic, name);
+        assert!(registry.ensure_for(&name, 1, by("a", 1)).await.is_ok(), "it is there now");
     }
 
     /// Without the order of the reads, a poll undid the pause for a second.

@@ -169,14 +169,16 @@ impl Tracer {
         }
     }
 
-    /// Exports the spans that wait, as far as the collector takes them in time.
-    pub async fn finish(&self) {
+    /// Exports the spans that wait, as far as the collector takes them in time, and at most until
+    /// this moment.
+    pub async fn finish(&self, until: Instant) {
         let Some(exporting) = &self.0.exporting else { return };
         exporting.drop_waiting();
         exporting.stopping.cancel();
         let exporter = exporting.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut exporter) = exporter else { return };
-        if tokio::time::timeout(LAST_SPANS, &mut exporter).await.is_err() {
+        let until = until.min(Instant::now() + LAST_SPANS);
+        if tokio::time::timeout_at(until, &mut exporter).await.is_err() {
             exporter.abort();
             tracing::warn!("The collector does not take the last spans: they are dropped");
         }

@@ -10,6 +10,10 @@ use crate::model::trace::TraceContext;
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
 /// A collector that hands each batch to the test, and answers as the test says.
 struct ByHand {
     batches: mpsc::UnboundedSender<Vec<Span>>,
@@ -157,7 +161,7 @@ async fn an_attempt_is_linked_to_its_add() {
         assert_eq!(child.context.trace, add.context.trace);
         assert_ne!(child.context.span, add.context.span);
     }
-    bench.tracer.finish().await;
+    bench.tracer.finish(far()).await;
     bench.counts("exported_total", 9);
 }
 
@@ -254,7 +258,7 @@ async fn a_collector_that_hangs_delays_nothing() {
     bench.counts("dropped_total{reason=\"export\"}", BATCH as u64);
     bench.counts("exported_total", 0);
     let since = Instant::now();
-    bench.tracer.finish().await;
+    bench.tracer.finish(far()).await;
     assert!(since.elapsed() <= LAST_SPANS + Duration::from_millis(2), "{:?}", since.elapsed());
 }
 
@@ -265,7 +269,7 @@ async fn spans_that_are_refused_are_counted_and_later_ones_are_sent() {
         add(&bench.tracer, &headers(CALLER), Options::default(), AddResult::New);
         assert_eq!(bench.batch().await.len(), 1);
     }
-    bench.tracer.finish().await;
+    bench.tracer.finish(far()).await;
     bench.counts("dropped_total{reason=\"export\"}", 2);
 }
 
@@ -276,7 +280,7 @@ async fn a_stop_sends_what_waits() {
         add(&bench.tracer, &headers(CALLER), Options::default(), AddResult::New);
     }
     let since = Instant::now();
-    bench.tracer.finish().await;
+    bench.tracer.finish(far()).await;
     assert_eq!(since.elapsed(), Duration::ZERO);
     assert_eq!((bench.batch().await.len(), bench.batch().await.len()), (BATCH, 1));
     bench.counts("exported_total", BATCH as u64 + 1);

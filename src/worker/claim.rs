@@ -249,9 +249,12 @@ impl Claimer {
         self.delays.of_claim(shared, &self.lane.topic, claim)
     }
 
-    /// The tasks of the last claim have been handed out.
-    pub(super) fn handed_out(&mut self) {
-        for destination in self.gone.drain(..) {
+    /// The tasks of the last claim have been handed out, by the store's clock at `now`.
+    pub(super) fn handed_out(&mut self, now: UnixMillis) {
+        if self.due.is_empty() && !self.is_paging() {
+            self.delays.topic_blocked(now, None);
+        }
+        for destination in self.gone.drain(..).chain(self.recent.iter().cloned()) {
             if !self.due.contains(&destination) {
                 self.delays.forget(&destination);
             }

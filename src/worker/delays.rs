@@ -35,23 +35,25 @@ pub(super) struct Answered {
 }
 
 impl Delays {
-    /// From `now` on, this culprit keeps calls to the destination from beginning.
-    pub(super) fn blocked(&mut self, destination: &Destination, now: UnixMillis, by: Culprit) {
-        match self.destinations.get_mut(destination) {
-            Some(timeline) => timeline.set(now, Some(by)),
-            None => {
-                let mut timeline = Timeline::default();
-                timeline.set(now, Some(by));
-                self.destinations.insert(destination.clone(), timeline);
-            }
+    /// From `now` on, this culprit keeps calls to the destination from beginning; `None`: nobody
+    /// does.
+    pub(super) fn blocked(
+        &mut self,
+        destination: &Destination,
+        now: UnixMillis,
+        by: Option<Culprit>,
+    ) {
+        if let Some(timeline) = self.destinations.get_mut(destination) {
+            timeline.set(now, by);
+        } else if by.is_some() {
+            self.destinations.entry(destination.clone()).or_default().set(now, by);
         }
     }
 
-    /// From `now` on, there are permits for the destination.
-    pub(super) fn free(&mut self, destination: &Destination, now: UnixMillis) {
-        if let Some(timeline) = self.destinations.get_mut(destination) {
-            timeline.set(now, None);
-        }
+    /// Who keeps calls to the destination from beginning.
+    #[cfg(test)]
+    pub(super) fn of_destination(&self, destination: &Destination) -> Option<Culprit> {
+        self.destinations.get(destination).and_then(Timeline::current)
     }
 
     /// From `now` on, this culprit keeps all calls of the topic from beginning; `None`: nobody

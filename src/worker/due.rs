@@ -19,11 +19,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::delays::Delays;
-use super::permits::{Reserved, topic_allowance};
+use super::permits::Reserved;
 use super::shared::Shared;
 use super::wake_ups::WakeUps;
 use crate::callback::Caller;
-use crate::limits::{Availability, TopicPermits, TopicWaiter, Waiter};
+use crate::limits::{Allowance, Availability, TopicPermits, TopicWaiter, Waiter};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Delivery;
@@ -112,12 +112,12 @@ impl DueDestinations {
                 return;
             }
             // No queue tells of changed settings, nor that an operator holds it now.
-            match blocked_by(shared, &destination) {
-                Some(by) => delays.blocked(&destination, shared.time.store_now(), by),
-                None => {
-                    self.unknown.remove(&destination);
-                    self.ready.insert(destination);
-                }
+            let by = blocked_by(shared, &destination);
+            if by.is_some() {
+                delays.blocked(&destination, shared.time.store_now(), by);
+            } else {
+                self.unknown.remove(&destination);
+                self.ready.insert(destination);
             }
         } else {
             self.known.insert(destination.clone(), Known { scan, ..Known::default() });
@@ -179,12 +179,12 @@ impl DueDestinations {
         let of_topic = self.take_of_topic(shared, batch);
         let mut left = of_topic.as_ref().map_or(batch, TopicPermits::len);
         let mut reserved = Reserved::of_topic(of_topic);
+        let now = shared.time.store_now();
+        // The tasks that follow those of this claim wait for the next free slot.
+        delays.topic_blocked(now, self.topic_blocked_by(shared, left < batch));
         if left == 0 {
-            self.topic_is_full(shared, delays);
             return (reserved, false);
         }
-        let now = shared.time.store_now();
-        delays.topic_blocked(now, None);
         let mut unserved = self.ready.len();
         let mut more = false;
         // All get something in turn. By due moment, those of a flooded one would always be first.
@@ -208,16 +208,17 @@ impl DueDestinations {
                 Some(waiter) => waiter.reserve(allowance, most),
                 None => shared.parts.limits.reserve(destination, allowance, most),
             };
+            let by = shared.parts.limits.blocked_by(destination, allowance);
+            more |= by.is_none();
+            delays.blocked(destination, now, by.or(promised(permits.len() < most)));
             if !permits.is_empty() {
                 known.waiter = None;
                 self.woken.remove(destination);
-                delays.free(destination, now);
                 left -= permits.len();
                 reserved.add(destination.clone(), permits);
             } else if most > 0 && !self.check_one(shared, destination, delays) {
                 waiting.push(destination.clone());
             }
-            more |= shared.parts.limits.free(destination, allowance) > 0;
         }
         for destination in &waiting {
             ready.remove(destination);
@@ -232,6 +233,8 @@ impl DueDestinations {
                 shared.parts.services.allowance_of(destination).filter(|_| !is_asked)
             {
                 let permits = shared.parts.limits.reserve(destination, allowance, left);
+                let by = shared.parts.limits.blocked_by(destination, allowance);
+                delays.blocked(destination, now, by.or(promised(permits.len() < left)));
                 if !permits.is_empty() {
                     left -= permits.len();
                     reserved.add(destination.clone(), permits);
@@ -247,10 +250,10 @@ impl DueDestinations {
         shared: &Shared<impl Delivery, impl Caller>,
         batch: usize,
     ) -> Option<TopicPermits> {
-        let allowance = topic_allowance(&shared.policy_of(&self.topic))?;
+        let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
         Some(match &self.of_topic {
             Some(waiter) => waiter.reserve(allowance, batch),
-            None => shared.topic_limits.of(&self.topic).reserve(allowance, batch),
+            None => shared.parts.topic_limits.of(&self.topic).reserve(allowance, batch),
         })
     }
 
@@ -262,12 +265,12 @@ impl DueDestinations {
         delays: &mut Delays,
     ) -> Availability {
         if let Availability::Later(wait) = self.check_topic(shared) {
-            self.topic_is_full(shared, delays);
+            let by = self.topic_blocked_by(shared, true);
+            delays.topic_blocked(shared.time.store_now(), by);
             self.take_turns(false);
             self.suspend_destinations();
             return Availability::Later(wait);
         }
-        delays.topic_blocked(shared.time.store_now(), None);
         self.take_turns(true);
         while let Some(destination) = self.ready.first().cloned() {
             if self.check_one(shared, &destination, delays) {
@@ -275,6 +278,7 @@ impl DueDestinations {
             }
             self.ready.remove(&destination);
         }
+        delays.topic_blocked(shared.time.store_now(), None);
         self.of_topic.iter().for_each(TopicWaiter::suspend);
         let first = self.timers.first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
         Availability::Later(first)
@@ -295,20 +299,17 @@ impl DueDestinations {
             known.waiter = None;
             self.woken.remove(destination);
             self.unknown.insert(destination.clone());
-            delays.blocked(destination, now, Culprit::Operator);
+            delays.blocked(destination, now, Some(Culprit::Operator));
             return false;
         };
         let enqueue = || limits.enqueue(destination, self.wake_ups.of(destination));
         match known.waiter.get_or_insert_with(enqueue).check(allowance) {
-            Availability::Now => {
-                delays.free(destination, now);
-                true
-            }
+            // The claim that follows sees whether there are enough permits.
+            Availability::Now => true,
             Availability::Later(wait) => {
                 self.woken.remove(destination);
                 self.timers.extend(wait.map(|wait| (Instant::now() + wait, destination.clone())));
-                // Free slots are reserved for lanes that have waited longer.
-                let by = limits.blocked_by(destination, allowance).unwrap_or(Culprit::Receiver);
+                let by = limits.blocked_by(destination, allowance).or(promised(true));
                 delays.blocked(destination, now, by);
                 false
             }
@@ -337,20 +338,23 @@ impl DueDestinations {
         }
     }
 
-    /// Notes who keeps the topic's calls from beginning.
-    fn topic_is_full(&self, shared: &Shared<impl Delivery, impl Caller>, delays: &mut Delays) {
-        if let Some(allowance) = topic_allowance(&shared.policy_of(&self.topic)) {
-            let by = shared.topic_limits.of(&self.topic).blocked_by(allowance);
-            delays.topic_blocked(shared.time.store_now(), Some(by.unwrap_or(Culprit::Receiver)));
-        }
+    /// Who keeps the topic's calls from beginning. If it is `full` for this lane alone, free slots
+    /// are promised to others that have waited longer.
+    fn topic_blocked_by(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        full: bool,
+    ) -> Option<Culprit> {
+        let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
+        shared.parts.topic_limits.of(&self.topic).blocked_by(allowance).or(promised(full))
     }
 
     fn check_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>) -> Availability {
-        let Some(allowance) = topic_allowance(&shared.policy_of(&self.topic)) else {
+        let Some(allowance) = Allowance::of_topic(&shared.policy_of(&self.topic)) else {
             self.of_topic = None;
             return Availability::Now;
         };
-        let enqueue = || shared.topic_limits.of(&self.topic).enqueue(Arc::clone(&self.wake));
+        let enqueue = || shared.parts.topic_limits.of(&self.topic).enqueue(Arc::clone(&self.wake));
         self.of_topic.get_or_insert_with(enqueue).check(allowance)
     }
 
@@ -377,16 +381,18 @@ impl DueDestinations {
             let allowance = shared.parts.services.allowance_of(destination);
             allowance.is_none_or(|allowance| limits.free(destination, allowance) == 0)
         };
-        let topic_is_full = || {
-            let allowance = topic_allowance(&shared.policy_of(&self.topic));
-            let topic = || shared.topic_limits.of(&self.topic);
-            allowance.is_some_and(|allowance| topic().blocked_by(allowance).is_some())
-        };
+        let topic_is_full = || self.topic_blocked_by(shared, false).is_some();
         let waiting = self.known.keys().filter(|name| !self.ready.contains(*name));
         let ready = self.ready.iter().filter(|name| has_none(name));
         !self.known.is_empty()
             && (topic_is_full() || waiting.chain(ready).any(|name| !limits.is_held(name)))
     }
+}
+
+/// Who has the free slots if this lane gets too few: lanes that have waited longer, whose calls
+/// receivers keep waiting.
+fn promised(got_too_few: bool) -> Option<Culprit> {
+    got_too_few.then_some(Culprit::Receiver)
 }
 
 /// Who keeps calls to the destination from beginning now; `None` if one may begin.
@@ -397,5 +403,38 @@ fn blocked_by(
     match shared.parts.services.allowance_of(destination) {
         Some(allowance) => shared.parts.limits.blocked_by(destination, allowance),
         None => Some(Culprit::Operator),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::testing::{Bench, lane};
+
+    /// The tasks behind those of a claim were charged to delayd until the next check found no slot,
+    /// and mostly it found one.
+    #[tokio::test]
+    async fn what_follows_the_last_permits_waits_for_receivers() {
+        let bench = Bench::start(&[("s", 2)], |params| params.enabled = false);
+        let shared = &bench.worker.shared;
+        let s: Destination = "s".parse().unwrap();
+        for is_due in [true, false] {
+            let mut due = DueDestinations::new(lane().topic, Arc::default());
+            let mut delays = Delays::default();
+            if is_due {
+                due.named(shared, s.clone(), &mut delays);
+            }
+            let mut take = |most| {
+                let recent = std::slice::from_ref(&s);
+                let (reserved, _) = due.reserve(shared, None, recent, most, &mut delays);
+                (reserved, delays.of_destination(&s))
+            };
+            let (one, by) = take(1);
+            assert_eq!((one.count(&s), by), (1, None));
+            let (two, by) = take(64);
+            assert_eq!((two.count(&s), by), (1, Some(Culprit::Receiver)));
+            drop((one, two));
+            assert_eq!(take(1).1, None);
+        }
     }
 }

@@ -11,7 +11,7 @@ const EVERY: Duration = Duration::from_secs(60);
 pub(super) async fn forget<S, C>(shared: Arc<Shared<S, C>>) {
     while !shared.stopping.is_cancelled() {
         shared.parts.limits.forget_idle();
-        shared.topic_limits.forget_idle();
+        shared.parts.topic_limits.forget_idle();
         let _ = tokio::time::timeout(EVERY, shared.stopping.cancelled()).await;
     }
 }

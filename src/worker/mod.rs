@@ -104,19 +104,19 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
     /// calls were cut off.
     ///
     /// Calls that run longer than `grace` are cut off. Their tasks keep lease and attempt, and come
-    /// back when the leases run out. If the store does not answer, the stop takes `grace`, or the
-    /// last flush if that is longer.
+    /// back when the leases run out. All of it takes at most `grace` and the last flush.
     pub async fn drain(self, grace: Duration) -> usize {
         let Self { shared, roles, settling } = self;
         let now = Instant::now();
         shared.stopping.cancel();
-        end(roles, now + grace.max(settler::LAST_FLUSH)).await;
+        end(roles, now + grace.max(settler::LAST_FLUSH / 2)).await;
         shared.calls.close();
         let in_time = tokio::time::timeout_at(now + grace, shared.calls.wait()).await.is_ok();
         let cut_off = if in_time { 0 } else { shared.calls.len() };
         shared.cut_off.store(true, Ordering::Relaxed);
         shared.settler.finish();
-        if tokio::time::timeout(settler::LAST_FLUSH, settling).await.is_err() {
+        let flushed = tokio::time::timeout_at(now + grace + settler::LAST_FLUSH, settling).await;
+        if flushed.is_err() {
             tracing::warn!(
                 "The store took no more settles; those tasks come back when their leases run out"
             );

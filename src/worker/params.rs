@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::callback::{Client, Services};
 use crate::instances::Instances;
-use crate::limits::DestinationLimits;
+use crate::limits::{DestinationLimits, TopicLimits};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::outcome::Policy;
@@ -58,6 +58,8 @@ pub struct Parts<S = AnyStore, C = Client> {
     pub services: Arc<Services>,
     /// The limits of destinations.
     pub limits: DestinationLimits,
+    /// The limits of topics.
+    pub topic_limits: Arc<TopicLimits>,
     /// The instances.
     pub instances: Arc<Instances>,
     /// What is counted.

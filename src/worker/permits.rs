@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{Allowance, Permit, Permits, TopicPermit, TopicPermits};
-use crate::model::task::{Destination, TopicPolicy};
+use crate::limits::{Permit, Permits, TopicPermit, TopicPermits};
+use crate::model::task::Destination;
 
 /// The permits of one claim: some of each destination and, if the topic has limits, as many of the
 /// topic.
@@ -55,13 +55,4 @@ impl Reserved {
     pub(super) fn count(&self, destination: &Destination) -> usize {
         self.by_destination.get(destination).map_or(0, Permits::len)
     }
-}
-
-/// The limits of a topic; `None` if it has none.
-pub(super) fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
-    let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
-    is_limited.then(|| Allowance {
-        concurrency: policy.concurrency.unwrap_or(usize::MAX),
-        rate: policy.rate,
-    })
 }

@@ -13,7 +13,6 @@ use super::ownership::Ownership;
 use super::params::{Params, Parts};
 use super::settler::Settler;
 use super::time::StoreTime;
-use crate::limits::TopicLimits;
 use crate::model::task::{StoreId, Topic, TopicPolicy};
 use crate::store::Holder;
 
@@ -29,7 +28,6 @@ pub(super) struct Shared<S, C> {
     pub(super) ownership: Ownership,
     pub(super) in_flight: InFlight,
     pub(super) settler: Arc<Settler>,
-    pub(super) topic_limits: TopicLimits,
     pub(super) notes: Notes,
     pub(super) ambiguity: AmbiguityWarnings,
     pub(super) calls: TaskTracker,
@@ -56,7 +54,6 @@ impl<S, C> Shared<S, C> {
             holder,
             in_flight: InFlight::default(),
             settler,
-            topic_limits: TopicLimits::default(),
             notes,
             ambiguity: AmbiguityWarnings::default(),
             calls: TaskTracker::new(),

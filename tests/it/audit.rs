@@ -2,10 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, client, command, run};
+use crate::program::{Program, client, command, run, service};
+use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, poll};
 
-on_both_stores!(an_operator_sees_who_did_what, entries_outlast_the_program_and_commands_add_some,);
+on_both_stores!(
+    an_operator_sees_who_did_what,
+    a_replay_has_its_cause_and_its_number_of_tasks,
+    entries_outlast_the_program_and_commands_add_some,
+);
 
 const OPERATOR: &str = "dly_secret";
 const VIEWER: &str = "dly_tester";
@@ -94,6 +99,34 @@ async fn an_operator_sees_who_did_what(kept: Kept) {
     let paged: Vec<Value> =
         pages.flat_map(|page| page["entries"].as_array().unwrap().clone()).collect();
     assert_eq!(paged, all);
+}
+
+async fn a_replay_has_its_cause_and_its_number_of_tasks(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::Status(410)).await;
+    let delayd = kept.start(&[tokens(), service("shop", &receiver)]).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": "shop", "url": "/"}});
+    for _ in 0..2 {
+        ask(&delayd, OPERATOR, "add", "/delay/task/add", task.clone()).await;
+    }
+    let dead = async || {
+        let causes = json!({"topic": "t"});
+        let causes = ask(&delayd, OPERATOR, "causes", "/delay/dead/causes", causes).await.1;
+        (causes["causes"][0]["count"] == 2).then(|| causes["causes"][0]["reason"].clone())
+    };
+    let reason = poll::answer(dead).await.expect("both tasks die");
+    let of = |reason: &Value| json!({"topic": "t", "all": true, "reason": reason});
+    let replay = "/delay/dead/replay";
+    ask(&delayd, OPERATOR, "r-1", replay, of(&json!("any text of the caller"))).await;
+    ask(&delayd, OPERATOR, "r-2", replay, of(&reason)).await;
+    entries(&delayd, 2).await;
+    let all = ask(&delayd, OPERATOR, "list", "/delay/audit/list", json!({})).await.1;
+    let said =
+        |at: usize| (all["entries"][at]["tasks"].clone(), all["entries"][at]["reason"].clone());
+    assert_eq!(said(0), (json!(2), reason), "{all}");
+    assert_eq!(said(1), (json!(0), Value::Null), "{all}");
+    for entry in entries(&delayd, 2).await {
+        assert_eq!(entry["reason"], Value::Null, "a token that only views sees no outcome");
+    }
 }
 
 /// What waits for the store at the stop is written, too.

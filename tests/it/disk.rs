@@ -95,7 +95,7 @@ async fn an_fsync_of_the_log_that_fails_ends_the_program_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_to_the_log_that_fails_ends_the_program_and_loses_nothing() {
-    stops_and_recovers(&Kept::embedded(), "pwrite64:error=EIO:when=60+", "-wal", waiting()).await;
+    stops_and_recovers(&Kept::embedded(), "pwrite64:error=EIO:when=100+", "-wal", waiting()).await;
 }
 
 /// Another thread copies the log into the database file. Confirmed tasks are in the log and must

@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, client, command, run};
+use crate::program::{Program, client, command, run, service};
+use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, poll};
 
-on_both_stores!(the_forecast_counts_all_topics_by_service_and_due_time,);
+on_both_stores!(
+    the_forecast_counts_all_topics_by_service_and_due_time,
+    calls_that_fail_are_no_capacity,
+);
 
 const FORECAST: &str = "/delay/forecast";
 
@@ -119,4 +123,41 @@ async fn the_forecast_counts_all_topics_by_service_and_due_time(kept: Kept) {
     assert_eq!(code, 0, "{error}");
     assert!(table.contains("held (held)") && table.contains("UNTIL"), "{table}");
     assert!(!table.contains("@pull"), "{table}");
+}
+
+/// Calls that failed fast were the measure, also while the breaker was open: 300 overdue tasks
+/// would be called within a second.
+async fn calls_that_fail_are_no_capacity(kept: Kept) {
+    let receiver = Receiver::answering(|seen| match seen.path.as_str() {
+        "/down" => Answer::Status(503),
+        "/refused" => Answer::Status(404),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let names = ["down", "refused", "fine"];
+    let delayd = kept.start(&names.map(|sn| service(sn, &receiver))).await;
+    let task = |sn: &str, delay: &str| {
+        let content = json!({"sn": sn, "url": format!("/{sn}")});
+        json!({"topic": sn, "delay": delay, "content": content})
+    };
+    delayd.add_all(&vec![task("down", "0s"); 300]).await;
+    for sn in ["refused", "fine"] {
+        delayd.add_all(&[task(sn, "0s"), task(sn, "10m")]).await;
+    }
+    let post = async |path: &str, body: Value| delayd.post(path, body.to_string()).await.ok().body;
+    let known = async || {
+        let listed = post("/delay/destination/list", json!({})).await;
+        let called = listed["destinations"].as_array().unwrap().iter();
+        let is_known = |one: &Value| one["breaker"] != "closed" || one["recent"]["calls"] != 0;
+        let all = called.filter(|one| one["sn"] != "down" || one["breaker"] != "closed");
+        let answer = post(FORECAST, json!({})).await;
+        (all.filter(|one| is_known(one)).count() == 3 && answer["workers"] == 1).then_some(answer)
+    };
+    let answer = poll::answer(known).await.expect("all services were called");
+    let figures = |sn: &str| of(&answer, sn)["figures"].clone();
+    assert_eq!(figures("down")["calls_per_second"], 0.0, "{answer}");
+    assert_eq!(figures("down")["drain_ms"], Value::Null, "{answer}");
+    assert_eq!(figures("refused")["calls_per_second"], Value::Null, "{answer}");
+    assert!(figures("fine")["calls_per_second"].as_f64().unwrap() > 0.0, "{answer}");
+    assert_eq!(answer["total"]["drain_ms"], Value::Null, "{answer}");
 }

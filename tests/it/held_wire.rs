@@ -18,8 +18,8 @@ pub struct HeldWire {
 struct State {
     /// Each write with a script call since the last [`HeldWire::forget`]: its connection and text.
     sent: Mutex<Vec<(SocketAddr, String)>>,
-    /// Whether answers are held back.
-    holds: watch::Sender<bool>,
+    /// Answers are held back from connections that called a script with this text.
+    holds: watch::Sender<Option<&'static str>>,
     /// The connections that called a script with this text are broken.
     breaks: watch::Sender<&'static str>,
 }
@@ -30,7 +30,7 @@ impl HeldWire {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             sent: Mutex::default(),
-            holds: watch::Sender::new(false),
+            holds: watch::Sender::new(None),
             breaks: watch::Sender::new(""),
         });
         let carried = state.clone();
@@ -47,12 +47,18 @@ impl HeldWire {
 
     /// From now on, no answer is passed on.
     pub fn hold(&self) {
-        self.state.holds.send_replace(true);
+        self.hold_of("");
+    }
+
+    /// From now on, no answer is passed on to connections that call a script with this text in it,
+    /// or have called one since [`Self::forget`]. An empty text: to none.
+    pub fn hold_of(&self, text: &'static str) {
+        self.state.holds.send_replace(Some(text));
     }
 
     /// All answers that are held back are passed on.
     pub fn release(&self) {
-        self.state.holds.send_replace(false);
+        self.state.holds.send_replace(None);
     }
 
     /// Closes the connections that have called a script with this text in it since
@@ -69,9 +75,22 @@ impl HeldWire {
         sent.iter().filter(|(_, call)| call.contains(text)).count()
     }
 
+    /// How often a script was called with this text, since [`Self::forget`].
+    pub fn calls(&self, text: &str) -> usize {
+        let sent = self.state.sent.lock().unwrap();
+        sent.iter().map(|(_, call)| call.matches(text).count()).sum()
+    }
+
     /// Counts from zero again.
     pub fn forget(&self) {
         self.state.sent.lock().unwrap().clear();
+    }
+}
+
+impl State {
+    fn has_called(&self, connection: SocketAddr, text: &str) -> bool {
+        let sent = self.sent.lock().unwrap();
+        sent.iter().any(|(by, call)| *by == connection && call.contains(text))
     }
 }
 
@@ -79,15 +98,12 @@ async fn carry(from: SocketAddr, client: TcpStream, server: TcpStream, state: Ar
     let mut breaks = state.breaks.subscribe();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let breaks_here = |text: &&'static str| {
-        let sent = state.sent.lock().unwrap();
-        !text.is_empty() && sent.iter().any(|(by, call)| *by == from && call.contains(text))
-    };
+    let breaks_here = |text: &&'static str| !text.is_empty() && state.has_called(from, text);
     tokio::select! {
         biased;
         _ = breaks.wait_for(breaks_here) => {}
         () = there(from, from_client, to_server, &state) => {}
-        () = back(from_server, to_client, state.holds.subscribe()) => {}
+        () = back(from, from_server, to_client, &state) => {}
     }
 }
 
@@ -104,12 +120,14 @@ async fn there(number: SocketAddr, mut from: OwnedReadHalf, mut to: OwnedWriteHa
     }
 }
 
-async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut holds: watch::Receiver<bool>) {
+async fn back(number: SocketAddr, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State) {
+    let mut holds = state.holds.subscribe();
+    let goes_on = |held: &Option<&'static str>| {
+        held.is_none_or(|text| !text.is_empty() && !state.has_called(number, text))
+    };
     let mut buffer = vec![0; 1 << 20];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        if holds.wait_for(|holds| !holds).await.is_err()
-            || to.write_all(&buffer[..read]).await.is_err()
-        {
+        if holds.wait_for(goes_on).await.is_err() || to.write_all(&buffer[..read]).await.is_err() {
             return;
         }
     }

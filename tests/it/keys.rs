@@ -11,6 +11,7 @@ use crate::{Kept, StoreAt, on_both_stores};
 on_both_stores!(
     a_task_is_read_changed_and_cancelled_by_its_keys,
     a_name_that_is_unknown_or_ambiguous_is_refused,
+    a_repeated_add_answers_when_its_task_is_due_now,
     a_key_names_its_newest_task,
     a_key_is_found_after_the_number_of_lanes_has_changed,
     cancels_by_key_and_adds_end_with_one_task_or_none,
@@ -69,6 +70,22 @@ async fn a_task_is_read_changed_and_cancelled_by_its_keys(kept: Kept) {
     let id = delayd.add(task(&json!({"key": "k", "idempotency_key": "i"}))).await.id();
     assert_eq!(call(&delayd, CANCEL, by(&json!({"idempotency_key": "i"}))).await.status, 404);
     assert_eq!(call(&delayd, CANCEL, by(&json!({"key": "k"}))).await.ok().id(), id);
+}
+
+/// It answered the first due time, and the caller believed that its update was lost.
+async fn a_repeated_add_answers_when_its_task_is_due_now(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let name = json!({"idempotency_key": "i"});
+    let first = delayd.add(task(&name)).await.ok();
+    let due = |answer: &Answer| answer.body["due_ms"].clone();
+    assert_eq!(due(&delayd.add(task(&name)).await.ok()), due(&first));
+    let moved = call(&delayd, UPDATE, with(by(&name), &json!({"delay": "2h"}))).await.ok();
+    assert_ne!(due(&moved), due(&first));
+    assert_eq!(due(&delayd.add(task(&name)).await.ok()), due(&moved));
+    let batch = json!({"tasks": [task(&name), task(&json!({"key": "k"}))]});
+    let batch = call(&delayd, "/delay/task/add_batch", batch).await.ok().body;
+    assert_eq!(batch["results"][0]["due_ms"], due(&moved), "{batch}");
+    assert_eq!(batch["results"][0]["duplicate"], true, "{batch}");
 }
 
 async fn a_name_that_is_unknown_or_ambiguous_is_refused(kept: Kept) {

@@ -10,6 +10,7 @@ use crate::{Kept, on_both_stores, poll, redis_server};
 on_both_stores!(
     topics_are_listed_by_pages_with_counts,
     topics_are_found_by_a_part_of_their_name,
+    the_next_due_moment_is_known_while_tasks_are_overdue,
     a_task_is_found_in_all_topics_by_its_id_and_its_keys,
     causes_are_grouped_over_all_topics,
     a_list_goes_back_in_time_and_has_filters,
@@ -78,7 +79,23 @@ async fn topics_are_listed_by_pages_with_counts(kept: Kept) {
     );
     let page = call(&delayd, "/delay/topic/list", first("oldest_overdue")).await;
     let overdue = &page["topics"][0];
-    assert!(overdue["oldest_overdue_ms"].is_i64() && overdue["next_due_ms"].is_null(), "{page}");
+    assert!(overdue["oldest_overdue_ms"].is_i64() && overdue["next_due_ms"].is_i64(), "{page}");
+}
+
+/// Nobody pulls the first task, and a service that is down is no reason to hide what comes next.
+async fn the_next_due_moment_is_known_while_tasks_are_overdue(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let add = async |delay: &str| {
+        let task = json!({"topic": "t", "mode": "pull", "delay": delay, "content": {}});
+        delayd.add(task).await.ok().body["due_ms"].clone()
+    };
+    let (overdue, next) = (add("0s").await, add("1h").await);
+    add("2h").await;
+    let shown = call(&delayd, "/delay/topic/get", json!({"topic": "t"})).await;
+    let listed = call(&delayd, "/delay/topic/list", json!({"match": "t"})).await;
+    for topic in [&shown, &listed["topics"][0]] {
+        assert_eq!((&topic["oldest_overdue_ms"], &topic["next_due_ms"]), (&overdue, &next));
+    }
 }
 
 async fn topics_are_found_by_a_part_of_their_name(kept: Kept) {

@@ -85,7 +85,7 @@ async fn an_overview_shows_tasks_and_destinations(kept: Kept) {
         .iter()
         .map(|overdue| overdue["culprit"].as_str().unwrap())
         .collect();
-    assert_eq!(culprits, ["delayd", "receiver", "operator", "store"]);
+    assert_eq!(culprits, ["delayd", "receiver", "operator", "store", "consumer"]);
     let destination = &shown["destinations"][0];
     assert_eq!(destination["sn"], "message.call");
     assert_eq!((&destination["waiting"], &destination["breaker"]), (&json!(1), &json!("closed")));

@@ -36,13 +36,16 @@ counted: they are as late as the backoff says. Each late millisecond is charged 
 |---|---|
 | `clock` | the store's clock was set forward: this time did not pass |
 | `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
-| `receiver` | breaker open, slots taken, slow start, `Retry-After`; no consumer waits to pull |
+| `receiver` | breaker open, slots taken, slow start, or `Retry-After` |
 | `store` | the store does not answer, or a claim takes this long |
-| `delayd` | none of these: slots are free, or no instance runs |
+| `unknown` | the instance that hands the task out had not started yet |
+| `consumer` | none of these: no consumer waits to pull |
+| `delayd` | none of these: slots are free |
 
 Where two of them delay a task at the same time, it is charged to the one that comes first in this
-table. An instance that starts knows what operators do, but not what receivers did before: until
-then, the time counts as delayd's.
+table. An instance that starts knows what operators do, but not what receivers did before. So the
+time before its start is `unknown`, also if no instance ran. It does not count against the
+objective, because a restart during an outage of a receiver would look like a failure of delayd.
 
 A task is *bad* if the parts of delayd and of the store together exceed the objective of its topic
 (`lateness_objective`, or `objective.lateness`, 1 s). `objective.target` (0.999) is the share of

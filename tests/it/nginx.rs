@@ -20,6 +20,23 @@ impl Nginx {
     /// is not the one that the browser called.
     pub async fn before(delayd: &Program, prefix: &str) -> Self {
         let port = ports::take();
+        let server = format!(
+            "server {{
+                 listen 127.0.0.1:{port};
+                 location {prefix}/ {{
+                     proxy_pass {delayd};
+                     proxy_http_version 1.1;
+                     proxy_buffering on;
+                     proxy_set_header Host delayd.internal;
+                 }}
+             }}",
+            delayd = delayd.url("/"),
+        );
+        Self::start(port, prefix, &server).await
+    }
+
+    /// Passes requests on as `http` says, which listens on `port`.
+    pub async fn start(port: u16, prefix: &str, http: &str) -> Self {
         let folder = folder();
         let configuration = format!(
             "daemon off;
@@ -34,18 +51,9 @@ impl Nginx {
                  fastcgi_temp_path {place}/fastcgi;
                  uwsgi_temp_path {place}/uwsgi;
                  scgi_temp_path {place}/scgi;
-                 server {{
-                     listen 127.0.0.1:{port};
-                     location {prefix}/ {{
-                         proxy_pass {delayd};
-                         proxy_http_version 1.1;
-                         proxy_buffering on;
-                         proxy_set_header Host delayd.internal;
-                     }}
-                 }}
+                 {http}
              }}",
             place = folder.path().display(),
-            delayd = delayd.url("/"),
         );
         let file = folder.path().join("nginx.conf");
         std::fs::write(&file, configuration).unwrap();

@@ -33,12 +33,12 @@ async fn far(prefix: &str) -> (HeldWire, Arc<Redis>, Redis) {
     (wire, far, near)
 }
 
-async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
+pub async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
     let tasks = (0..count).map(task).collect();
     store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect()
 }
 
-async fn claim(store: &Redis, slots: usize) -> Grant {
+pub async fn claim(store: &Redis, slots: usize) -> Grant {
     let want = Want { destination: "message.call".parse().unwrap(), slots };
     let claim = Claim {
         lane: topic().lanes().next().unwrap(),
@@ -56,7 +56,7 @@ async fn claim(store: &Redis, slots: usize) -> Grant {
     }
 }
 
-async fn settle(store: &Redis, grant: &Grant) {
+pub async fn settle(store: &Redis, grant: &Grant) {
     let settle = |id: TaskId, receipt: &Receipt| Settle {
         lane: topic().lanes().next().unwrap(),
         id,

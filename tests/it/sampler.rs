@@ -46,7 +46,8 @@ async fn what_is_overdue_is_charged_to_its_cause(kept: Kept) {
     delayd.add(task("pulled", json!({"n": 1}))).await.ok();
     delayd.add(task("pulled", json!({"n": 2}))).await.ok();
     becomes(&delayd, &overdue("operator"), 1.0).await;
-    becomes(&delayd, &overdue("receiver"), 2.0).await;
+    becomes(&delayd, &overdue("consumer"), 2.0).await;
+    becomes(&delayd, &overdue("receiver"), 0.0).await;
     becomes(&delayd, &overdue("delayd"), 0.0).await;
     becomes(&delayd, "delayd_store_tasks{state=\"scheduled\"}", 3.0).await;
     let waiting = "delayd_store_destination_waiting{service=\"message.call\"}";

@@ -42,7 +42,7 @@ struct Export {
 }
 
 /// A collector for OTLP/HTTP.
-struct Collector {
+pub struct Collector {
     address: std::net::SocketAddr,
     exports: Arc<Mutex<Vec<Export>>>,
     count: watch::Receiver<usize>,
@@ -59,7 +59,7 @@ async fn take(State((exports, count)): State<Shared>, headers: HeaderMap, bytes:
 }
 
 impl Collector {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let (exports, count) = (Arc::default(), watch::Sender::new(0));
         let seen = count.subscribe();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -70,7 +70,7 @@ impl Collector {
         Self { address, exports, count: seen }
     }
 
-    fn set(&self) -> String {
+    pub fn set(&self) -> String {
         format!("trace.endpoint=\"http://{}\"", self.address)
     }
 
@@ -82,7 +82,7 @@ impl Collector {
     }
 
     /// Waits for the spans of a task: as many as this, the add first, the attempts in order.
-    async fn spans_of(&self, id: u64, count: usize) -> Vec<Span> {
+    pub async fn spans_of(&self, id: u64, count: usize) -> Vec<Span> {
         let mut counts = self.count.clone();
         loop {
             counts.borrow_and_update();

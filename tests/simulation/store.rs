@@ -19,10 +19,10 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
-    Instance, ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
-    TaskName, TopicEntry, Topics, Transition,
+    Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Creator, Delivery, Error, Hint,
+    Histories, Instance, ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle,
+    Settled, TaskName, TopicEntry, Topics, Transition,
 };
 use tokio::sync::broadcast;
 use tokio::time::sleep;
@@ -405,10 +405,11 @@ impl Topics for Access {
         self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
         let about = entry.topic.clone();
-        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone())))
-            .await
+        let create =
+            move |world: &World| world.look(|model| model.create(entry.clone(), creator.clone()));
+        self.ask("register", about, create).await?
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {

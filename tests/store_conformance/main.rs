@@ -364,6 +364,7 @@ macro_rules! conformance {
             planner a_backlog_needs_no_poll_for_each_moment,
 
             registry the_first_registration_wins,
+            registry a_token_creates_no_more_topics_than_it_may,
             registry an_add_into_an_empty_lane_registers_its_topic,
             registry a_recovery_finds_nothing_where_all_is_registered,
             registry an_add_by_an_old_number_of_lanes_stores_nothing,

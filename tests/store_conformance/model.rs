@@ -14,8 +14,8 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Counts, EXPIRED,
-    Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Counts, Creator,
+    EXPIRED, Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
     LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
     MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment,
     NewContent, NewTask, NextDue, Novelty, Outlook, Position, Registered, Rescheduled, Result,
@@ -860,8 +860,16 @@ impl Model {
         counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect()
     }
 
+    pub(crate) fn create(
+        &mut self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> Result<TopicEntry> {
+        self.topics.create(entry, creator).ok_or(Error::CreatorLimit)
+    }
+
     pub(crate) fn register(&mut self, entry: TopicEntry) -> TopicEntry {
-        self.topics.register(entry)
+        self.create(entry, None).expect("only creators have a limit")
     }
 
     pub(crate) fn topics(&self) -> Vec<Registered> {

@@ -11,9 +11,9 @@ use delayd::model::task::{
 };
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
-    DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake, ListQuery,
-    Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
+    Delivery, DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake,
+    ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
     NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result,
     Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled,
     Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
@@ -190,8 +190,8 @@ impl Topics for Reference {
         Ok(self.model().stats(lane))
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        Ok(self.model().register(entry))
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
+        self.model().create(entry, creator)
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {

@@ -1,7 +1,10 @@
 //! The topic registry.
 
 use delayd::model::task::Lane;
-use delayd::store::{Adopted, Adoptee, Error, NewTask, Registered, Store, TopicEntry};
+use delayd::store::{
+    Adopted, Adoptee, Creator, Error, NewTask, Registered, Result, Store, TopicEntry,
+};
+use futures_util::future::join_all;
 
 use crate::bench::{Bench, keyed, new_task, topic, topic_of};
 use crate::transfer::stranger;
@@ -23,6 +26,48 @@ pub(crate) async fn the_first_registration_wins(bench: Bench<impl Store>) {
     assert_eq!(topics(&bench).await, [other, first.clone()]);
     assert_eq!(bench.store.topic(&first.topic).await.unwrap(), Some(Registered::plain(first)));
     assert_eq!(bench.store.topic(&topic().topic).await.unwrap(), None, "reading made a topic");
+}
+
+/// One token made all topics that the deployment takes, and another one could make none.
+pub(crate) async fn a_token_creates_no_more_topics_than_it_may(bench: Bench<impl Store>) {
+    let create = async |name: &str, token: &str, most: Option<usize>| {
+        let creator = Creator { token: token.into(), most };
+        bench.store.create(topic_of(name, 1), Some(creator)).await
+    };
+    let is_refused = |created: Result<TopicEntry>| match created {
+        Err(Error::CreatorLimit) => true,
+        created => created.map(|_| false).unwrap(),
+    };
+    bench.store.register(topic_of("theirs", 1)).await.unwrap();
+    let names: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
+    let created = join_all(names.iter().map(|name| create(name, "shop", Some(3)))).await;
+    let refused: Vec<bool> = created.into_iter().map(is_refused).collect();
+    assert_eq!(refused.iter().filter(|refused| **refused).count(), 3, "{refused:?}");
+    assert_eq!(topics(&bench).await.len(), 4);
+    let made = names.iter().zip(refused).find(|(_, refused)| !refused).unwrap().0;
+    assert!(!is_refused(create(made, "shop", Some(3)).await), "it is there");
+    assert!(!is_refused(create("theirs", "shop", Some(3)).await), "so is this");
+    // Other names, also those that begin with it or that it begins with.
+    for token in ["sho", "shop!", "shop.eu", "others"] {
+        assert!(!is_refused(create(&format!("of.{}", token.len()), token, Some(1)).await));
+        assert!(is_refused(create("further", token, Some(1)).await), "{token}");
+    }
+    assert!(!is_refused(create("by.admin", "shop", None).await));
+    let created_by = async |name: &str| {
+        let known = bench.store.topic(&topic_of(name, 1).topic).await.unwrap().unwrap();
+        let listed = bench.store.topics().await.unwrap();
+        assert!(listed.contains(&known), "{known:?}");
+        known.created_by
+    };
+    assert_eq!(created_by("by.admin").await.as_deref(), Some("shop"));
+    assert_eq!(created_by("theirs").await, None);
+    // Deleting topics frees their places.
+    for name in ["by.admin", made] {
+        assert!(is_refused(create("new", "shop", Some(3)).await));
+        assert!(bench.store.unregister(&topic_of(name, 1)).await.unwrap());
+    }
+    assert!(!is_refused(create("new", "shop", Some(3)).await));
+    assert!(is_refused(create("newer", "shop", Some(3)).await));
 }
 
 /// An add into an empty lane writes the topic's entry again, since the registry may have lost it.

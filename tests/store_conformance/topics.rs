@@ -5,15 +5,27 @@ use std::sync::Arc;
 
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Topic, TopicPolicy};
-use delayd::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
+use delayd::store::{Creator, MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
 
 /// All topics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topics(BTreeMap<Topic, Registered>);
 
 impl Topics {
-    pub(crate) fn register(&mut self, entry: TopicEntry) -> TopicEntry {
-        self.0.entry(entry.topic.clone()).or_insert(Registered::plain(entry)).entry.clone()
+    /// `None` if the creator may create no more topics.
+    pub(crate) fn create(
+        &mut self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> Option<TopicEntry> {
+        let created_by = creator.as_ref().map(|creator| creator.token.clone());
+        let created = self.0.values().filter(|topic| topic.created_by == created_by).count();
+        let is_refused = creator.and_then(|creator| creator.most).is_some_and(|n| created >= n);
+        if is_refused && !self.0.contains_key(&entry.topic) {
+            return None;
+        }
+        let new = Registered { created_by, ..Registered::plain(entry.clone()) };
+        Some(self.0.entry(entry.topic).or_insert(new).entry.clone())
     }
 
     pub(crate) fn all(&self) -> Vec<Registered> {

@@ -30,9 +30,13 @@ pub struct AuditEntry {
     /// The task that the request names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// How many tasks the request names.
+    /// How many tasks the request names; of a replay or purge of dead tasks, how many it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
+    /// The cause of the dead tasks that were replayed or purged, if the request names one. Absent
+    /// for a token with only the scope `view`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The request asked what would change, and changed nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -131,6 +135,7 @@ impl AuditEntry {
             schedule: None,
             task_id: None,
             tasks: None,
+            reason: None,
             dry_run: false,
             result,
             status: None,

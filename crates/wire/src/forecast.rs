@@ -110,8 +110,8 @@ pub struct ForecastFigures {
     pub rest: u64,
     /// Whether the store stopped counting, so that there may be more.
     pub cut: bool,
-    /// An estimate of how many callbacks the deployment can make in a second; 0 if the service
-    /// cannot be called, null if it is unknown.
+    /// An estimate of how many callbacks the deployment can make in a second, by those that
+    /// succeeded; 0 if the service is not called now, null if it is unknown.
     pub calls_per_second: Option<f64>,
     /// An estimate of the time until no task is overdue, with the tasks that fall due meanwhile; 0
     /// if none is overdue. Null if the rate is unknown, or if the span is too short.

@@ -111,13 +111,16 @@ pub struct TaskCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OverdueShown {
-    /// `delayd`, `receiver`, `operator` or `store`.
+    /// `delayd`, `receiver`, `operator`, `store` or `consumer`.
     pub culprit: String,
     pub count: u64,
     /// Whether the store stopped counting, so that there may be more.
     pub cut: bool,
     /// The due time of the first of them.
     pub oldest_ms: Option<UnixMillis>,
+    /// The topic of the first of them.
+    #[serde(default)]
+    pub topic: Option<String>,
 }
 
 /// The objective of lateness, and how the tasks of the instance that answers met it since its
@@ -135,8 +138,8 @@ pub struct Objective {
     pub late: u64,
 }
 
-/// A destination. `breaker`, `no_access_token`, `in_flight` and `concurrency` are those of the
-/// instance that answers.
+/// A destination. `breaker`, `no_access_token`, `in_flight`, `concurrency` and the last error are
+/// those of the instance that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationFigures {
@@ -153,4 +156,9 @@ pub struct DestinationFigures {
     pub in_flight: u64,
     /// The current limit of concurrent calls.
     pub concurrency: u64,
+    /// Null before the first failure, and for a token with only the scope `view`.
+    #[serde(default)]
+    pub last_error: Option<String>,
+    #[serde(default)]
+    pub last_error_ms: Option<UnixMillis>,
 }

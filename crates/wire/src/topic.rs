@@ -33,7 +33,7 @@ pub struct TopicListed {
     /// Exact counts. Absent if the server that has the tasks does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Count>,
-    /// The earliest due time in the future. Absent if there is none, or if a task is overdue.
+    /// The earliest due time in the future. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_due_ms: Option<UnixMillis>,
     /// The due time of the task that is overdue for longest. Absent if no task is overdue.
@@ -51,6 +51,9 @@ pub struct TopicListed {
 pub struct TopicShown<Policy> {
     pub topic: TopicName,
     pub shards: u16,
+    /// The name of the token that created the topic. Absent if no token did, or if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
     /// The topic's settings, in the form that `set` takes.
     pub policy: Policy,
     pub paused: bool,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{AuditListRequest, AuditPage};
+use delayd_wire::{AuditEntry, AuditListRequest, AuditPage};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -21,7 +21,7 @@ pub(crate) type ListRequest = AuditListRequest<Number, Name<AuditCursor>>;
 /// `POST /delay/audit/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<AuditPage>, Error> {
     let request: ListRequest = json::read(request.body())?;
     let limit =
@@ -29,5 +29,9 @@ pub(crate) async fn list(
     let before = request.cursor.map(|Name(cursor)| cursor);
     let logged = api.store.audit(before, limit).await?;
     let cursor = logged.next.map(|next| next.to_string());
-    Ok(Success::of(AuditPage { entries: logged.entries, cursor }))
+    let entries = logged.entries.into_iter().map(|entry| {
+        let reason = entry.reason.and_then(|reason| caller.content(reason));
+        AuditEntry { reason, ..entry }
+    });
+    Ok(Success::of(AuditPage { entries: entries.collect(), cursor }))
 }

@@ -32,7 +32,10 @@ pub(crate) async fn list(
     let DestinationListRequest { sampled } = json::read(request.body())?;
     let Counted { waiting, holds, as_of } = match sampled.unwrap_or_default() {
         true => Counted::sampled(&api),
-        false => Counted::read(&api).await?,
+        false => {
+            let _place = api.reading(&caller).await?;
+            Counted::read(&api).await?
+        }
     };
     let services: BTreeMap<Destination, Allowance> = api
         .services

@@ -33,13 +33,13 @@ pub(crate) async fn alive() -> Response {
     Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
 }
 
-/// `GET /readyz`: the store answers, and the instance is not draining.
+/// `GET /readyz`: the store answers, and the instance neither drains nor soon will.
 pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
     let mut not_ready = Vec::new();
     if api.store.ping().await.is_err() {
         not_ready.push("store");
     }
-    if api.is_draining() {
+    if api.is_leaving() {
         not_ready.push("draining");
     }
     let (code, status) = match not_ready.is_empty() {

@@ -54,7 +54,10 @@ impl Viewer {
                 Ok(Ok(())) => {
                     let snapshot = self.snapshots.borrow_and_update().clone();
                     let shown = snapshot.clone();
-                    Some(self.api.live.event(snapshot, || overview::shown(&self.api, &shown)))
+                    let sees_errors = self.caller.sees_content();
+                    Some(self.api.live.event(snapshot, sees_errors, || {
+                        overview::shown(&self.api, &shown, sees_errors)
+                    }))
                 }
                 Ok(Err(_)) => None,
                 Err(_) => Some(Bytes::from_static(b":\n\n")),

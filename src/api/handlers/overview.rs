@@ -51,15 +51,15 @@ pub(crate) async fn whoami(
 /// `POST /delay/overview`
 pub(crate) async fn overview(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Overview>, Error> {
     let OverviewRequest {} = json::read(request.body())?;
     let snapshot = api.sampled.snapshots().borrow().clone();
-    Ok(Success::of(shown(&api, &snapshot)))
+    Ok(Success::of(shown(&api, &snapshot, caller.sees_content())))
 }
 
-/// The overview that a snapshot gives.
-pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
+/// The overview that a snapshot gives, with the text of errors if the caller `sees_errors`.
+pub(super) fn shown(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Overview {
     let topics = api.topics.known();
     let (lateness, living) = (&api.metrics.lateness, api.instances.living());
     let (good, bad) = lateness.judged();
@@ -68,7 +68,7 @@ pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
         let (step, last) = history.last();
         (step, last.copied())
     };
-    let overdue = Culprit::OF_WAITING.into_iter().zip(snapshot.overdue);
+    let overdue = Culprit::OF_WAITING.into_iter().zip(&snapshot.overdue);
     Overview {
         at_ms: snapshot.at.into(),
         oldest_ms: snapshot.oldest.into(),
@@ -80,6 +80,7 @@ pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
                 count: overdue.count,
                 cut: overdue.is_cut,
                 oldest_ms: overdue.oldest.map(Into::into),
+                topic: overdue.topic.as_ref().map(ToString::to_string),
             })
             .collect(),
         objective: Objective {
@@ -89,7 +90,7 @@ pub(super) fn shown(api: &Api, snapshot: &Snapshot) -> Overview {
             bad,
             late: snapshot.late,
         },
-        destinations: destinations(api, snapshot),
+        destinations: destinations(api, snapshot, sees_errors),
         more_destinations: snapshot.destinations.len().saturating_sub(MOST_DESTINATIONS) as u64,
         topics: topics.len() as u64,
         paused_topics: topics.iter().filter(|topic| topic.paused.is_some()).count() as u64,
@@ -121,13 +122,14 @@ fn counted(counts: &Counts) -> TaskCounts {
 }
 
 /// The destinations with most overdue tasks, then those with most waiting ones.
-fn destinations(api: &Api, snapshot: &Snapshot) -> Vec<DestinationFigures> {
+fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<DestinationFigures> {
     let mut all: Vec<(&Destination, &sampler::DestinationFigures)> =
         snapshot.destinations.iter().collect();
     all.sort_by_key(|(_, figures)| Reverse((figures.overdue, figures.waiting)));
     let shown = |(sn, figures): (&Destination, &sampler::DestinationFigures)| {
         let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
         let standing = api.limits.standing(sn, allowance.unwrap_or_default());
+        let (last_error, ago) = standing.last_failure.unzip();
         DestinationFigures {
             sn: sn.to_string(),
             waiting: figures.waiting,
@@ -138,6 +140,8 @@ fn destinations(api: &Api, snapshot: &Snapshot) -> Vec<DestinationFigures> {
             no_access_token: standing.no_token,
             in_flight: standing.in_flight as u64,
             concurrency: standing.window as u64,
+            last_error: last_error.filter(|_| sees_errors),
+            last_error_ms: ago.map(|ago| (api.clock.now() - ago).into()),
         }
     };
     all.into_iter().take(MOST_DESTINATIONS).map(shown).collect()

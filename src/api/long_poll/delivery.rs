@@ -103,14 +103,14 @@ pub(crate) struct FirstHandOut {
 }
 
 impl FirstHandOut {
-    /// How late the task is for a consumer that came at this moment, and who delayed it: the
-    /// receiver until then, and the store while the claim took.
+    /// How late the task is for a consumer that came at this moment, and who delayed it: a
+    /// consumer until then, and the store while the claim took.
     pub(crate) fn lateness(&self, came: Instant, topic: &OfTopic) -> Lateness {
         let Answered { took, now, at } = self.claim;
         let asked = now - took;
         let waits = (now - at.saturating_duration_since(came)).min(asked);
         let timelines = [&topic.jumps, &topic.pauses, &topic.store];
-        let mut lateness = charge(self.due, waits, &timelines, Culprit::Receiver);
+        let mut lateness = charge(self.due, waits, &timelines, Culprit::Consumer);
         let waited = self.due.max(waits);
         lateness.add_all(&charge(waited, asked, &timelines, Culprit::Delayd));
         lateness.add(Culprit::Store, now.0 - self.due.max(asked).0);

@@ -74,7 +74,7 @@ async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
 async fn what_is_given_back_is_told_of_in_each_lane() {
     let (api, _draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
-    let known = api.topics.ensure_with(&topic, 3).await.unwrap();
+    let known = api.topics.ensure_for(&topic, 3, |_| None).await.unwrap();
     for _ in 0..3 {
         add(&api).await;
     }

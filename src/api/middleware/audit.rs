@@ -84,7 +84,6 @@ impl Drop for CallRecord<'_> {
             true => entry.answered(ErrorCode::Internal.status(), Some(ErrorCode::Internal)),
             false => entry,
         };
-        let target = self.target.get().cloned().unwrap_or_default();
-        self.auditor.0.record(target.of(entry));
+        self.auditor.0.record(self.target.get().of(entry));
     }
 }

@@ -4,7 +4,7 @@
 //! out.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use delayd_wire::AuditEntry;
 use serde::Deserialize;
@@ -13,8 +13,36 @@ use serde_json::value::RawValue;
 
 use crate::model::task::{Destination, ScheduleName, TaskId, Topic};
 
-/// What a call is about. It is known once the body has been read.
-pub(crate) type KnownTarget = Arc<OnceLock<Target>>;
+/// What a call is about. It is known once the body has been read, and the handler adds what it
+/// found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownTarget(Arc<Mutex<Target>>);
+
+impl KnownTarget {
+    /// Sets what the body names.
+    pub(crate) fn set(&self, target: Target) {
+        self.change(|known| *known = target);
+    }
+
+    /// The call changed so many tasks, or would in a dry run. `reason` is the cause by which they
+    /// were selected; it is only recorded if some tasks have it, because a request can name any
+    /// text.
+    pub(crate) fn changed(&self, tasks: usize, reason: Option<&str>) {
+        self.change(|known| {
+            known.tasks = Some(tasks as u64);
+            known.reason = reason.filter(|_| tasks > 0).map(str::to_owned);
+        });
+    }
+
+    /// What is known.
+    pub(crate) fn get(&self) -> Target {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Target)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
 
 /// The topic, destination, schedule and tasks that a request names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +52,7 @@ pub(crate) struct Target {
     schedule: Option<ScheduleName>,
     task_id: Option<TaskId>,
     tasks: Option<u64>,
+    reason: Option<String>,
     dry_run: bool,
 }
 
@@ -66,6 +95,7 @@ impl Target {
             schedule: name(fields.schedule),
             task_id: value(fields.task_id).map(TaskId),
             tasks: ids.map(|ids| ids.len()).or(records.map(|all| all.len())).map(|n| n as u64),
+            reason: None,
             dry_run: value(fields.dry_run).unwrap_or_default(),
         }
     }
@@ -78,6 +108,7 @@ impl Target {
             schedule: self.schedule.map(Into::into),
             task_id: self.task_id.map(Into::into),
             tasks: self.tasks,
+            reason: self.reason,
             dry_run: self.dry_run,
             ..entry
         }

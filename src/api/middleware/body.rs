@@ -104,9 +104,7 @@ impl Bodies {
             }
         };
         if let Some(target) = &target {
-            let read = reading(body.clone(), Target::read).await;
-            // It is set only here.
-            let _ = target.set(read);
+            target.set(reading(body.clone(), Target::read).await);
         }
         let request = Request::from_parts(head, body);
         let routed = Routed { route, request, caller, slot, deadline, target };

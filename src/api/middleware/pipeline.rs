@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::Response;
-use tokio::sync::watch;
 use tower::{Service, service_fn};
 
 use crate::api::middleware::admission::{Admission, admit};
@@ -32,8 +31,6 @@ pub(crate) struct Pipeline {
     pub(crate) api: Arc<Api>,
     pub(crate) admission: Admission,
     pub(crate) bodies: Bodies,
-    /// True while the instance drains.
-    pub(crate) draining: watch::Receiver<bool>,
 }
 
 impl Pipeline {
@@ -42,7 +39,7 @@ impl Pipeline {
     fn service(&self) -> impl Answers<Request> {
         let call = limit_answers(&self.bodies, handle(&self.api));
         let call = timeout(read_body(&self.bodies, call));
-        answer_head(&self.draining, log(catch_panic(admit(&self.admission, call))))
+        answer_head(&self.api, log(catch_panic(admit(&self.admission, call))))
     }
 
     /// The pipeline as one service, to be cloned for each request.

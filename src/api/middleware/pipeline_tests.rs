@@ -3,6 +3,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::routing::get;
 use http::StatusCode;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::*;
@@ -24,14 +25,14 @@ async fn edge(
     + 'static,
     watch::Sender<bool>,
 ) {
-    let (api, _) = edge_without_store().await;
+    let (api, draining) = edge_without_store().await;
     let api = Arc::new(api);
     let routes: &'static Routes = Box::leak(Box::new(Routes::of(vec![
         Route::call("/delay/task/add", "", async |_, _| std::future::pending::<Response>().await),
         Route::part("/docs/panic", || get(panicking)),
         Route::part("/healthz", || get(async || "alive")),
     ])));
-    let (slots, draining) = (ConcurrencyLimit::of(slots), watch::Sender::new(false));
+    let slots = ConcurrencyLimit::of(slots);
     let (limit, budget) = (Limit::of(1 << 20), Budget::new(1 << 20));
     let bodies = Bodies::new(&limit, &limit, &budget, &slots, &api);
     let (timeout, pages) = (Duration::from_secs(10), routes.router(api.clone()));
@@ -44,7 +45,7 @@ async fn edge(
         metrics: Metrics::new([]),
         pages,
     };
-    (Pipeline { api, admission, bodies, draining: draining.subscribe() }.shared(), draining)
+    (Pipeline { api, admission, bodies }.shared(), draining)
 }
 
 async fn panicking() -> &'static str {

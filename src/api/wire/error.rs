@@ -93,6 +93,12 @@ pub(crate) enum Error {
         "topic: does not exist yet, and there are already {0} topics, the limit of limits.topics"
     )]
     TooManyTopics(usize),
+    /// The token's share of the limit of topics is used up.
+    #[error(
+        "topic: does not exist yet, and the token has created {0} topics, its share of \
+         limits.topics; use one of them, or let a token with the scope admin create this one"
+    )]
+    TooManyOfToken(usize),
     /// The lane of a new schedule has as many as it takes.
     #[error(
         "schedule: does not exist yet, and this lane of the topic has {0} schedules, the limit; \
@@ -163,9 +169,8 @@ impl Error {
             Self::OwnTask | Self::OwnSchedule => ErrorCode::OwnTask,
             Self::TooLarge(_) => ErrorCode::TooLarge,
             Self::MediaType | Self::ContentEncoding => ErrorCode::MediaType,
-            Self::TooManyTopics(_) | Self::TooManySchedules(_) | Self::TooFast { .. } => {
-                ErrorCode::UsedUp
-            }
+            Self::TooManyTopics(_) | Self::TooManyOfToken(_) => ErrorCode::UsedUp,
+            Self::TooManySchedules(_) | Self::TooFast { .. } => ErrorCode::UsedUp,
             Self::Store(store::Error::KeyReused) => ErrorCode::KeyReused,
             Self::Store(store::Error::OverQuota) => ErrorCode::UsedUp,
             Self::Store(store::Error::Corrupt(_)) | Self::Internal => ErrorCode::Internal,
@@ -203,7 +208,10 @@ impl Error {
                     "topic: its quota of pending tasks, or the share of the task's lane, is used \
                      up; repeat it when some have been delivered"
                 }
-                store::Error::Corrupt(_) => return Self::Internal.to_string(),
+                // The registry of topics makes another error of the former.
+                store::Error::CreatorLimit | store::Error::Corrupt(_) => {
+                    return Self::Internal.to_string();
+                }
             }
             .into(),
             other => other.to_string(),
@@ -251,6 +259,7 @@ impl From<topic::Error> for Error {
     fn from(error: topic::Error) -> Self {
         match error {
             topic::Error::TooMany(count) => Self::TooManyTopics(count),
+            topic::Error::TooManyOfToken(count) => Self::TooManyOfToken(count),
             topic::Error::Store(error) => Self::Store(error),
         }
     }

@@ -7,7 +7,7 @@ use delayd_wire::{
     ScheduleRunRequest, ScheduleShown, Schedules, Span,
 };
 
-use super::cell::{Cell, whole};
+use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
 use super::paging::Paging;
 use super::{Code, table, time};
@@ -235,7 +235,7 @@ fn shown(schedule: ScheduleShown) -> String {
         ("set", schedule.set_ms.cell()),
         ("next", if next.is_empty() { "-".into() } else { next.join(", ") }),
     ];
-    pairs.extend(schedule.options.map(|options| ("options", options.cell())));
+    pairs.extend(schedule.options.map(|options| ("options", settings(&options).cell())));
     pairs.extend(schedule.content.map(|content| ("content", whole(&content))));
     let pairs = table::pairs(&pairs);
     if schedule.recent.is_empty() {

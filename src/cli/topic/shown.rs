@@ -3,7 +3,7 @@
 use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
 use serde_json::{Map, Value};
 
-use crate::cli::cell::Cell;
+use crate::cli::cell::{self, Cell};
 use crate::cli::table;
 
 /// The counts, in the order of the life cycle.
@@ -25,6 +25,15 @@ pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
 /// The text for an empty list.
 const NONE: &str = "no topics";
 
+/// A topic whose tasks are overdue is not active, whatever delays them.
+pub(in crate::cli) fn state(paused: bool, overdue: bool) -> &'static str {
+    match (paused, overdue) {
+        (true, _) => "paused",
+        (false, true) => "overdue",
+        (false, false) => "active",
+    }
+}
+
 /// A page of `/delay/topic/list`.
 pub(super) fn counted(topics: &[TopicListed]) -> String {
     if topics.is_empty() {
@@ -34,7 +43,7 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
         let count = |of: fn(&Count) -> u64| listed.counts.as_ref().map(of).cell();
         vec![
             listed.topic.cell(),
-            listed.paused.cell(),
+            state(listed.paused, listed.oldest_overdue_ms.is_some()).into(),
             count(|counts| counts.scheduled),
             count(|counts| counts.leased),
             count(|counts| counts.dead),
@@ -42,7 +51,7 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
             listed.oldest_overdue_ms.cell(),
         ]
     };
-    let head = ["topic", "paused", "scheduled", "leased", "dead", "next due", "overdue since"];
+    let head = ["topic", "state", "scheduled", "leased", "dead", "next due", "overdue since"];
     table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -77,11 +86,12 @@ pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
 
 /// The settings of a topic by name. The parts of `retry` and `history` have a line each.
 fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
+    let shown = |value: &Value| cell::settings(value).cell();
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {
-            parts.iter().map(|(part, value)| (format!("{name}.{part}"), value.cell())).collect()
+            parts.iter().map(|(part, value)| (format!("{name}.{part}"), shown(value))).collect()
         }
-        _ => vec![(name.clone(), value.cell())],
+        _ => vec![(name.clone(), shown(value))],
     };
     policy.iter().flat_map(parts).collect()
 }
@@ -132,9 +142,9 @@ mod tests {
         ]);
         let topics: Vec<TopicListed> = serde_json::from_value(topics).unwrap();
         insta::assert_snapshot!(counted(&topics), @r#"
-        TOPIC  PAUSED  SCHEDULED  LEASED  DEAD  NEXT DUE  OVERDUE SINCE
-        a      no      5          1       2     -         1970-01-01T00:00:01.000Z
-        b      yes     -          -       -     -         -
+        TOPIC  STATE    SCHEDULED  LEASED  DEAD  NEXT DUE  OVERDUE SINCE
+        a      overdue  5          1       2     -         1970-01-01T00:00:01.000Z
+        b      paused   -          -       -     -         -
         "#);
     }
 

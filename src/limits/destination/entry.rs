@@ -9,6 +9,7 @@ use super::recent::Recent;
 use crate::limits::Allowance;
 use crate::limits::bulkhead::Bulkhead;
 use crate::limits::gate::{Ending, Gate};
+use crate::limits::last_block::LastBlock;
 use crate::limits::slow_start::RECENT;
 use crate::model::breaker::{self, State, Ticket};
 use crate::model::culprit::Culprit;
@@ -22,6 +23,7 @@ pub(super) struct Entry {
     pub(super) bulkhead: Bulkhead,
     pub(super) gate: Gate,
     pub(super) recent: Recent,
+    last_block: LastBlock,
     /// When it was last used.
     pub(super) used: Instant,
     /// Its key in `Table::crowded_out`, if it is there.
@@ -34,6 +36,7 @@ impl Entry {
             bulkhead: Bulkhead::new(allowance.concurrency),
             gate: Gate::new(allowance.rate, breaker, now),
             recent: Recent::default(),
+            last_block: LastBlock::default(),
             used: now,
             crowded_out: None,
         }
@@ -65,6 +68,17 @@ impl Entry {
         self.gate
             .blocked_by(now)
             .or_else(|| (self.free(free_in_total, now) == 0).then_some(Culprit::Receiver))
+    }
+
+    /// Notes who keeps further calls from beginning, after some permits were taken.
+    pub(super) fn note_block(&mut self, free_in_total: usize, now: Instant) {
+        let by = self.blocked_by(free_in_total, now);
+        self.last_block.note(by, now);
+    }
+
+    /// Who keeps calls from beginning, or did so in the last second.
+    pub(super) fn delayed_by(&mut self, free_in_total: usize, now: Instant) -> Option<Culprit> {
+        self.blocked_by(free_in_total, now).or_else(|| self.last_block.lately(now))
     }
 
     /// Takes up to `most` of the free slots, with a token and a probe for each.

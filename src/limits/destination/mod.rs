@@ -95,13 +95,27 @@ impl DestinationLimits {
 
     /// Who keeps calls to `destination` from beginning now; `None` if one may begin.
     pub fn blocked_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
+        self.culprit(destination, allowance, Entry::blocked_by)
+    }
+
+    /// Who keeps calls to `destination` from beginning, or did so in the last second.
+    pub fn delayed_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
+        self.culprit(destination, allowance, Entry::delayed_by)
+    }
+
+    fn culprit(
+        &self,
+        destination: &Destination,
+        allowance: Allowance,
+        of: fn(&mut Entry, usize, Instant) -> Option<Culprit>,
+    ) -> Option<Culprit> {
         let (now, params) = (Instant::now(), self.0.params());
         let mut table = self.0.table();
         let free = table.free();
         match table.entries.get_mut(destination) {
             Some(entry) => {
                 entry.allow(params.resolved(allowance), now);
-                entry.blocked_by(free, now)
+                of(entry, free, now)
             }
             None => (free == 0).then_some(Culprit::Receiver),
         }

@@ -60,6 +60,7 @@ impl Shared {
         let free = entry.free(free_in_total, now);
         let (taken, ticket) = entry.take(free, waiter, most, now);
         self.note_change(destination, entry, now);
+        entry.note_block(free_in_total - taken, now);
         table.in_flight += taken;
         // The breaker may have become half-open just now, and may admit more than these.
         table.serve(destination, now);

@@ -46,7 +46,7 @@ pub use schedules::{
     Schedules, UNPLANNED,
 };
 pub use topics::{
-    Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
+    Counts, Creator, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
 
 /// A whole store: all parts, and what concerns it as one.

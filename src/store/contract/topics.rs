@@ -9,8 +9,19 @@ use crate::store::Result;
 
 /// Knows the topics, and counts and lists the tasks of their lanes.
 pub trait Topics: Send + Sync + 'static {
-    /// Registers a topic unless it is registered, and returns the entry that won.
-    fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;
+    /// Registers a topic unless it is registered, and returns the entry that won. The creator of a
+    /// new topic is kept with it. If the creator may create no more topics, a new one is refused
+    /// with [`Error::CreatorLimit`](crate::store::Error::CreatorLimit).
+    fn create(
+        &self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> impl Future<Output = Result<TopicEntry>> + Send;
+
+    /// As [`create`](Self::create), without a creator.
+    fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send {
+        self.create(entry, None)
+    }
 
     /// One topic, if it is registered. Costs the same whatever the number of topics.
     fn topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Registered>>> + Send;
@@ -79,11 +90,22 @@ impl TopicEntry {
     }
 }
 
+/// The token that creates a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Creator {
+    /// Its name.
+    pub token: Arc<str>,
+    /// The most topics that it may have created; `None`: any number. Deleted topics do not count.
+    pub most: Option<usize>,
+}
+
 /// A topic as the registry holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registered {
     /// Its name and lanes.
     pub entry: TopicEntry,
+    /// The name of the token that created it, if that is known.
+    pub created_by: Option<Arc<str>>,
     /// What it sets instead of the configuration.
     pub policy: Arc<TopicPolicy>,
     /// Since when it is paused, if it is. A paused topic is not claimed.
@@ -100,6 +122,7 @@ impl Registered {
     pub fn plain(entry: TopicEntry) -> Self {
         Self {
             entry,
+            created_by: None,
             policy: Arc::default(),
             paused: None,
             misfires: Vec::new(),
@@ -191,11 +214,6 @@ impl Counts {
         self.cancelled += cancelled;
         self.expired += expired;
         self.earliest = self.earliest.into_iter().chain(earliest).min();
-    }
-
-    /// The earliest due moment, if no task is overdue.
-    pub fn next_due(&self, now: UnixMillis) -> Option<UnixMillis> {
-        self.earliest.filter(|due| *due > now)
     }
 
     /// The due moment of the oldest overdue task.

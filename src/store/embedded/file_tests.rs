@@ -11,8 +11,8 @@ use super::testing::{Bench, START, bench, delivered, lane, new_task, params, ret
 use crate::model::clock::Clock;
 use crate::model::task::{State, TaskId};
 use crate::store::{
-    Admin, Asker, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled,
-    Store, Topics,
+    Admin, Asker, Counts, Creator, Delivery, Error, FORMAT, Formats, Intake, NewTask, Registered,
+    Settle, Settled, Store, TopicEntry, Topics,
 };
 
 /// A frame of the log: a head, and a page.
@@ -154,6 +154,30 @@ fn a_file_of_a_newer_format_is_refused() {
         let is_clear = matches!(&refusal, Error::Misconfigured(text) if text.contains(&says));
         assert!(is_clear && refusal.to_string().contains("delayd.db"), "{refusal}");
     }
+}
+
+/// A file of a version that did not keep the creators of topics.
+#[tokio::test]
+async fn the_topics_of_an_older_schema_have_no_creator() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = TopicEntry { topic: "old".parse().unwrap(), shards: 2 };
+    let store = open(folder.path()).unwrap();
+    store.register(old.clone()).await.unwrap();
+    store.close().await;
+    drop(store);
+    let db = Connection::open(folder.path().join("delayd.db")).unwrap();
+    db.execute_batch(
+        "DROP INDEX topic_by_creator; ALTER TABLE topic DROP COLUMN created_by; \
+         PRAGMA user_version = 1",
+    )
+    .unwrap();
+    drop(db);
+    let store = open(folder.path()).unwrap();
+    let creator = Creator { token: "shop".into(), most: Some(1) };
+    let new = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
+    assert_eq!(store.create(new.clone(), Some(creator)).await.unwrap(), new);
+    let new = Registered { created_by: Some("shop".into()), ..Registered::plain(new) };
+    assert_eq!(store.topics().await.unwrap(), [new, Registered::plain(old)]);
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Embedded {
         // Nothing receives the writes: they are refused.
         let (writes, ..) = write_queue::WriteQueue::new(Arc::default());
         // Only checks are read.
-        let (reads, []) = reader::Reads::new();
+        let [(reads, []), (polls, [])] = std::array::from_fn(|_| reader::Reads::new());
         let (scans, [reader]) = reader::Reads::new();
         let watched = Arc::clone(&health);
         let handles = vec![spawn("store-scan", move || reader::run(db, &reader, &watched))?];
@@ -64,6 +64,7 @@ impl Embedded {
             writes: Arc::new(writes),
             claims: TaskTracker::new(),
             reads,
+            polls: Box::new(polls),
             scans,
             clock,
             hints,

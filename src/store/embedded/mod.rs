@@ -10,8 +10,9 @@
 //! one transaction, and commits it without an fsync. Workers' claims and settles are answered then.
 //! The sync thread (`threads/syncer`) makes the log durable, and answers all others. It uses that
 //! connection in turn with the writer thread (`threads/shared_writer`). Two threads read committed
-//! states; a third does so for `waiting`, `forecast`, a thorough `sample` and `check`, which may
-//! take long (`reader`). One thread copies the log into the file meanwhile (`disk/checkpoint`).
+//! states for callers. A third does so for `waiting`, `forecast`, a thorough `sample` and `check`,
+//! which may take long, and a fourth for workers, adds and probes (`reader`). One thread copies the
+//! log into the file meanwhile (`disk/checkpoint`).
 //!
 //! | role | file |
 //! |---|---|
@@ -59,6 +60,7 @@ use crate::model::task::StoreId;
 mod add;
 mod admin;
 mod audit;
+mod backup;
 mod claim;
 mod contents;
 #[cfg(test)]
@@ -150,6 +152,9 @@ pub struct Embedded {
     /// Claims on behalf of callers, which may have disconnected.
     claims: TaskTracker,
     reads: threads::reader::Reads,
+    /// Reads of workers, and those that adds and probes wait for. No list may occupy their thread.
+    /// In a box, because the value of a store is moved.
+    polls: Box<threads::reader::Reads>,
     /// Reads that take longer the more is stored. No other reads may wait behind them.
     scans: threads::reader::Reads,
     clock: Clock,
@@ -256,6 +261,7 @@ impl Embedded {
         let (writes, jobs, watchdog) = threads::write_queue::WriteQueue::new(Arc::clone(&pace));
         let (reads, short) = threads::reader::Reads::new::<READERS>();
         let (scans, long) = threads::reader::Reads::new::<1>();
+        let (polls, brief) = threads::reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
         let turn = disk::checkpoint::Turn::default();
         let confirmations = Arc::<threads::confirmations::Confirmations>::default();
@@ -293,7 +299,8 @@ impl Embedded {
             spawn("store-sync", move || syncer.run())?,
         ];
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
-        for (name, reader) in readers.chain(long.into_iter().map(|reader| ("store-scan", reader))) {
+        let readers = readers.chain(long.map(|reader| ("store-scan", reader)));
+        for (name, reader) in readers.chain(brief.map(|reader| ("store-poll", reader))) {
             let db = disk::schema::open_reader(&path).map_err(explain)?;
             let health = Arc::clone(&health);
             handles.push(spawn(name, move || threads::reader::run(db, &reader, &health))?);
@@ -314,6 +321,7 @@ impl Embedded {
             writes: Arc::new(writes),
             claims: TaskTracker::new(),
             reads,
+            polls: Box::new(polls),
             scans,
             clock,
             hints,
@@ -376,6 +384,7 @@ impl Embedded {
     fn close_queues(&self) {
         self.writes.close();
         self.reads.close();
+        self.polls.close();
         self.scans.close();
     }
 }

@@ -107,7 +107,7 @@ impl Schedules for Embedded {
 
     async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.reads.run(move |db| schedules::due(db, &lane, clock.now(), skip)).await
+        self.polls.run(move |db| schedules::due(db, &lane, clock.now(), skip)).await
     }
 }
 

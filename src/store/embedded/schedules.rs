@@ -197,7 +197,7 @@ pub(super) fn set(
     if tx.is_stale(topic)? {
         return Ok(Err(Error::StaleEntry));
     }
-    tx.register(topic)?;
+    tx.register(topic, None)?;
     if !exist(tx.db)? {
         tx.db.execute(sql::CREATE, [])?;
         tx.db.execute(sql::CREATE_INDEX, [])?;

@@ -12,8 +12,9 @@ use super::testing::{Bench, START, bench, delivered, lane, names, new_task, para
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{ScheduleName, State};
 use crate::store::{
-    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Maintenance, MovedSchedule,
-    NewSchedule, Pause, Registered, Schedules, Settled, Store, TopicEntry, Topics, Transition,
+    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Look, Maintenance,
+    MovedSchedule, NewSchedule, Pause, Registered, Schedules, Settled, Store, TopicEntry, Topics,
+    Transition,
 };
 
 #[tokio::test]
@@ -277,8 +278,24 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         bench.store.forecast(&lane(), Duration::from_secs(1), 9).await.unwrap();
         bench.store.check(Cursor::start(), false).await.unwrap();
     };
+    // Polls of workers once waited behind the lists of viewers.
+    let polls = async {
+        bench.next_due().await;
+        bench.store.next_pull(vec![lane()]).await.unwrap();
+        bench.store.due_schedules(&lane(), 0).await.unwrap();
+        let lanes = vec![lane()];
+        let (workers, consumers, planners) = (lanes.clone(), lanes.clone(), lanes);
+        let look = Look { workers, consumers, planners, ..Look::default() };
+        let looked = bench.store.look(look).await;
+        assert!(looked.next.is_ok() && looked.pulls.is_ok() && looked.plans.is_ok());
+        assert!(looked.registry.is_ok() && looked.holds.is_ok());
+        assert!(bench.store.topic(&topic().topic).await.unwrap().is_some());
+        bench.store.register(topic()).await.unwrap();
+        bench.store.ping().await.unwrap();
+    };
     let open = async {
         answered(Box::pin(scans), "scans").await;
+        answered(Box::pin(polls), "polls").await;
         drop((one, two))
     };
     let _ = tokio::join!(first, second, open);

@@ -1,4 +1,4 @@
-//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `forget_misfire`,
+//! The registry: `create`, `topics`, `set_policy`, `pause`, `resume`, `forget_misfire`,
 //! `unregister`, `recover_topics`.
 
 use std::collections::HashMap;
@@ -16,12 +16,26 @@ use super::values::{rows, state_number};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, Topic, TopicPolicy};
-use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
+use crate::store::{Creator, MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
 
-pub(super) fn register(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::Result<TopicEntry> {
-    tx.register(entry)?;
-    let won = topic(tx.db, &entry.topic)?;
-    Ok(won.unwrap_or_else(|| entry.clone()))
+/// The entry that won; `None` if the creator may create no more topics.
+pub(super) fn create(
+    tx: &mut WriteTx<'_>,
+    entry: &TopicEntry,
+    creator: Option<&Creator>,
+) -> rusqlite::Result<Option<TopicEntry>> {
+    if let Some(known) = topic(tx.db, &entry.topic)? {
+        return Ok(Some(known));
+    }
+    let token = creator.map(|creator| &*creator.token);
+    if let Some(most) = creator.and_then(|creator| creator.most) {
+        let created: i64 = tx.db.prepare_cached(sql::topic::CREATED)?.query_row([token], only)?;
+        if usize::try_from(created).is_ok_and(|created| created >= most) {
+            return Ok(None);
+        }
+    }
+    tx.register(entry, token)?;
+    Ok(Some(entry.clone()))
 }
 
 pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
@@ -66,7 +80,9 @@ fn read_registered(
     entry: TopicEntry,
     misfires: Vec<Misfire>,
 ) -> rusqlite::Result<Registered> {
+    let created_by: Option<String> = row.get(registered::created_by)?;
     Ok(Registered {
+        created_by: created_by.map(Into::into),
         policy: Arc::new(read_policy(row, registered::policy, &entry.topic)?),
         paused: row.get(registered::paused)?,
         misfires,
@@ -219,7 +235,7 @@ pub(super) fn recover_topics(tx: &mut WriteTx<'_>) -> rusqlite::Result<Vec<Topic
         .filter_map(Result::transpose)
         .collect::<rusqlite::Result<_>>()?;
     for entry in &lost {
-        tx.register(entry)?;
+        tx.register(entry, None)?;
     }
     Ok(lost)
 }

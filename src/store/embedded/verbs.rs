@@ -19,11 +19,12 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
-    Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake, LeasedTask,
-    ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled, Sampling, Settle,
-    Settled, Spread, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
+    Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Instance, Intake,
+    LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, SampleQuery, Sampled,
+    Sampling, Settle, Settled, Spread, Store, Summary, Task, TaskName, TopicEntry, Topics,
+    Transition, Waiting,
 };
 
 /// How often tasks that were pulled too late are given back, and the first delay between two
@@ -104,14 +105,14 @@ impl Delivery for Embedded {
             true => Ok(None),
             false => {
                 let clock = self.clock.clone();
-                let next = self.reads.run(move |db| schedules::next(db, &planners, clock.now()));
+                let next = self.polls.run(move |db| schedules::next(db, &planners, clock.now()));
                 next.await.map(Some)
             }
         };
         let holds = self.holds().await;
         let meter = self.meter.clone();
         // Last: a pause that has been read must not wait for the others.
-        let registry = self.reads.run(move |db| {
+        let registry = self.polls.run(move |db| {
             // A thread that reads may wait for the disk.
             meter.iter().for_each(Meter::measure);
             topics::topics(db)
@@ -176,12 +177,12 @@ impl Delivery for Embedded {
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
+        self.polls.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
+        self.polls.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
@@ -238,23 +239,25 @@ impl Topics for Embedded {
         self.reads.run(move |db| counts::stats(db, &lane)).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
         // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
-        if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
+        if let Some(known) = self.polls.run(move |db| topics::topic(db, &topic)).await? {
             return Ok(known);
         }
-        self.writes.add(1, PER_TASK, move |tx| topics::register(tx, &entry)).await
+        let create =
+            move |tx: &mut write_tx::WriteTx<'_>| topics::create(tx, &entry, creator.as_ref());
+        self.writes.add(1, PER_TASK, create).await?.ok_or(Error::CreatorLimit)
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
         let topic = topic.clone();
-        let found = self.reads.run(move |db| topics::registered(db, &topic)).await?;
+        let found = self.polls.run(move |db| topics::registered(db, &topic)).await?;
         Ok(self.with_schedules(found.into_iter().collect()).pop())
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.with_schedules(self.reads.run(topics::topics).await?))
+        Ok(self.with_schedules(self.polls.run(topics::topics).await?))
     }
 }
 
@@ -356,7 +359,7 @@ impl Admin for Embedded {
     }
 
     async fn holds(&self) -> Result<Holds> {
-        let held = self.reads.run(destination::holds).await?;
+        let held = self.polls.run(destination::holds).await?;
         Ok(Holds { held, released: Vec::new() })
     }
 
@@ -443,7 +446,7 @@ impl Audit for Embedded {
 impl Store for Embedded {
     async fn ping(&self) -> Result<UnixMillis> {
         let clock = self.clock.clone();
-        self.reads.run(move |_| Ok(clock.now())).await
+        self.polls.run(move |_| Ok(clock.now())).await
     }
 
     async fn close(&self) {

@@ -30,7 +30,7 @@ pub(super) async fn audit(
     let mut read = cmd("XREVRANGE");
     let read = read.arg(session.keys.audit()).arg(end).arg("-").arg("COUNT").arg(limit).take();
     let rows =
-        Vec::<(String, Vec<Vec<u8>>)>::from_redis_value(session.working.run_one(read).await?)
+        Vec::<(String, Vec<Vec<u8>>)>::from_redis_value(session.reading.run_one(read).await?)
             .map_err(corrupt)?;
     let next = rows.last().filter(|_| rows.len() == limit).and_then(|(id, _)| id.parse().ok());
     // A line that cannot be read hides no other.

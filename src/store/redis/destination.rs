@@ -77,7 +77,7 @@ pub(super) async fn waiting(session: &Session, lanes: &[Lane]) -> Result<Vec<Wai
     for lanes in lanes.chunks(CHUNK) {
         let look = |lane| cmd("ZRANGE").arg(session.keys.destinations(lane)).arg(0).arg(-1).take();
         let answers =
-            session.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
+            session.reading.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
         for (lane, answer) in lanes.iter().zip(answers) {
             let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
             schedules.extend(
@@ -93,7 +93,7 @@ pub(super) async fn waiting(session: &Session, lanes: &[Lane]) -> Result<Vec<Wai
             cmd("ZCARD").arg(session.keys.schedule(lane, destination)).take()
         };
         let answers =
-            session.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
+            session.reading.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
         for ((_, destination), answer) in schedules.iter().zip(answers) {
             *counts.entry(destination.clone()).or_default() +=
                 u64::from_redis_value(answer?).map_err(corrupt)?;

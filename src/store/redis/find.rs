@@ -20,7 +20,7 @@ pub(super) async fn find(
         return Ok(Vec::new());
     }
     let asked = format!("{} {}", kind_of(name), name.text());
-    let told = ask_lanes(session, &[], FIND, &[(&asked, lanes)], read_id).await.1;
+    let told = ask_lanes(session, &session.reading, &[], FIND, &[(&asked, lanes)], read_id).await.1;
     let (_, found) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     let answered = |found: Option<Option<TaskId>>| {
         found.ok_or_else(|| Error::Unavailable("the server of a lane does not answer".into()))

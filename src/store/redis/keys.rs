@@ -4,12 +4,13 @@
 //!
 //! | role | key | type |
 //! |---|---|---|
-//! | topic registry | `R` = `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
+//! | topic registry | `R` = `<p>:DELAY_TOPIC_LIST` | hash topic → JSON, see `registry/entry.rs` |
 //! | policies | `<p>:DELAY_TOPIC_POLICY-{R}` | hash topic → JSON |
 //! | pauses | `<p>:DELAY_TOPIC_PAUSES-{R}` | hash topic → see `lua/lib/registry.lua` |
 //! | the store | `<p>:DELAY_STORE-{R}` | hash: `id`, `since`, …; see `identity` |
 //! | topics being deleted | `<p>:DELAY_TOPIC_LEAVING-{R}` | hash topic → token of the deletion |
 //! | topics with recurring schedules | `<p>:DELAY_TOPIC_SCHEDULED-{R}` | hash topic → 1 |
+//! | topics by their creators | `<p>:DELAY_TOPIC_CREATED-{R}` | zset `token topic` → 0 |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{R}` | string, a number |
 //! | instances | `<p>:DELAY_INSTANCES-{R}` | hash instance → see `lua/heartbeat.lua` |
 //! | the audit log | `<p>:DELAY_AUDIT-{R}` | stream of entries, each with JSON as `entry` |
@@ -136,8 +137,8 @@ impl Keys {
     }
 
     /// The keys of a registry script: registry, policies, pauses, deletions, revision, topics with
-    /// recurring schedules.
-    pub(super) fn of_registry(&self) -> [String; 6] {
+    /// recurring schedules, topics by their creators.
+    pub(super) fn of_registry(&self) -> [String; 7] {
         [
             self.topics(),
             self.policies(),
@@ -145,6 +146,7 @@ impl Keys {
             self.beside_topics("DELAY_TOPIC_LEAVING"),
             self.revision(),
             self.beside_topics("DELAY_TOPIC_SCHEDULED"),
+            self.beside_topics("DELAY_TOPIC_CREATED"),
         ]
     }
 

@@ -70,7 +70,7 @@ fn write(note: &AttemptNote) -> String {
 
 pub(super) async fn notes(session: &Session, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
     let read = cmd("HGET").arg(session.keys.notes(lane)).arg(id.0).take();
-    let kept = Option::<Vec<u8>>::from_redis_value(session.working.run_one(read).await?)
+    let kept = Option::<Vec<u8>>::from_redis_value(session.reading.run_one(read).await?)
         .map_err(corrupt)?;
     let kept = kept.unwrap_or_default();
     // A line that cannot be read harms no task.

@@ -21,6 +21,7 @@ use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::refusal::Refusal;
+use super::transport::servers::Route;
 use super::{destination, identity, instances};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
@@ -61,7 +62,7 @@ impl Audience {
 /// that is so for all lanes.
 pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) -> Result<NextDue> {
     let asked = [(audience.word(), lanes)];
-    let told = ask_lanes(session, &[], NEXT, &asked, read_moment).await.1;
+    let told = ask_lanes(session, &session.polling, &[], NEXT, &asked, read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
@@ -86,7 +87,8 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
         (Audience::Planners, &look.planners),
     ];
     let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
-    let (answers, told) = ask_lanes(session, &before, NEXT, &asked, read_moment).await;
+    let (answers, told) =
+        ask_lanes(session, &session.polling, &before, NEXT, &asked, read_moment).await;
     let [revision, id, held, released, living] =
         <[_; 5]>::try_from(answers).unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
     let instances = living.and_then(instances::read);
@@ -120,7 +122,8 @@ pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
 /// What a purge would find in each lane.
 pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
     let script = (&script::HISTORIES, LANES_A_SCRIPT);
-    let told = ask_lanes(session, &[], script, &[("", lanes)], read_history).await.1;
+    let asked = [("", lanes)];
+    let told = ask_lanes(session, &session.polling, &[], script, &asked, read_history).await.1;
     let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
@@ -136,6 +139,7 @@ pub(super) type LanesScript = (&'static LazyLock<Script>, usize);
 /// with `read`. The first pipeline begins with the commands in `before`, whose answers come first.
 pub(super) async fn ask_lanes<T>(
     session: &Session,
+    route: &Route,
     before: &[Cmd],
     (script, most): LanesScript,
     groups: &[(&str, &[Lane])],
@@ -156,7 +160,7 @@ pub(super) async fn ask_lanes<T>(
         };
         let before = if answered_before.is_empty() { before } else { &[] };
         let commands: Vec<Cmd> = before.iter().cloned().chain(calls.iter().map(call)).collect();
-        let mut answers = session.polling.run_repeatable(&commands).await;
+        let mut answers = route.run_repeatable(&commands).await;
         answered_before.extend(answers.drain(..before.len()));
         for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
             gathered[group]

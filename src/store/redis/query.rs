@@ -25,7 +25,7 @@ const COUNTS_A_SCRIPT: usize = 4_000;
 pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
     let call = session.lane_call(&script::GET, lane).arg(id.0).take();
     let fields =
-        Vec::<Value>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
+        Vec::<Value>::from_redis_value(session.reading.run_one(call).await?).map_err(corrupt)?;
     if fields.is_empty() {
         return Ok(None);
     }
@@ -113,7 +113,7 @@ pub(super) async fn summaries(
         for id in chunk {
             call.arg(id.0);
         }
-        let answer = Vec::<Value>::from_redis_value(session.working.run_one(call).await?)
+        let answer = Vec::<Value>::from_redis_value(session.reading.run_one(call).await?)
             .map_err(corrupt)?;
         if answer.len() != chunk.len() + 1 {
             return Err(corrupt("too few tasks"));
@@ -181,7 +181,7 @@ pub(super) async fn list(
     };
     call.arg(query.limit).arg(if direction == Direction::Back { "back" } else { "" });
     let found =
-        Vec::<String>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
+        Vec::<String>::from_redis_value(session.reading.run_one(call).await?).map_err(corrupt)?;
     let mut page = found
         .chunks_exact(2)
         .map(|pair| {
@@ -200,7 +200,7 @@ pub(super) async fn list(
 pub(super) async fn stats(session: &Session, lane: &Lane) -> Result<Counts> {
     let call = session.lane_call(&script::STATS, lane);
     type Answer = (u64, u64, u64, u64, u64, u64, Value);
-    let answer = session.working.run_one(call).await?;
+    let answer = session.reading.run_one(call).await?;
     let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
         FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
     let earliest = if let Value::Int(moment) = earliest { Some(UnixMillis(moment)) } else { None };
@@ -224,9 +224,9 @@ pub(super) async fn forecast(
     };
     let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
     let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
-    let (now, mut counts, names) = read(session.working.run_one(call(0, &pulled)).await?)?;
+    let (now, mut counts, names) = read(session.reading.run_one(call(0, &pulled)).await?)?;
     for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
-        let (_, more, _) = read(session.working.run_one(call(now, names)).await?)?;
+        let (_, more, _) = read(session.reading.run_one(call(now, names)).await?)?;
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };

@@ -21,7 +21,8 @@ pub(super) async fn sample(session: &Session, query: &SampleQuery) -> Result<Sam
     let asked: Vec<_> =
         groups.iter().map(|group| (group.spans.as_str(), &group.lanes[..])).collect();
     let count = query.within.len();
-    let told = ask_lanes(session, &[], SAMPLE, &asked, |told| read_lane(told, count)).await.1;
+    let read = |told| read_lane(told, count);
+    let told = ask_lanes(session, &session.reading, &[], SAMPLE, &asked, read).await.1;
     let mut now = Err(corrupt("too little"));
     let mut lanes = vec![None; query.lanes.len()];
     for (group, told) in groups.iter().zip(told) {

@@ -84,7 +84,7 @@ pub(super) async fn read(
     for name in names {
         call.arg(name.as_str());
     }
-    let mut fields = list(session.working.run_one(call).await?)?;
+    let mut fields = list(session.reading.run_one(call).await?)?;
     let now = read_now(fields.next())?;
     names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
 }
@@ -96,7 +96,7 @@ pub(super) async fn names(
     limit: usize,
 ) -> Result<Vec<ScheduleName>> {
     let call = cmd("HKEYS").arg(session.keys.recurring(lane)).take();
-    let mut names = read_names(session.working.run_one(call).await?)?;
+    let mut names = read_names(session.reading.run_one(call).await?)?;
     names.retain(|name| after.is_none_or(|after| name > after));
     names.sort_unstable();
     names.truncate(limit);

@@ -38,8 +38,10 @@ pub(super) struct Session {
     /// `wait_replicas`, these are the connections of adds. With it, each wait blocks its connection
     /// for up to half of the timeout, and adds must not wait behind others.
     pub(super) beside_adds: Route,
-    /// The connections for reading many lanes at once.
+    /// The connections for reading many lanes at once, for the workers.
     pub(super) polling: Route,
+    /// The connections for reading for viewers. Nothing else waits behind them.
+    pub(super) reading: Route,
     /// The connections for everything else.
     pub(super) working: Route,
     /// As `working`; an answer comes once enough replicas have the writes.
@@ -68,6 +70,7 @@ impl Session {
         Self {
             beside_adds: route(Purpose::beside_adds(params.wait_replicas)),
             polling: route(Purpose::Polling),
+            reading: route(Purpose::Reading),
             working: route(Purpose::Working),
             confirming: route(Purpose::Confirming),
             servers,

@@ -17,12 +17,12 @@ use crate::model::task::{
 };
 use crate::store::{
     Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Cursor, Delivery,
-    DueSchedules, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look,
-    Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
-    NextDue, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled, Sampling,
-    Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task, TaskName,
-    TopicEntry, Topics, Waiting,
+    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
+    Delivery, DueSchedules, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery,
+    Listed, Look, Looked, Maintenance, Message, Misfire, Misfired, Moment, NewContent, NewSchedule,
+    NewTask, NextDue, Pause, Plan, Planned, Registered, Rescheduled, Result, SampleQuery, Sampled,
+    Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled, Spread, Store, Summary, Task,
+    TaskName, TopicEntry, Topics, Waiting,
 };
 
 impl Delivery for Redis {
@@ -114,8 +114,8 @@ impl Topics for Redis {
         query::stats(&self.session, lane).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        entry::assert(&self.session, &entry).await
+    async fn create(&self, entry: TopicEntry, creator: Option<Creator>) -> Result<TopicEntry> {
+        entry::create(&self.session, &entry, creator.as_ref()).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {

@@ -162,7 +162,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             call::start(self.shared, self.lane, task, late, &receipt, since, &mut permits);
         }
         drop(lateness);
-        self.claimer.handed_out();
+        self.claimer.handed_out(claim.answered);
         self.warn_of_unknown(claim.answered);
         if self.claimer.is_paging() {
             return Granted::ToBeContinued;

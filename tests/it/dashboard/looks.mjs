@@ -59,7 +59,7 @@ await withPage(
         await open(page, name);
         await isAccessible(page, `#/${name}, ${look}`);
         if (name === "add") {
-          await page.getByRole("radio").last().check();
+          await page.getByRole("radio", { name: /text|文本/ }).check();
           await isAccessible(page, `a time as text, ${look}`);
         }
       }

@@ -287,7 +287,11 @@ async function probesADestination(page) {
   await badge(page, "dead").waitFor();
   await open(page, "");
   await page.getByText("fragile fails, so its circuit breaker is open.").waitFor();
+  await page.getByText(/Last error, .* ago: 500/).waitFor();
   await open(page, "destinations");
+  const row = page.locator("main tbody tr").filter({ has: link(page, "fragile") });
+  await row.waitFor();
+  assert.deepEqual(await row.locator(".badge").allTextContents(), ["failing"]);
   await link(page, "fragile").click();
   await page.getByRole("heading", { name: "Destination fragile" }).waitFor();
   const field = (name) => page.locator(".field", { hasText: name }).locator("dd").first();

@@ -5,20 +5,42 @@ use super::table::Row;
 const ORDERS: &[&str] = &[r#"topics orders = {"shards":1}"#];
 const CHANGED: &str = "+ revision = …";
 
+/// The topic, the entry, the token that creates it, how many topics it may have created.
 pub(super) const REGISTER: &[Row] = &[
     Row {
         case: "a new topic that was being deleted",
         before: &[&["departures orders = t"]],
-        args: &["orders", r#"{"shards":1}"#],
+        args: &["orders", r#"{"shards":1}"#, "", ""],
         answer: r#"{"shards":1}"#,
         after: &["- departures orders = t", CHANGED, r#"+ topics orders = {"shards":1}"#],
     },
     Row {
         case: "a topic that exists",
         before: &[ORDERS],
-        args: &["orders", r#"{"shards":2}"#],
+        args: &["orders", r#"{"shards":2}"#, "shop", "0"],
         answer: r#"{"shards":1}"#,
         after: &[],
+    },
+    Row {
+        case: "the last topic that a token may create",
+        before: &[&["created shop a @ 0", "created shop.eu b @ 0", "created sho c @ 0"]],
+        args: &["orders", "{}", "shop", "2"],
+        answer: "{}",
+        after: &["+ created shop orders @ 0", CHANGED, "+ topics orders = {}"],
+    },
+    Row {
+        case: "the token may create no more",
+        before: &[&["created shop a @ 0", "created shop b @ 0"]],
+        args: &["orders", "{}", "shop", "2"],
+        answer: "",
+        after: &[],
+    },
+    Row {
+        case: "a token without a bound",
+        before: &[],
+        args: &["orders", "{}", "shop", ""],
+        answer: "{}",
+        after: &["+ created shop orders @ 0", CHANGED, "+ topics orders = {}"],
     },
 ];
 
@@ -156,6 +178,30 @@ pub(super) const UNREGISTER: &[Row] = &[
             r#"- topics orders = {"shards":1}"#,
             CHANGED,
         ],
+    },
+    Row {
+        case: "that a token created",
+        before: &[&[
+            "departures orders = t",
+            r#"topics orders = {"shards":1,"created_by":"shop"}"#,
+            "created shop orders @ 0",
+            "created shop others @ 0",
+        ]],
+        args: &["orders", "t"],
+        answer: "1",
+        after: &[
+            "- created shop orders @ 0",
+            "- departures orders = t",
+            r#"- topics orders = {"shards":1,"created_by":"shop"}"#,
+            CHANGED,
+        ],
+    },
+    Row {
+        case: "with an entry that cannot be read",
+        before: &[&["departures orders = t", "topics orders = 7"]],
+        args: &["orders", "t"],
+        answer: "1",
+        after: &["- departures orders = t", "- topics orders = 7", CHANGED],
     },
     Row {
         case: "it was registered again since",

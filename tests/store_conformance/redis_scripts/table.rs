@@ -52,7 +52,7 @@ pub(super) enum Keys {
 
 /// The name of a key in the rows, and its name in Redis. The keys of a lane are in the order in
 /// which its scripts get them.
-const NAMES: [(&str, &str); 31] = [
+const NAMES: [(&str, &str); 32] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),
     ("destinations", "DELAY_TOPIC_DESTINATIONS-{orders:0}"),
@@ -78,6 +78,7 @@ const NAMES: [(&str, &str); 31] = [
     ("departures", "DELAY_TOPIC_LEAVING"),
     ("revision", "DELAY_TOPIC_REVISION"),
     ("scheduled", "DELAY_TOPIC_SCHEDULED"),
+    ("created", "DELAY_TOPIC_CREATED"),
     ("last_id", "DELAY_TASK_ID"),
     ("id_run", "DELAY_TASK_ID_RUN"),
     ("store", "DELAY_STORE"),
@@ -94,12 +95,12 @@ impl Keys {
             Self::Lane => &NAMES[..LANE],
             Self::LaneAndAside => &NAMES[..=LANE],
             Self::Lanes => &NAMES[2..3],
-            Self::Registry => &NAMES[19..25],
-            Self::LastId => &NAMES[25..27],
-            Self::Store => &NAMES[27..28],
-            Self::Instances => &NAMES[28..29],
-            Self::Audit => &NAMES[29..30],
-            Self::Confirmation => &NAMES[30..],
+            Self::Registry => &NAMES[19..26],
+            Self::LastId => &NAMES[26..28],
+            Self::Store => &NAMES[28..29],
+            Self::Instances => &NAMES[29..30],
+            Self::Audit => &NAMES[30..31],
+            Self::Confirmation => &NAMES[31..],
         };
         names.iter().map(|(_, name)| *name).collect()
     }

@@ -54,6 +54,7 @@ pub(crate) async fn causes(
     Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Causes>, Error> {
     let Request { topic, cursor } = json::read(request.body())?;
+    let _place = api.reading(&caller).await?;
     let causes = match (topic, cursor) {
         (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),

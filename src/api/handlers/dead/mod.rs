@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
 
+use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -32,16 +33,17 @@ pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cur
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let request: ReplayRequest = json::read(request.body())?;
     let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
-    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.walk(&api).await?;
     let mut count = 0;
+    note(&target, 0, None);
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
         count += match dry_run {
@@ -53,6 +55,7 @@ pub(crate) async fn replay(
                     .await?
             }
         };
+        note(&target, count, reason.as_deref());
     }
     let until = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
     let what = if dry_run { "counted for a replay" } else { "replayed" };
@@ -63,22 +66,31 @@ pub(crate) async fn replay(
 /// `POST /delay/dead/purge`
 pub(crate) async fn purge(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
     let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
         json::read(request.body())?;
-    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.walk(&api).await?;
     let mut count = 0;
+    note(&target, 0, None);
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
         count +=
             if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
+        note(&target, count, reason.as_deref());
     }
     let what = if dry_run { "counted for a purge" } else { "purged" };
     tracing::info!(count, dry_run, "{count} dead tasks were {what} by hand");
     Ok(Success::of(done(count, &dead)))
+}
+
+/// Tells the audit log how many tasks were changed so far.
+fn note(target: &Option<KnownTarget>, count: usize, reason: Option<&str>) {
+    if let Some(target) = target {
+        target.changed(count, reason);
+    }
 }
 
 fn done(count: usize, dead: &Walk) -> Done {

@@ -83,7 +83,7 @@ struct Service {
     tally: Tally,
     is_held: bool,
     is_configured: bool,
-    /// The mean duration of a callback in seconds; 0 if it is unknown.
+    /// The mean duration of a successful callback in seconds; 0 if it is unknown.
     mean: f64,
     /// `None` if it is unknown.
     per_second: Option<f64>,
@@ -99,8 +99,8 @@ impl Service {
         let label = api.metrics.sampled.label(sn.as_str());
         let mean = api.metrics.callbacks.mean_seconds(&label);
         let is_held = api.limits.is_held(&sn);
-        let figures = DestinationFigures::new(allowance, &api.limits);
-        let per_second = if is_held { 0.0 } else { figures.per_second(mean, workers) };
+        let figures = DestinationFigures::new(&sn, allowance, &api.limits);
+        let per_second = figures.per_second(mean, workers);
         Self {
             sn,
             tally,

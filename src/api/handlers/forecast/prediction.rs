@@ -1,5 +1,5 @@
 //! How many callbacks the deployment can make, and when no task is overdue any more. Both are
-//! estimates, by the limits and by the mean duration of the callbacks so far.
+//! estimates, by the limits and by the mean duration of the successful callbacks so far.
 
 use std::time::Duration;
 

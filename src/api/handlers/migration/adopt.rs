@@ -52,8 +52,10 @@ const MAX_OPTIONS: usize = 256 << 10;
 const MAX_OCCURRENCE: usize = 1 << 10;
 /// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
-/// How far an id may be ahead of the clock: an id contains the time when it was allocated.
-const AHEAD: Duration = Duration::from_secs(86_400);
+/// How far an id may be ahead of the clock. Keyed adds in a topic of many lanes may use more than a
+/// million ids a second (docs/adr/0005-ids.md), for months. The counter follows an adopted id, so
+/// one that is no id of delayd could leave it no room.
+const AHEAD: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 type Raw<'a> = &'a RawValue;
 // Each record is parsed on its own, so that an invalid one does not affect the others.
@@ -88,7 +90,7 @@ pub(crate) async fn adopt(
             Ok::<_, Error>(checked)
         })
     };
-    let keep = |checked| keep(&api, checked);
+    let keep = |checked| keep(&api, &caller, checked);
     let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
     if let Some(failure) = failure_of_all("records", &results) {
         return Ok(failure);
@@ -127,12 +129,14 @@ pub(crate) fn all_checked(
 /// Stores the tasks. One result per record, in order; an error if nothing is confirmed.
 async fn keep(
     api: &Api,
+    caller: &Caller,
     checked: Vec<Result<Checked, Error>>,
 ) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
     let mut topics: HashMap<Topic, Registered> = HashMap::new();
     for Checked { topic, .. } in checked.iter().flatten() {
         if !topics.contains_key(topic) {
-            topics.insert(topic.clone(), api.topics.ensure(topic).await?);
+            let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await?;
+            topics.insert(topic.clone(), known);
         }
     }
     let (mut tasks, mut notes) = (Vec::new(), Vec::new());

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use crate::api::edge;
 use crate::api::testing::{Ask, edge_with_store, json_of};
+use crate::model::clock::Clock;
+use crate::model::task::TaskId;
 
 /// The status and the answer of a call.
 async fn call(path: &str, body: Value) -> (u16, Value) {
@@ -71,6 +73,18 @@ async fn seconds_are_not_taken_for_milliseconds() {
     let earliest = 978_307_200_000_u64;
     let (_, answer) = adopt_tasks(&[task(7, json!({"created_ms": earliest}))]).await;
     assert_eq!(answer["results"][0]["dm_error"], 0, "{answer}");
+}
+
+/// Adds with one key in a topic of 256 lanes use 256 ids each. At 9,700 a second, the counter is a
+/// day ahead of the clock after 14 hours, and the tasks could no longer move.
+#[tokio::test]
+async fn an_id_that_keyed_adds_brought_far_ahead_of_the_clock_is_adopted() {
+    let now = Clock::system().now().0.unsigned_abs() / 1_000;
+    for (days, code) in [(2, 0), (9 * 366, 0), (11 * 366, 1000)] {
+        let id = (now + days * 86_400) * TaskId::PER_SECOND;
+        let (_, answer) = adopt_tasks(&[task(id, json!({}))]).await;
+        assert_eq!(answer["results"][0]["dm_error"], code, "{days} days: {answer}");
+    }
 }
 
 /// An earlier version accepted such headers, and its tasks must be able to move.

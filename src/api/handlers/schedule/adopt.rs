@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::transfer::MOST;
 use super::{names, plan};
+use crate::api::auth::Caller;
 use crate::api::handlers::migration::adopt::{moment, read_options_of, read_origin};
 use crate::api::handlers::task::new_task;
 use crate::api::handlers::task::placing::PLACINGS;
@@ -43,7 +44,7 @@ const LONGEST_CURSOR: usize = 128;
 /// `POST /delay/schedule/adopt`. May be repeated.
 pub(crate) async fn adopt(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Response, Error> {
     api.check_accepting()?;
     let reader = api.clone();
@@ -52,7 +53,7 @@ pub(crate) async fn adopt(
     let mut results = Vec::with_capacity(checked.len());
     for checked in checked {
         results.push(match checked {
-            Ok(new) => match keep(&api, &topic, new).await {
+            Ok(new) => match keep(&api, &caller, &topic, new).await {
                 // The caller repeats the whole call.
                 Err(error @ (Error::Store(_) | Error::Unavailable(_))) => return Err(error),
                 kept => kept,
@@ -90,11 +91,16 @@ pub(crate) fn all_checked(api: &Api, body: &[u8]) -> Result<CheckedRecords, Erro
 }
 
 /// Stores a schedule, and plans its next occurrence.
-async fn keep(api: &Api, topic: &Topic, new: NewSchedule) -> Result<ScheduleKept, Error> {
+async fn keep(
+    api: &Api,
+    caller: &Caller,
+    topic: &Topic,
+    new: NewSchedule,
+) -> Result<ScheduleKept, Error> {
     let name = new.name.clone();
     let mut tries = 0;
     let (known, result) = loop {
-        let known = api.topics.ensure(topic).await?;
+        let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await?;
         tries += 1;
         match api.store.set_schedule(&known.entry, new.clone()).await {
             Err(store::Error::StaleEntry) if tries < PLACINGS => {

@@ -110,7 +110,7 @@ pub(crate) async fn set(
     let text = definition.text();
     let mut tries = 0;
     let (known, result) = loop {
-        let known = api.topics.ensure(&topic).await?;
+        let known = api.topics.ensure_for(&topic, 1, |share| caller.creator(share)).await?;
         let lane = name.lane_in(&topic, known.entry.shards);
         let stored = api.store.schedules(&lane, vec![name.clone()]).await?.pop().flatten();
         if stored.as_ref().is_none_or(|stored| stored.definition != text) {

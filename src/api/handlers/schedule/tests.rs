@@ -101,7 +101,8 @@ struct Bench {
 impl Bench {
     async fn start(shards: u16) -> Self {
         let (api, draining, folder) = edge_with_store();
-        let topic = api.topics.ensure_with(&"t".parse().unwrap(), shards).await.unwrap().entry;
+        let topic =
+            api.topics.ensure_for(&"t".parse().unwrap(), shards, |_| None).await.unwrap().entry;
         Self { api: Arc::new(api), topic, folder, _draining: draining }
     }
 

@@ -30,7 +30,7 @@ use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
 use crate::model::zone::Zone;
-use crate::store::{self, Intake, NewTask, Registered};
+use crate::store::{self, Added, Admin, Intake, NewTask, Novelty, Registered};
 use crate::trace::{AddSpan, Adding};
 
 /// The most tasks of a batch, also if `limits.batch` is higher.
@@ -79,8 +79,11 @@ impl IntoResponse for One {
 pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue, MAX_BATCH>>;
 
 /// `POST /delay/task/add`
-pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {
-    timed(&api, add_one(&api, request)).await
+pub(crate) async fn add(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<One, Error> {
+    timed(&api, add_one(&api, request, &caller)).await
 }
 
 /// Measures an add for the metrics.
@@ -91,7 +94,11 @@ async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
     added
 }
 
-async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, Error> {
+async fn add_one(
+    api: &Arc<Api>,
+    request: http::Request<Bytes>,
+    caller: &Caller,
+) -> Result<One, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     let trace = api.tracer.adding(request.headers());
@@ -99,14 +106,17 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
     loop {
         let checked = read_one(api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
-        let topic = api.topics.ensure(&name).await?;
+        let topic = api.topics.ensure_for(&name, 1, |share| caller.creator(share)).await?;
         let (mut task, way, zone) = task_of(checked, topic);
         let span = trace.begin(&name, &mut task.options);
         tries += 1;
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
             // Nothing was stored. Reading the body again is cheaper than copying it each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
-            added => {
+            mut added => {
+                if let Ok(added) = &mut added {
+                    set_present_due(api, &name, added).await;
+                }
                 let added = added
                     .map(|added| stored(added, way, zone.as_ref(), api.store.durability()))
                     .map_err(Error::from);
@@ -118,6 +128,18 @@ async fn add_one(api: &Arc<Api>, request: http::Request<Bytes>) -> Result<One, E
                 return Ok(One(stored));
             }
         };
+    }
+}
+
+/// A repeated add answers when its task is due now: since the first add, it may have been moved.
+async fn set_present_due(api: &Api, topic: &Topic, added: &mut Added) {
+    if let Novelty::Duplicate { state: Some(_) } = added.novelty
+        && let Some(known) = api.topics.known_entry(topic)
+    {
+        let lane = known.entry.lane_of(added.id);
+        // Without an answer, it tells the first due time: the task is stored all the same.
+        let found = api.store.summaries(&lane, vec![added.id]).await.unwrap_or_default();
+        added.due = found.into_iter().flatten().next().map_or(added.due, |task| task.due);
     }
 }
 
@@ -185,7 +207,8 @@ async fn add_all(
         reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
     };
     let trace = &api.tracer.adding(request.headers());
-    let store = |checked| async move { Ok(store(api, trace, checked).await) };
+    let (trace, by) = (trace, &caller);
+    let store = |checked| async move { Ok(store(api, by, trace, checked).await) };
     let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
     results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
@@ -224,10 +247,11 @@ pub(crate) fn all_checked(
 /// Stores the tasks that passed the checks, in one call. One result per task, in order.
 async fn store(
     api: &Api,
+    caller: &Caller,
     trace: &Adding<'_>,
     checked: Vec<Result<Checked, Error>>,
 ) -> Vec<Result<Stored, Error>> {
-    let topics = topics(api, &checked).await;
+    let topics = topics(api, caller, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
     // For each task, its failure, or its delivery mode, zone and span.
     let mut modes = Vec::with_capacity(checked.len());
@@ -244,7 +268,15 @@ async fn store(
     if tasks.is_empty() {
         return modes.into_iter().map(|mode| Err(mode.expect_err("nothing passed"))).collect();
     }
-    let mut added = api.store.add(tasks).await.into_iter();
+    let names: Vec<Topic> = tasks.iter().map(|task| task.topic.topic.clone()).collect();
+    let mut added = api.store.add(tasks).await;
+    join_all(names.iter().zip(&mut added).map(async |(name, added)| {
+        if let Ok(added) = added {
+            set_present_due(api, name, added).await;
+        }
+    }))
+    .await;
+    let mut added = added.into_iter();
     // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
     let answer = |mode: Result<(Way, Option<Zone>, Option<AddSpan>), Error>| {
@@ -273,13 +305,16 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way, Option<Zone>) 
 /// little more than one, and a store that does not respond is waited for only once.
 async fn topics(
     api: &Api,
+    caller: &Caller,
     checked: &[Result<Checked, Error>],
 ) -> HashMap<Topic, Result<Registered, Error>> {
     let mut seen = HashSet::new();
     let topics =
         checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
-    let ensure =
-        async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
+    let ensure = async |topic: &Topic| {
+        let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await;
+        (topic.clone(), known.map_err(Error::from))
+    };
     join_all(topics.map(ensure)).await.into_iter().collect()
 }
 

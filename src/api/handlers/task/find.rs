@@ -34,6 +34,7 @@ pub(crate) async fn find(
 ) -> Result<Success<FoundTasks>, Error> {
     let Request { task_id, key, idempotency_key, cursor } = json::read(request.body())?;
     let name = Named { task_id, key, idempotency_key }.read()?;
+    let _place = api.reading(&caller).await?;
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
     if let Some(Name(LastTopic(last))) = cursor {

@@ -101,9 +101,9 @@ pub(crate) async fn list(
         }
         return Ok(Success::of(page(tasks, &scan, &caller)));
     }
-    let listed = range.merged(&api, &topic, after, limit).await?;
-    let cursor =
-        listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
+    let _place = api.reading(&caller).await?;
+    let (listed, is_all) = range.merged(&api, &topic, after, limit).await?;
+    let cursor = listed.last().filter(|_| !is_all).map(|last| Cursor(*last).to_string());
     let summaries = summaries(&api, &topic, &listed).await?.into_iter().flatten();
     let tasks = summaries.map(|task| entry(task, &caller)).collect();
     Ok(Success::of(Page { tasks, cursor, seen: None }))

@@ -1,7 +1,7 @@
 //! A bounded scan over a topic's tasks in one state, in order of time, or back.
 //!
-//! For a topic with several lanes, one page per lane is listed and merged, and only the tasks of
-//! the merged page are read.
+//! For a topic with several lanes, each lane lists its share of a page. The lists are merged, and
+//! only the tasks of the merged page are read.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,8 +25,8 @@ const MOST: usize = 50_000;
 const TIME: Duration = Duration::from_secs(1);
 /// The tasks of a page.
 const PAGE: usize = 500;
-/// The entries that a lane is asked for beyond twice its share of a page.
-const MARGIN: usize = 16;
+/// The entries that a lane is asked for beyond one and a half times its share of a page.
+const MARGIN: usize = 4;
 /// Unix seconds beyond this (the year 5138) are refused.
 const FAR_SECONDS: f64 = 1e11;
 /// Later than any moment of a request.
@@ -41,79 +41,88 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The first entries of all lanes.
+    /// The first entries of all lanes, at most `most`, and whether these are surely all.
     pub(crate) async fn merged(
-        &self,
-        api: &Api,
-        topic: &TopicEntry,
-        after: Option<Listed>,
-        limit: usize,
-    ) -> Result<Vec<Listed>, Error> {
-        let pages = self.of_lanes(api, topic, after, limit).await?;
-        Ok(merge(pages, self.order, limit, limit).0)
-    }
-
-    /// The first entries, at most `most`, and whether these are all. Each lane is asked for little
-    /// more than its share, so there may be fewer than `most` though there are more.
-    async fn some(
         &self,
         api: &Api,
         topic: &TopicEntry,
         after: Option<Listed>,
         most: usize,
     ) -> Result<(Vec<Listed>, bool), Error> {
-        let of_lane = (2 * most / usize::from(topic.shards).max(1) + MARGIN).min(most);
-        let pages = self.of_lanes(api, topic, after, of_lane).await?;
-        Ok(merge(pages, self.order, of_lane, most))
-    }
-
-    /// The first entries of each lane.
-    async fn of_lanes(
-        &self,
-        api: &Api,
-        topic: &TopicEntry,
-        after: Option<Listed>,
-        limit: usize,
-    ) -> Result<Vec<Vec<Listed>>, Error> {
         let &Self { state, from, to, order } = self;
-        let queries = topic.lanes().map(|lane| ListQuery { lane, state, from, to, after, limit });
-        Ok(match order {
-            ListOrder::Oldest => try_join_all(queries.map(|query| api.store.list(query))).await?,
-            ListOrder::Newest => {
-                try_join_all(queries.map(|query| api.store.list_latest(query))).await?
-            }
-        })
+        let mut merge = Merge::new(topic.lanes().map(|lane| (lane, after)), order, most);
+        while !merge.asked.is_empty() {
+            let limit = merge.limit;
+            let query = |(lane, after)| ListQuery { lane, state, from, to, after, limit };
+            let queries = merge.asked.iter().cloned().map(query);
+            let pages = match order {
+                ListOrder::Oldest => try_join_all(queries.map(|query| api.store.list(query))).await,
+                ListOrder::Newest => {
+                    try_join_all(queries.map(|query| api.store.list_latest(query))).await
+                }
+            };
+            merge.take_in(pages?);
+        }
+        Ok((merge.all, merge.is_all))
     }
 }
 
-/// The first entries of all lanes, at most `most`, and whether these are all. A page of `of_lane`
-/// entries may have been cut, so later entries of other lanes are left out: entries of its lane may
-/// precede them.
-fn merge(
-    pages: Vec<Vec<Listed>>,
+/// The first entries of several lanes.
+///
+/// Each lane is asked for little more than its share. Only a lane whose answer is used up within
+/// the page is asked again, for twice as many.
+struct Merge {
+    /// The lanes to ask next, each after a place.
+    asked: Vec<(Lane, Option<Listed>)>,
+    /// The most entries of each.
+    limit: usize,
     order: ListOrder,
-    of_lane: usize,
+    /// The most entries in all.
     most: usize,
-) -> (Vec<Listed>, bool) {
-    let lasts = pages.iter().filter(|page| page.len() >= of_lane).filter_map(|page| page.last());
-    let bound = match order {
-        ListOrder::Oldest => lasts.min().copied(),
-        ListOrder::Newest => lasts.max().copied(),
-    };
-    let mut all: Vec<Listed> = pages.into_iter().flatten().collect();
-    all.sort_unstable();
-    if order == ListOrder::Newest {
-        all.reverse();
+    all: Vec<Listed>,
+    /// Whether these are surely all.
+    is_all: bool,
+}
+
+impl Merge {
+    fn new(
+        asked: impl Iterator<Item = (Lane, Option<Listed>)>,
+        order: ListOrder,
+        most: usize,
+    ) -> Self {
+        let asked: Vec<_> = asked.collect();
+        let share = most.div_ceil(asked.len().max(1));
+        let limit = (share + share / 2 + MARGIN).min(most);
+        Self { asked, limit, order, most, all: Vec::new(), is_all: true }
     }
-    if let Some(bound) = bound {
-        all.retain(|entry| match order {
-            ListOrder::Oldest => *entry <= bound,
-            ListOrder::Newest => *entry >= bound,
-        });
+
+    /// Takes in the answers of the lanes that were asked.
+    fn take_in(&mut self, pages: Vec<Vec<Listed>>) {
+        let mut cut = Vec::new();
+        for ((lane, _), page) in std::mem::take(&mut self.asked).into_iter().zip(pages) {
+            if page.len() >= self.limit
+                && let Some(last) = page.last()
+            {
+                cut.push((lane, *last));
+            }
+            self.all.extend(page);
+        }
+        match self.order {
+            ListOrder::Oldest => self.all.sort_unstable(),
+            ListOrder::Newest => self.all.sort_unstable_by(|a, b| b.cmp(a)),
+        }
+        self.is_all &= cut.is_empty() && self.all.len() <= self.most;
+        self.all.truncate(self.most);
+        let last = self.all.last().filter(|_| self.all.len() == self.most);
+        let is_used_up = |place: &Listed| match (last, self.order) {
+            (None, _) => true,
+            (Some(last), ListOrder::Oldest) => place < last,
+            (Some(last), ListOrder::Newest) => place > last,
+        };
+        cut.retain(|(_, place)| is_used_up(place));
+        self.asked = cut.into_iter().map(|(lane, place)| (lane, Some(place))).collect();
+        self.limit = (2 * self.limit).min(self.most);
     }
-    let is_all = bound.is_none() && all.len() <= most;
-    all.truncate(most);
-    (all, is_all)
 }
 
 /// The tasks of a page, in its order. `None` for a task that was purged in between.
@@ -284,7 +293,7 @@ impl Scan {
                 let listed = ids.into_iter().map(|id| Listed { moment: UnixMillis(0), id });
                 (listed.collect(), true)
             }
-            None => self.range.some(api, &self.topic, self.after, most).await?,
+            None => self.range.merged(api, &self.topic, self.after, most).await?,
         };
         (self.unseen, self.is_last_page) = (listed.len(), is_all);
         let tasks = summaries(api, &self.topic, &listed).await?;
@@ -346,21 +355,67 @@ mod tests {
         assert!(matches!(&named[..], [(_, None)]));
     }
 
+    /// Eight connections of one token once made a Redis server refuse everything.
+    #[tokio::test]
+    async fn reads_of_a_token_wait_for_one_another_and_leave_places_to_others() {
+        let (api, _draining, _folder) = edge_with_store();
+        let [viewer, other] = ["viewer", "other"].map(|name| Caller::named(name, &[]));
+        let mut reads: Vec<_> = (0..33).map(|_| api.reading(&viewer).boxed()).collect();
+        let begun = reads.iter_mut().map(|read| read.now_or_never());
+        let begun: Vec<_> = begun.flatten().map(Result::unwrap).collect();
+        assert_eq!(begun.len(), 1);
+        let refused = api.reading(&viewer).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "too many wait");
+        api.reading(&other).now_or_never().expect("a place").unwrap();
+    }
+
+    /// Each of 256 lanes was once asked for the whole page.
     #[test]
-    fn pages_of_lanes_are_merged_up_to_the_first_cut() {
-        let page = |moments: &[i64]| -> Vec<Listed> {
-            let listed = |&at: &i64| Listed { moment: UnixMillis(at), id: TaskId(at as u64) };
-            moments.iter().map(listed).collect()
+    fn lanes_are_asked_for_their_share_and_the_page_is_that_of_all_lanes() {
+        let sorted = |ids: &[u64], order| {
+            let listed = |&id: &u64| Listed { moment: UnixMillis(id as i64 / 3), id: TaskId(id) };
+            let mut all: Vec<Listed> = ids.iter().map(listed).collect();
+            all.sort_unstable();
+            if order == ListOrder::Newest {
+                all.reverse();
+            }
+            all
         };
-        let check = |pages: &[&[i64]], order, most, expected: &[i64], is_all| {
-            let pages = pages.iter().map(|moments| page(moments)).collect();
-            let merged = merge(pages, order, 3, most);
-            assert_eq!(merged, (page(expected), is_all), "{order:?} {most}");
+        let check = |of_lanes: Vec<Vec<u64>>, most: usize, most_asked: usize| {
+            for order in [ListOrder::Oldest, ListOrder::Newest] {
+                let lane = |shard| (Lane { topic: "t".parse().unwrap(), shard }, None);
+                let mut merge = Merge::new((0..of_lanes.len() as u16).map(lane), order, most);
+                let mut asked_for = 0;
+                while !merge.asked.is_empty() {
+                    asked_for += merge.limit * merge.asked.len();
+                    let page = |(lane, after): &(Lane, Option<Listed>)| {
+                        let all = sorted(&of_lanes[usize::from(lane.shard)], order);
+                        let place = after.map(|last| all.iter().position(|at| *at == last));
+                        let behind = place.map_or(0, |place| place.unwrap() + 1);
+                        all[behind..].iter().copied().take(merge.limit).collect()
+                    };
+                    let pages = merge.asked.iter().map(page).collect();
+                    merge.take_in(pages);
+                }
+                let mut all = sorted(&of_lanes.concat(), order);
+                let is_all = all.len() <= most;
+                all.truncate(most);
+                assert_eq!((merge.all, merge.is_all), (all, is_all), "{order:?} {most}");
+                assert!(asked_for <= most_asked, "{asked_for} for a page of {most}");
+            }
         };
-        check(&[&[1, 4], &[2]], ListOrder::Oldest, 9, &[1, 2, 4], true);
-        check(&[&[1, 4], &[2]], ListOrder::Oldest, 2, &[1, 2], false);
-        check(&[&[1, 2, 5], &[3, 7]], ListOrder::Oldest, 9, &[1, 2, 3, 5], false);
-        check(&[&[9, 8, 5], &[7, 3]], ListOrder::Newest, 9, &[9, 8, 7, 5], false);
-        check(&[&[], &[]], ListOrder::Newest, 9, &[], true);
+        let even = |lanes: u64, each: u64| -> Vec<Vec<u64>> {
+            (0..lanes).map(|lane| (0..each).map(|n| n * lanes + lane).collect()).collect()
+        };
+        check(even(256, 400), 1000, 256 * 10);
+        check(even(256, 400), 100, 256 * 5);
+        check(even(1, 400), 100, 100);
+        check(even(3, 5), 100, 3 * 55);
+        check(even(4, 0), 10, 4 * 8);
+        // Nearly all are in one lane.
+        let mut skewed = even(64, 0);
+        skewed[7] = (0..900).collect();
+        skewed[9] = vec![50];
+        check(skewed, 100, 64 * 7 + 14 + 28 + 56 + 100);
     }
 }

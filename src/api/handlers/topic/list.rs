@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use delayd_wire::{OneOf, TopicListRequest, TopicListed, TopicSort, Topics};
 
+use super::manage::next_due;
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -109,6 +110,7 @@ pub(crate) async fn list(
     Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Topics>, Error> {
     let request: Request = json::read(request.body())?;
+    let _place = api.reading(&caller).await?;
     match request.is_empty() {
         true => names(&api, &caller).await.map(Success::of),
         false => page(&api, &caller, request).await.map(Success::of),
@@ -238,14 +240,23 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
                 _ => counts = None,
             }
         }
-        TopicListed {
+        let shown = TopicListed {
             counts: counts.map(Into::into),
-            next_due_ms: counts.and_then(|counts| counts.next_due(now)).map(Into::into),
             oldest_overdue_ms: counts.and_then(|counts| counts.oldest_overdue(now)).map(Into::into),
             ..listed(known)
-        }
+        };
+        (shown, counts)
     };
-    Ok(topics.iter().map(with_counts).collect())
+    let mut all: Vec<(TopicListed, Option<Counts>)> = topics.iter().map(with_counts).collect();
+    for ((shown, counts), known) in all.iter_mut().zip(topics) {
+        if let Some(counts) = counts {
+            let lanes: Vec<Lane> = known.entry.lanes().collect();
+            // A server that has gone away meanwhile hides the moment, not the list.
+            let next = next_due(api, &lanes, counts, now).await.ok().flatten();
+            shown.next_due_ms = next.map(Into::into);
+        }
+    }
+    Ok(all.into_iter().map(|(shown, _)| shown).collect())
 }
 
 fn listed(Registered { entry, paused, .. }: &Registered) -> TopicListed {

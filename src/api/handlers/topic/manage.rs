@@ -16,9 +16,10 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{self, MisfirePolicy, Topic, TopicPolicy};
+use crate::model::task::{self, Lane, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
-    Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
+    self, Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered,
+    Topics as _,
 };
 
 /// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
@@ -39,37 +40,61 @@ pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, 
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
+    let _place = api.reading(&caller).await?;
     let known = read_topic(&api, request.body()).await?;
     show(&api, known).await.map(Success::of)
+}
+
+/// The first due moment after `now` of the lanes with these counts.
+pub(super) async fn next_due(
+    api: &Api,
+    lanes: &[Lane],
+    counts: &Counts,
+    now: UnixMillis,
+) -> Result<Option<UnixMillis>, store::Error> {
+    if counts.oldest_overdue(now).is_none() {
+        return Ok(counts.earliest);
+    }
+    let (from, to) = (UnixMillis(now.0 + 1), UnixMillis(i64::MAX));
+    let first = |lane: &Lane| {
+        let (lane, state) = (lane.clone(), task::State::Scheduled);
+        api.store.list(ListQuery { lane, state, from, to, after: None, limit: 1 })
+    };
+    let first = try_join_all(lanes.iter().map(first)).await?;
+    Ok(first.into_iter().flatten().map(|listed| listed.moment).min())
 }
 
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
+    let of_lanes = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
     let mut counts = Counts::default();
-    for lane in try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await? {
-        counts.add(&lane);
-    }
-    let first = lanes.iter().flat_map(|lane| {
-        let of_state = |state| {
+    of_lanes.iter().for_each(|of_lane| counts.add(of_lane));
+    let history = lanes.iter().zip(&of_lanes).flat_map(|(lane, of_lane)| {
+        use task::State::{Cancelled, Delivered, Expired};
+        let Counts { delivered, cancelled, expired, .. } = *of_lane;
+        let states = [(Delivered, delivered), (Cancelled, cancelled), (Expired, expired)];
+        states.into_iter().filter(|(_, count)| *count > 0).map(|(state, _)| {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
             api.store.list(ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 })
-        };
-        [task::State::Delivered, task::State::Cancelled, task::State::Expired].map(of_state)
+        })
     });
-    let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
+    let oldest =
+        try_join_all(history).await?.into_iter().flatten().map(|listed| listed.moment).min();
     let now = api.store.next_due(Vec::new()).await?.now;
-    let Registered { entry, policy, paused, .. } = known;
+    let next_due_ms = next_due(api, &lanes, &counts, now).await?;
+    let Registered { entry, created_by, policy, paused, .. } = known;
     Ok(TopicShown {
         topic: (&entry.topic).into(),
         shards: entry.shards,
+        created_by: created_by.as_deref().map(Into::into),
         policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),
         counts: counts.into(),
-        next_due_ms: counts.next_due(now).map(Into::into),
+        next_due_ms: next_due_ms.map(Into::into),
         oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
         history_since_ms: oldest.map(Into::into),
     })
@@ -163,13 +188,14 @@ pub(crate) async fn purge(
 /// `POST /delay/topic/forecast`
 pub(crate) async fn forecast(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Forecast>, Error> {
     let request: ForecastRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
     let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
+    let _place = api.reading(&caller).await?;
     let known = api.topic(&topic).await?;
     let lanes: Vec<_> = known.entry.lanes().collect();
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;

@@ -13,6 +13,7 @@ use delayd_wire::{
 };
 use serde_json::value::RawValue;
 
+use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage;
 use crate::api::middleware::route::Routed;
@@ -52,7 +53,7 @@ pub(crate) type Request<'a> = TopicSetRequest<
 /// `POST /delay/topic/set`
 pub(crate) async fn set(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
     api.check_accepting()?;
     let request: Request<'_> = json::read(request.body())?;
@@ -67,7 +68,7 @@ pub(crate) async fn set(
         (request.paused, request.reset.map_or_else(Vec::new, |AtMost(reset)| reset));
     let Name(topic) = required(request.topic, "topic")?;
 
-    let known = created(&api, &topic, shards).await?;
+    let known = created(&api, &caller, &topic, shards).await?;
     let policy = known.policy.changed(reset.iter().map(|TopicSetting(name)| *name), &given);
     // Also if the topic has them already: that may be read and not confirmed yet.
     if !api.store.set_policy(&topic, &policy).await? {
@@ -83,9 +84,15 @@ pub(crate) async fn set(
 
 /// The topic, created with this number of lanes if it is new. The number cannot change later,
 /// because a task's id determines its lane by it.
-async fn created(api: &Api, topic: &Topic, shards: Option<u16>) -> Result<Registered, Error> {
+async fn created(
+    api: &Api,
+    caller: &Caller,
+    topic: &Topic,
+    shards: Option<u16>,
+) -> Result<Registered, Error> {
     api.topics.refresh().await?;
-    let known = api.topics.ensure_with(topic, shards.unwrap_or(1)).await?;
+    let creator = |share| caller.creator(share);
+    let known = api.topics.ensure_for(topic, shards.unwrap_or(1), creator).await?;
     match shards {
         Some(shards) if shards != known.entry.shards => Err(Error::Invalid(format!(
             "shards: the topic was created with {}, which cannot be changed",

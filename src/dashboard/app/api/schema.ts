@@ -2250,6 +2250,11 @@ export interface components {
             dm_error?: number | null;
             /** @description The request asked what would change, and changed nothing. */
             dry_run?: boolean;
+            /**
+             * @description The cause of the dead tasks that were replayed or purged, if the request names one. Absent
+             *     for a token with only the scope `view`.
+             */
+            reason?: string | null;
             /** @description The `x-request-id` of the answer. */
             request_id?: string | null;
             result: components["schemas"]["AuditResult"];
@@ -2265,7 +2270,7 @@ export interface components {
             task_id?: components["schemas"]["TaskId"] | null;
             /**
              * Format: int64
-             * @description How many tasks the request names.
+             * @description How many tasks the request names; of a replay or purge of dead tasks, how many it changed.
              */
             tasks?: number | null;
             /** @description The name of the caller's token. Absent if the caller had none, or an unknown one. */
@@ -2612,8 +2617,8 @@ export interface components {
             waiting: number;
         };
         /**
-         * @description A destination. `breaker`, `no_access_token`, `in_flight` and `concurrency` are those of the
-         *     instance that answers.
+         * @description A destination. `breaker`, `no_access_token`, `in_flight`, `concurrency` and the last error are
+         *     those of the instance that answers.
          */
         DestinationFigures: {
             breaker: components["schemas"]["BreakerState"];
@@ -2627,6 +2632,9 @@ export interface components {
             held: boolean;
             /** Format: int64 */
             in_flight: number;
+            /** @description Null before the first failure, and for a token with only the scope `view`. */
+            last_error?: string | null;
+            last_error_ms?: components["schemas"]["UnixMillis"] | null;
             /** @description Why there is no OAuth access token for it, so that its tasks wait; only while there is none. */
             no_access_token?: string | null;
             /** Format: int64 */
@@ -2818,8 +2826,8 @@ export interface components {
             buckets: number[];
             /**
              * Format: double
-             * @description An estimate of how many callbacks the deployment can make in a second; 0 if the service
-             *     cannot be called, null if it is unknown.
+             * @description An estimate of how many callbacks the deployment can make in a second, by those that
+             *     succeeded; 0 if the service is not called now, null if it is unknown.
              */
             calls_per_second?: number | null;
             /** @description Whether the store stopped counting, so that there may be more. */
@@ -3202,11 +3210,13 @@ export interface components {
         OverdueShown: {
             /** Format: int64 */
             count: number;
-            /** @description `delayd`, `receiver`, `operator` or `store`. */
+            /** @description `delayd`, `receiver`, `operator`, `store` or `consumer`. */
             culprit: string;
             /** @description Whether the store stopped counting, so that there may be more. */
             cut: boolean;
             oldest_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The topic of the first of them. */
+            topic?: string | null;
         };
         /** @description The store and the instance that answers, as the last sample of each second found them. */
         Overview: {
@@ -4347,6 +4357,8 @@ export interface components {
         /** @description One topic. */
         TopicShownAnswer: {
             counts: components["schemas"]["Count"];
+            /** @description The name of the token that created the topic. Absent if no token did, or if that is unknown. */
+            created_by?: string | null;
             /** @description 0: success. */
             dm_error: number;
             /** @description The text of success. */

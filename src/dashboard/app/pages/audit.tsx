@@ -54,11 +54,12 @@ function List({ entries }: { entries: AuditEntry[] }) {
         { name: texts.time, cell: ({ at_ms }) => <When at={at_ms} /> },
         { name: texts.action, cell: ({ action }) => <code>{action}</code> },
         { name: texts.target, cell: (entry) => <Target of={entry} /> },
-        { name: texts.result, cell: (entry) => <Result of={entry} /> },
+        { name: texts.result, isMinor: true, cell: (entry) => <Result of={entry} /> },
         { name: texts.who, cell: ({ token }) => (token ? <bdi>{token}</bdi> : "–") },
-        { name: texts.source, cell: ({ source }) => texts.sources[source] },
+        { name: texts.source, isMinor: true, cell: ({ source }) => texts.sources[source] },
         {
           name: texts.request,
+          isMinor: true,
           cell: ({ request_id }) => (request_id ? <code>{request_id}</code> : "–"),
         },
       ]}
@@ -66,7 +67,7 @@ function List({ entries }: { entries: AuditEntry[] }) {
   );
 }
 
-function Target({ of: { topic, sn, schedule, task_id, tasks } }: { of: AuditEntry }) {
+function Target({ of: { topic, sn, schedule, task_id, tasks, reason } }: { of: AuditEntry }) {
   const id = task_id == null ? null : String(task_id);
   const parts = [
     topic && id === null && <bdi>{topic}</bdi>,
@@ -78,6 +79,7 @@ function Target({ of: { topic, sn, schedule, task_id, tasks } }: { of: AuditEntr
     sn && <Exact text={sn} />,
     id !== null && topic && <a href={href("task", topic, id)}>{`${topic} ${id}`}</a>,
     tasks != null && t().audit.tasks(number(tasks)),
+    reason != null && <Exact text={reason} />,
   ].filter(Boolean);
   return parts.length === 0 ? <>–</> : <>{parts.flatMap((part) => [part, " "])}</>;
 }

@@ -82,7 +82,7 @@ function Operations({ of: { operations } }: { of: InstanceDetail }) {
               // The instance remembers 128 of each kind.
               cell: ({ calls }) => `${calls >= 128 ? "≥" : ""}${number(calls)}`,
             },
-            { name: texts.p50, isNumber: true, cell: ({ p50_ms }) => span(p50_ms) },
+            { name: texts.p50, isMinor: true, isNumber: true, cell: ({ p50_ms }) => span(p50_ms) },
             {
               name: texts.p99,
               isNumber: true,

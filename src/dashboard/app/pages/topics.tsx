@@ -6,11 +6,12 @@ import { goInstead, href, hrefWith, route, type Query } from "../state/route";
 import { may } from "../state/session";
 import { t } from "../text";
 import { Show, useLoaded } from "../ui/loaded";
-import { Action, Ago, Badge, When } from "../ui/parts";
+import { Action, Ago, When } from "../ui/parts";
 import { Sparkline } from "../ui/sparkline";
 import { Table } from "../ui/table";
 import { number } from "../view/format";
 import { pause, resume } from "./topic/changes";
+import { TopicState } from "./topic/state";
 
 const PAGE = 50;
 
@@ -149,28 +150,34 @@ function List({ page, filters, isFirst, reload }: ListProps) {
             { name: texts.topic, cell: name },
             {
               name: texts.state,
-              cell: ({ paused }) =>
-                paused ? (
-                  <Badge tone="warn">{texts.paused}</Badge>
-                ) : (
-                  <Badge tone="good">{texts.active}</Badge>
-                ),
+              cell: (topic) => <TopicState of={topic} />,
             },
             {
               name: texts.waiting,
               isNumber: true,
               cell: ({ counts }) => counted(counts ? counts.scheduled + counts.leased : undefined),
             },
-            { name: texts.trend, cell: (topic) => <Trend of={topic} /> },
-            { name: t().topic.nextDue, cell: ({ next_due_ms }) => <When at={next_due_ms} /> },
+            { name: texts.trend, isMinor: true, cell: (topic) => <Trend of={topic} /> },
+            {
+              name: t().topic.nextDue,
+              isMinor: true,
+              cell: ({ next_due_ms }) => <When at={next_due_ms} />,
+            },
             {
               name: t().topic.oldestOverdue,
+              isMinor: true,
               cell: ({ oldest_overdue_ms }) => <When at={oldest_overdue_ms} />,
             },
             { name: texts.dead, isNumber: true, cell: ({ counts }) => counted(counts?.dead) },
-            { name: texts.shards, isNumber: true, cell: ({ shards }) => number(shards) },
+            {
+              name: texts.shards,
+              isMinor: true,
+              isNumber: true,
+              cell: ({ shards }) => number(shards),
+            },
             {
               name: texts.action,
+              isMinor: true,
               cell: (topic) =>
                 may.changeTopic(topic.topic) && <Change topic={topic} reload={reload} />,
             },

@@ -27,6 +27,8 @@ export interface Page {
   /** A heading other than the title. */
   heading?: (parts: string[]) => string | undefined;
   show: (parts: string[]) => ComponentChild;
+  /** Whether the navigation leaves it out. */
+  isHidden?: (rights: typeof may) => boolean;
 }
 
 /** All pages, in the order of the navigation. */
@@ -90,6 +92,8 @@ export const PAGES: Page[] = [
     needs: "noRights",
     heading: ([, id]) => (id ? t().task.heading(id) : undefined),
     show: (parts) => <Task parts={parts} />,
+    // The page of tasks finds one by its id alone.
+    isHidden: (rights) => rights.readAll(),
   },
   {
     name: "add",

@@ -38,6 +38,7 @@ export const en = {
     task: "Find a task",
   },
   navigation: "Pages",
+  menu: "Menu",
   apiPage: "API reference",
   preferences: "Preferences",
   theme: "Theme",
@@ -76,6 +77,8 @@ export const en = {
     other: (status: number) => `The service answered with the HTTP status ${status}.`,
     details: (message: string) => `The service says: ${message}`,
     requestId: (id: string) => `Request ${id}`,
+    /** What an error code means. English needs none: the service says it. */
+    codes: {} as Record<number, string>,
     noRights: "Your token may not see this page.",
     readAll: "This page needs a token with the scope view or admin that covers all topics.",
     readTopics: "This page needs a token with the scope view or admin.",
@@ -94,6 +97,7 @@ export const en = {
     receiver: "receivers",
     operator: "operators",
     store: "the store",
+    consumer: "consumers",
   } as Record<string, string>,
   breakers: { closed: "closed", half_open: "half-open", open: "open" },
 
@@ -157,7 +161,12 @@ export const en = {
       store: (count: string, age: string) =>
         `${plural(count, "task is", "tasks are")} overdue because the store was slow or away. ` +
         `The oldest is ${age} overdue.`,
+      consumer: (count: string, age: string) =>
+        `${plural(count, "task is", "tasks are")} overdue because no consumer pulls them, or ` +
+        `those that did forgot them. The oldest is ${age} overdue.`,
     } as Record<string, (count: string, age: string) => string>,
+    leased: "Leased tasks",
+    lastError: (error: string, age: string) => `Last error, ${age} ago: ${error}`,
     budget: "The objective is not met: more tasks were late than the budget allows.",
     noToken: (sn: string, count: string) =>
       `${sn} is not called, because there is no OAuth access token for it. ` +
@@ -194,6 +203,7 @@ export const en = {
     notAllCounted: "Not all topics have been counted yet, so the order may be wrong.",
     action: "Action",
     paused: "paused",
+    overdue: "overdue",
     active: "active",
     pause: "Pause",
     resume: "Resume",
@@ -286,6 +296,7 @@ export const en = {
     state: "State",
     from: (zone: string) => `From (${zone})`,
     to: (zone: string) => `To (${zone})`,
+    find: "Find a task",
     by: "Search in",
     fields: {
       id: "task id, all topics",
@@ -495,6 +506,9 @@ export const en = {
     retryAfter: (time: string) => `Retry-After, ${time} left`,
     noToken: "no access token",
     noTokenWhy: "Why there is no OAuth access token",
+    failing: "failing",
+    probing: "probing",
+    busy: "busy",
     ready: "ready",
     hold: "Hold",
     release: "Release",
@@ -565,7 +579,7 @@ export const en = {
       `${plural(count, "task is", "tasks are")} overdue. Prediction: in ${time} none is.`,
     unknown: (count: string) =>
       `${plural(count, "task is", "tasks are")} overdue. ` +
-      "How long that lasts is unknown until each service was called once.",
+      "How long that lasts is unknown until a call of each service has succeeded.",
     notDrained: (count: string) =>
       `${plural(count, "task is", "tasks are")} overdue. ` +
       "Prediction: some are still overdue after this span.",
@@ -575,13 +589,14 @@ export const en = {
       `Overdue tasks wait for services that cannot be called now: ${services}.`,
     above: (count: string) =>
       `In ${plural(count, "period", "periods")}, more tasks fall due than can be called.`,
-    noCapacity: "The capacity is unknown until each service was called once.",
+    noCapacity: "The capacity is unknown until a call of each service has succeeded.",
     incomplete: (seen: string, all: string) =>
       `${seen} of ${all} topics were counted, some perhaps in part.`,
     moreServices: (count: string) => `${plural(count, "more service", "more services")}`,
     note:
-      "The capacity is an estimate by slots, rates and the mean duration of the calls of the " +
-      "instance that answers. Tasks of paused topics are counted.",
+      "The capacity is an estimate by slots, rates and the mean duration of the successful calls " +
+      "of the instance that answers. A service that is not called now has none. Tasks of paused " +
+      "topics are counted.",
   },
   health: {
     store: "Store and clock, of the instance that answers",
@@ -664,8 +679,22 @@ export const en = {
     contentHelp: "A JSON object. It is stored and sent exactly as you write it.",
     attempts: "Attempts at most (optional)",
     attemptsHelp: "After so many failures the task is dead. Empty: as the topic says.",
-    key: "Idempotency key (optional)",
-    keyHelp: "With the same key, the same task is stored only once.",
+    services: "Services:",
+    mode: "Delivery",
+    modes: {
+      auto: "automatic",
+      push: "pushed to its destination",
+      pull: "pulled by a consumer",
+    },
+    headers: "Headers (optional)",
+    headersHelp: 'Sent with the callback, as JSON: {"x-tenant": "a"}',
+    badHeaders: "The headers must be a JSON object whose values are texts.",
+    key: "Key (optional)",
+    keyHelp:
+      "Such as an order number. A new task with the key replaces the waiting one, and the key " +
+      "cancels or moves it.",
+    idempotencyKey: "Idempotency key (optional)",
+    idempotencyKeyHelp: "With the same key, the same task is stored only once.",
     submit: "Add the task",
     sending: "Adding …",
     badTopic: "The topic must be 1 to 128 characters of A-Z a-z 0-9 . _ : -",

@@ -24,6 +24,10 @@ interface Props {
 }
 
 const HEIGHT = 150;
+/** The width of a character of the axis. */
+const CHARACTER = 6.5;
+/** A value that is so many times the median of the others flattens them on a linear scale. */
+const SPIKE = 20;
 /** The axis of a longer time shows dates, in seconds. */
 const LONG = 36 * 3600;
 const style = (name: string): string =>
@@ -40,6 +44,7 @@ export function Chart({ title, times, lines, text, first }: Props) {
   const write = useRef(text);
   write.current = text;
   const isLong = (times.at(-1) ?? 0) - (times[0] ?? 0) > LONG;
+  const isSteep = hasSpike(lines);
   const data: uPlot.AlignedData = [times, ...lines.map(({ values, bars }) => bars ?? values)];
 
   useEffect(() => {
@@ -53,7 +58,14 @@ export function Chart({ title, times, lines, text, first }: Props) {
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        scales: {
+          x: { time: true },
+          y: {
+            range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1],
+            // Linear below 1, and logarithmic above.
+            ...(isSteep && { distr: 4, asinh: 1 }),
+          },
+        },
         tzDate: (at) =>
           uPlot.tzDate(new Date(at * 1000), shownZone === "utc" ? "Etc/UTC" : ownZone),
         axes: [
@@ -70,7 +82,7 @@ export function Chart({ title, times, lines, text, first }: Props) {
           {
             ...axis,
             ...font,
-            size: 62,
+            size: (_, values) => Math.max(62, 14 + CHARACTER * longest(values ?? [])),
             values: (_, splits) => splits.map((value) => write.current(value)),
           },
         ],
@@ -99,7 +111,7 @@ export function Chart({ title, times, lines, text, first }: Props) {
       made.destroy();
       plot.current = null;
     };
-  }, [theme, shownZone, shape, isLong]);
+  }, [theme, shownZone, shape, isLong, isSteep]);
 
   useEffect(() => plot.current?.setData(data));
 
@@ -132,6 +144,15 @@ export function Chart({ title, times, lines, text, first }: Props) {
       </ul>
     </figure>
   );
+}
+
+const longest = (texts: string[]): number => Math.max(0, ...texts.map(({ length }) => length));
+
+/** Whether a linear scale would hide all values but the largest ones. */
+function hasSpike(lines: Line[]): boolean {
+  const values = lines.flatMap(({ values }) => values.filter((value) => (value ?? 0) > 0));
+  const sorted = (values as number[]).sort((a, b) => a - b);
+  return (sorted.at(-1) ?? 0) > SPIKE * (sorted[sorted.length >> 1] ?? 0);
 }
 
 const asBars = { width: 0, paths: uPlot.paths.bars!({ size: [0.9, Infinity], align: 1 }) };

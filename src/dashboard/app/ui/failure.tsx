@@ -15,7 +15,7 @@ function meaning(error: CallError, isChange: boolean): string {
     case 503:
       return isChange ? texts.unconfirmed : texts.unavailable;
     default:
-      return error.message === "" ? texts.other(error.status) : "";
+      return error.message === "" ? texts.other(error.status) : (texts.codes[error.code] ?? "");
   }
 }
 

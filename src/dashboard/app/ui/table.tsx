@@ -9,7 +9,12 @@ export interface Column<R> {
   /** What the column is sorted by; without it, it cannot be sorted. */
   by?: (row: R) => string | number;
   isNumber?: boolean;
+  /** Whether a narrow screen leaves it out. */
+  isMinor?: boolean;
 }
+
+const classOf = ({ isNumber, isMinor }: { isNumber?: boolean; isMinor?: boolean }): string =>
+  `${isNumber ? "number" : ""} ${isMinor ? "minor" : ""}`.trim();
 
 interface Props<R> {
   label: string;
@@ -40,10 +45,10 @@ export function Table<R>({ label, columns, rows, id, sorted }: Props<R>) {
       <table>
         <thead>
           <tr>
-            {columns.map(({ name, head, by, isNumber }, column) => (
+            {columns.map(({ name, head, by, ...kind }, column) => (
               <th
                 scope="col"
-                class={isNumber ? "number" : ""}
+                class={classOf(kind)}
                 {...(by && { "aria-sort": direction(column) })}
               >
                 {by ? (
@@ -63,8 +68,8 @@ export function Table<R>({ label, columns, rows, id, sorted }: Props<R>) {
         <tbody>
           {shown.map((row) => (
             <tr key={id(row)}>
-              {columns.map(({ cell, isNumber }) => (
-                <td class={isNumber ? "number" : ""}>{cell(row)}</td>
+              {columns.map(({ cell, ...kind }) => (
+                <td class={classOf(kind)}>{cell(row)}</td>
               ))}
             </tr>
           ))}

@@ -1,7 +1,9 @@
 //! `topic`: the registry.
 
 pub(crate) static INSERT: &str =
-    "INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO NOTHING";
+    "INSERT INTO topic (name, shards, created_by) VALUES (?, ?, ?) ON CONFLICT DO NOTHING";
+/// How many topics a token has created.
+pub(crate) static CREATED: &str = "SELECT count(*) FROM topic WHERE created_by = ?";
 pub(crate) static SHARDS: &str = "SELECT shards FROM topic WHERE name = ?";
 pub(crate) static SET_POLICY: &str = "UPDATE topic SET policy = ? WHERE name = ?";
 pub(crate) static PAUSED: &str = "SELECT paused FROM topic WHERE name = ?";
@@ -13,7 +15,7 @@ pub(crate) static DELETE: &str = "DELETE FROM topic WHERE name = ?";
 columns! {
     /// The registered data of a topic.
     registered, registered_columns: [name = "name", shards = "shards", policy = "policy",
-    paused = "paused"]
+    paused = "paused", created_by = "created_by"]
 }
 pub(crate) static ALL: &str =
     concat!("SELECT ", registered_columns!(), " FROM topic ORDER BY name");

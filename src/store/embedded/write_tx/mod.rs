@@ -221,7 +221,7 @@ impl<'a> WriteTx<'a> {
         if let Some(number) = self.find_lane(lane)? {
             return Ok(number);
         }
-        self.register(entry)?;
+        self.register(entry, None)?;
         self.db.prepare_cached(sql::lane::INSERT)?.execute((lane.topic.as_str(), lane.shard))?;
         let number = self.db.last_insert_rowid();
         self.names.lanes.insert(lane.clone(), number);
@@ -246,11 +246,13 @@ impl<'a> WriteTx<'a> {
         Ok(registered.is_some_and(|shards| shards != entry.shards))
     }
 
-    /// Registers a topic unless it is registered.
-    pub(crate) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached(sql::topic::INSERT)?
-            .execute((entry.topic.as_str(), entry.shards))?;
+    /// Registers a topic unless it is registered, with the token that creates it.
+    pub(crate) fn register(&self, entry: &TopicEntry, token: Option<&str>) -> rusqlite::Result<()> {
+        self.db.prepare_cached(sql::topic::INSERT)?.execute((
+            entry.topic.as_str(),
+            entry.shards,
+            token,
+        ))?;
         Ok(())
     }
 

@@ -94,7 +94,7 @@ pub(crate) async fn survey(
                     topic: topic.clone(),
                     shards: remembered(session, topic, Some(lanes)).await?,
                 };
-                shards.insert(topic.clone(), entry::assert(session, &entry).await?.shards);
+                shards.insert(topic.clone(), entry::create(session, &entry, None).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
         }

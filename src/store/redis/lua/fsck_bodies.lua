@@ -4,9 +4,9 @@
 -- returns see lib/check.lua
 -- uses: now, keys, entries, expiry, lease, ending, check
 local lanes, shard = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Ids are drawn no further ahead than this: a day's worth. The counter must not follow ids beyond
+-- Ids are drawn no further ahead than this: ten years. The counter must not follow ids beyond
 -- it.
-local REACH = (math.floor(now / 1000) + 86400) * 1000000
+local REACH = (math.floor(now / 1000) + 10 * 366 * 86400) * 1000000
 
 local function stands_on_some_schedule(id)
   for i = FIRST_NAME, #ARGV do

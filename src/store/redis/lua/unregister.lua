@@ -6,10 +6,16 @@
 -- returns whether the topic is gone now. A topic that was registered again since stays, because
 --         lanes may be open to its tasks.
 -- uses: registry
-local is_there = redis.call('HEXISTS', TOPICS, ARGV[2]) == 1
-if is_there and redis.call('HGET', DEPARTURES, ARGV[2]) ~= ARGV[3] then return 0 end
+local entry = redis.call('HGET', TOPICS, ARGV[2])
+if entry and redis.call('HGET', DEPARTURES, ARGV[2]) ~= ARGV[3] then return 0 end
 for _, key in ipairs({ TOPICS, POLICIES, PAUSES, DEPARTURES, SCHEDULED }) do
   redis.call('HDEL', key, ARGV[2])
 end
-if is_there then changed() end
+if entry then
+  local is_read, read = pcall(cjson.decode, entry)
+  if is_read and type(read) == 'table' and read.created_by then
+    redis.call('ZREM', CREATED, read.created_by .. ' ' .. ARGV[2])
+  end
+  changed()
+end
 return 1

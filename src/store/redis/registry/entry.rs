@@ -1,4 +1,5 @@
-//! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
+//! The topic registry: a hash topic → `{"shards":n,"created_by":token}`, written before the topic's
+//! first lane. `created_by` is absent if no token created the topic.
 //!
 //! A failover may lose an entry while the tasks survive. So adds that open a lane write it again
 //! (`opening`), instances re-assert the entries that they know, and `recover` searches for lanes
@@ -6,52 +7,67 @@
 
 use std::collections::HashMap;
 
-use deadpool_redis::redis::{FromRedisValue, cmd};
+use deadpool_redis::redis::{self, Cmd, FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::model::task::{Lane, Topic};
+use crate::store::redis::answer::text;
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::link::Repeat;
 use crate::store::redis::transport::node::{Node, Purpose};
 use crate::store::redis::transport::refusal::Refusal;
-use crate::store::{Error, Result, TopicEntry};
+use crate::store::{Creator, Error, Result, TopicEntry};
 
 /// The value of an entry. Fields may be added; unknown fields of a newer version are kept.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     shards: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created_by: Option<String>,
 }
 
 /// Registers a topic unless it is registered, and returns the entry that won. A concurrent deletion
 /// does not remove it afterwards.
-pub(crate) async fn assert(session: &Session, entry: &TopicEntry) -> Result<TopicEntry> {
-    assert_all(session, &[entry])
-        .await
-        .pop()
-        .unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
+pub(crate) async fn create(
+    session: &Session,
+    entry: &TopicEntry,
+    creator: Option<&Creator>,
+) -> Result<TopicEntry> {
+    let answer = session.confirming.run_one(register(session, entry, creator)).await;
+    read_answer(entry, answer)
 }
 
-/// As [`assert()`], for many entries in one pipeline. One answer each.
+/// As [`create()`], for many entries without a creator in one pipeline. One answer each.
 pub(crate) async fn assert_all(
     session: &Session,
     entries: &[&TopicEntry],
 ) -> Vec<Result<TopicEntry>> {
-    let keys = session.keys.of_registry();
-    let command = |entry: &&TopicEntry| {
-        let value = serde_json::to_string(&Stored { shards: entry.shards })
-            .expect("a number is plain data");
-        session.call(&script::REGISTER, &keys).arg(entry.topic.as_str()).arg(value).take()
-    };
-    let answers =
-        session.confirming.run_repeatable(&entries.iter().map(command).collect::<Vec<_>>()).await;
-    let read = |(entry, answer): (&&TopicEntry, Result<_>)| {
-        let text =
-            String::from_redis_value(answer?).map_err(|error| Error::Corrupt(error.to_string()))?;
-        read_entry(entry.topic.as_str(), &text)
-    };
-    entries.iter().zip(answers).map(read).collect()
+    let commands: Vec<_> = entries.iter().map(|entry| register(session, entry, None)).collect();
+    let answers = session.confirming.run_repeatable(&commands).await;
+    entries.iter().zip(answers).map(|(entry, answer)| read_answer(entry, answer)).collect()
+}
+
+fn register(session: &Session, entry: &TopicEntry, creator: Option<&Creator>) -> Cmd {
+    let created_by = creator.map(|creator| creator.token.to_string());
+    let value = serde_json::to_string(&Stored { shards: entry.shards, created_by })
+        .expect("an entry is plain data");
+    let most = creator.and_then(|creator| creator.most).map(|most| most.to_string());
+    session
+        .call(&script::REGISTER, &session.keys.of_registry())
+        .arg(entry.topic.as_str())
+        .arg(value)
+        .arg(creator.map_or("", |creator| &creator.token))
+        .arg(most.unwrap_or_default())
+        .take()
+}
+
+fn read_answer(entry: &TopicEntry, answer: Result<redis::Value>) -> Result<TopicEntry> {
+    match text(answer?)?.as_str() {
+        "" => Err(Error::CreatorLimit),
+        entry_now => read_entry(entry.topic.as_str(), entry_now),
+    }
 }
 
 /// All entries, without policies and pauses.
@@ -59,28 +75,40 @@ pub(crate) async fn entries(session: &Session) -> Result<Vec<TopicEntry>> {
     let answer = session.working.run_one(cmd("HGETALL").arg(session.keys.topics()).take()).await?;
     let entries = HashMap::<String, String>::from_redis_value(answer)
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    Ok(read_all(session, &entries))
+    Ok(read_all(session, &entries).map(|(entry, _)| entry).collect())
 }
 
-/// The entries that can be read: an unreadable one must not hide the others.
-pub(crate) fn read_all(session: &Session, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
-    entries.iter().filter_map(|(topic, value)| read_known(session, topic, value)).collect()
+/// The entries that can be read, with their creators: an unreadable one must not hide the others.
+pub(crate) fn read_all(
+    session: &Session,
+    entries: &HashMap<String, String>,
+) -> impl Iterator<Item = (TopicEntry, Option<String>)> {
+    entries.iter().filter_map(|(topic, value)| read_known(session, topic, value))
 }
 
-/// An entry. `None` if it cannot be read, which is logged once.
-pub(crate) fn read_known(session: &Session, topic: &str, value: &str) -> Option<TopicEntry> {
-    let read = read_entry(topic, value);
+/// An entry, and the token that created it. `None` if it cannot be read, which is logged once.
+pub(crate) fn read_known(
+    session: &Session,
+    topic: &str,
+    value: &str,
+) -> Option<(TopicEntry, Option<String>)> {
+    let read = read_with_creator(topic, value);
     read.inspect_err(|error| session.log_once.error(&format!("A topic is skipped: {error}"))).ok()
 }
 
 pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+    read_with_creator(topic, value).map(|(entry, _)| entry)
+}
+
+fn read_with_creator(topic: &str, value: &str) -> Result<(TopicEntry, Option<String>)> {
     let corrupt =
         || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
     let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
         return Err(corrupt());
     }
-    Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
+    let topic = topic.parse().map_err(|_| corrupt())?;
+    Ok((TopicEntry { topic, shards: stored.shards }, stored.created_by))
 }
 
 /// One SCAN step over about `count` keys of a server: where to continue, and the keys that match a

@@ -49,7 +49,7 @@ pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
             %topic,
             "Topic {topic} holds tasks or schedules but was not registered; it is registered again"
         );
-        entries.push(entry::assert(session, &TopicEntry { topic, shards }).await?);
+        entries.push(entry::create(session, &TopicEntry { topic, shards }, None).await?);
     }
     if !with_schedules.is_empty() {
         let noted = topic::with_schedules(session).await?;

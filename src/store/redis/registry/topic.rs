@@ -20,7 +20,7 @@ use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEnt
 
 /// All topics.
 pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
-    let [topics, policies, pauses, _, _, scheduled] = session.keys.of_registry();
+    let [topics, policies, pauses, _, _, scheduled, _] = session.keys.of_registry();
     let commands = [topics, policies, pauses, scheduled].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
     for answer in session.working.run_repeatable(&commands).await {
@@ -35,8 +35,8 @@ pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
     }
     let [entries, policies, pauses, scheduled] =
         <[_; 4]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
-    let registered = entry::read_all(session, &entries).into_iter().map(|entry| {
-        let name = entry.topic.as_str();
+    let registered = entry::read_all(session, &entries).map(|entry| {
+        let name = entry.0.topic.as_str();
         let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
         let has_schedules = scheduled.contains_key(name);
         Registered { has_schedules, ..registered(session, entry, asked) }
@@ -46,7 +46,7 @@ pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
 
 /// One topic, if it is registered.
 pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Registered>> {
-    let [topics, policies, pauses, _, _, scheduled] = session.keys.of_registry();
+    let [topics, policies, pauses, _, _, scheduled, _] = session.keys.of_registry();
     let commands = [topics, policies, pauses, scheduled]
         .map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
     let mut fields = Vec::with_capacity(commands.len());
@@ -66,7 +66,7 @@ pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Reg
 /// An entry, with its policy and pauses.
 fn registered(
     session: &Session,
-    entry: TopicEntry,
+    (entry, created_by): (TopicEntry, Option<String>),
     (policy, pauses): (Option<&str>, Option<&str>),
 ) -> Registered {
     let name = entry.topic.as_str();
@@ -79,7 +79,8 @@ fn registered(
             Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
         })
     });
-    Registered { policy, paused: since, misfires: over, has_schedules: false, entry }
+    let created_by = created_by.map(Into::into);
+    Registered { entry, created_by, policy, paused: since, misfires: over, has_schedules: false }
 }
 
 fn read_policy(session: &Session, topic: &str, text: &str) -> Arc<TopicPolicy> {
@@ -161,7 +162,7 @@ pub(crate) async fn note_schedules(session: &Session, topic: &Topic) -> Result<b
 
 /// The names of the topics that may have recurring schedules.
 pub(crate) async fn with_schedules(session: &Session) -> Result<HashSet<String>> {
-    let [.., scheduled] = session.keys.of_registry();
+    let [.., scheduled, _] = session.keys.of_registry();
     let answer = session.working.run_one(cmd("HKEYS").arg(scheduled).take()).await?;
     let names = Vec::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
     Ok(names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())

@@ -3,7 +3,6 @@
 //! `server` (is it fit for use?).
 
 pub(crate) mod address;
-pub(crate) mod confirming;
 pub(crate) mod connect;
 pub(crate) mod dial;
 pub(crate) mod fault;
@@ -16,5 +15,6 @@ pub(crate) mod round_trips;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod servers;
+pub(crate) mod shared_link;
 pub(crate) mod slot;
 pub(crate) mod tls;

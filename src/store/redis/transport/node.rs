@@ -1,6 +1,7 @@
 //! One primary and its links. Adds have their own link, so that a large batch does not delay a
-//! claim. So have polls, whose pipelines are long. With `wait_replicas`, so do commands that are
-//! confirmed to callers, because a wait blocks its connection.
+//! claim. So have polls, whose pipelines are long, and reads for viewers, of which there may be
+//! very many. With `wait_replicas`, so do commands that are confirmed to callers, because a wait
+//! blocks its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +12,16 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::address::Address;
-use super::confirming::Confirming;
 use super::connect::Access;
 use super::dial::{Dialer, Target};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
+use super::shared_link::SharedLink;
 use crate::model::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
+
+/// The most commands of one pipeline of reads: one or two milliseconds of a server's time.
+const READS: usize = 64;
 
 /// The settings of all nodes.
 #[derive(Debug)]
@@ -39,8 +43,10 @@ pub(crate) struct Params {
 pub(crate) enum Purpose {
     /// Adding tasks.
     Adding,
-    /// Reading many lanes at once.
+    /// Reading many lanes at once, for the workers.
     Polling,
+    /// Reading for viewers.
+    Reading,
     /// Everything else.
     Working,
     /// As `Working`, and confirmed to a caller once enough replicas have it.
@@ -72,9 +78,10 @@ pub(crate) struct Node {
 struct Links {
     adding: Link,
     polling: Link,
+    reading: Arc<SharedLink>,
     working: Link,
     /// `None` without `wait_replicas`.
-    confirming: Option<Arc<Confirming>>,
+    confirming: Option<Arc<SharedLink>>,
 }
 
 impl Node {
@@ -97,6 +104,7 @@ impl Node {
             pool: dialer.pool(),
             timeout: params.timeout,
             gate: Arc::new(SharedBreaker::new(params.breaker.clone())),
+            is_judged: true,
             trouble: params.trouble.clone(),
             replicas: 0,
             marks: params.marks.clone(),
@@ -105,10 +113,12 @@ impl Node {
             link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
         let confirming = link::Params { name: "confirmations", ..adding.clone() };
         let confirming = (params.wait_replicas > 0)
-            .then(|| Confirming::new(Link::new(confirming), params.timeout));
+            .then(|| SharedLink::new(Link::new(confirming), params.timeout, usize::MAX));
+        let reading = link::Params { name: "reads", is_judged: false, ..working.clone() };
+        let reading = SharedLink::new(Link::new(reading), params.timeout, READS);
         let polling = Link::new(link::Params { name: "polls", ..working.clone() });
         let (adding, working) = (Link::new(adding), Link::new(working));
-        let links = Arc::new(Links { adding, polling, working, confirming });
+        let links = Arc::new(Links { adding, polling, reading, working, confirming });
         let kept = links.clone();
         let keeper = tokio::spawn(async move {
             let confirming = async {
@@ -128,6 +138,7 @@ impl Node {
         match purpose {
             Purpose::Adding => &self.links.adding,
             Purpose::Polling => &self.links.polling,
+            Purpose::Reading => &self.links.reading.link,
             Purpose::Working => &self.links.working,
             Purpose::Confirming => self
                 .links
@@ -148,7 +159,11 @@ impl Node {
         repeat: Repeat<'_>,
     ) -> Result<Answers> {
         match (purpose, &self.links.confirming) {
-            (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,
+            (Purpose::Confirming, Some(confirming)) => confirming.run(commands).await,
+            (Purpose::Reading, _) => {
+                self.links.reading.link.follow(&self.links.working);
+                self.links.reading.run(commands).await
+            }
             _ => self.link(purpose).run(commands, repeat).await,
         }
     }

@@ -3,16 +3,23 @@
 import { t } from "../../text";
 import { faultsOfDue, inputsOfDue, requestOfDue, type Due } from "../../ui/due";
 
+export const MODES = ["auto", "push", "pull"] as const;
+
 export interface Draft extends Due {
   topic: string;
   content: string;
+  mode: (typeof MODES)[number];
   key: string;
+  idempotencyKey: string;
+  headers: string;
   attempts: string;
 }
 
-export type Faults = Partial<
-  Record<"topic" | "delay" | "time" | "at" | "content" | "attempts" | "key", string>
->;
+type Input =
+  | "topic" | "delay" | "time" | "at" | "content" | "key" | "idempotency-key" | "headers"
+  | "attempts";
+
+export type Faults = Partial<Record<Input, string>>;
 
 /** The parsed content; null if it is no JSON object. */
 export function contentOf(text: string): Record<string, unknown> | null {
@@ -35,6 +42,13 @@ function faultOfContent(text: string): string | undefined {
   }
 }
 
+function areHeaders(text: string): boolean {
+  const headers = contentOf(text === "" ? "{}" : text);
+  return headers !== null && Object.values(headers).every((value) => typeof value === "string");
+}
+
+const isLong = (key: string): boolean => new TextEncoder().encode(key).length > 256;
+
 function areAttempts(text: string): boolean {
   const value = Number(text);
   return /^\d*$/.test(text) && (text === "" || (value >= 1 && value <= 1000));
@@ -48,8 +62,10 @@ export function faultsOf(draft: Draft): Faults {
   Object.assign(faults, faultsOfDue(draft));
   const content = faultOfContent(draft.content);
   if (content !== undefined) faults.content = content;
+  if (isLong(draft.key)) faults.key = texts.badKey;
+  if (isLong(draft.idempotencyKey)) faults["idempotency-key"] = texts.badKey;
+  if (!areHeaders(draft.headers.trim())) faults.headers = texts.badHeaders;
   if (!areAttempts(draft.attempts.trim())) faults.attempts = texts.badAttempts;
-  if (new TextEncoder().encode(draft.key).length > 256) faults.key = texts.badKey;
   return faults;
 }
 
@@ -58,17 +74,23 @@ export const inputsOf = (draft: Draft): Record<string, string> => ({
   topic: "topic",
   ...inputsOfDue(draft),
   content: "content",
+  mode: "mode",
+  key: "key",
+  idempotency_key: "idempotency-key",
+  headers: "headers",
   max_attempts: "attempts",
-  idempotency_key: "key",
 });
 
 /** The body of the request. */
 export function bodyOf(draft: Draft): string {
-  const attempts = draft.attempts.trim();
+  const [attempts, headers] = [draft.attempts.trim(), draft.headers.trim()];
   const fields = JSON.stringify({
     topic: draft.topic,
     ...requestOfDue(draft),
-    ...(draft.key !== "" && { idempotency_key: draft.key }),
+    ...(draft.mode !== "auto" && { mode: draft.mode }),
+    ...(draft.key !== "" && { key: draft.key }),
+    ...(draft.idempotencyKey !== "" && { idempotency_key: draft.idempotencyKey }),
+    ...(headers !== "" && { headers: contentOf(headers) }),
     ...(attempts !== "" && { max_attempts: Number(attempts) }),
   });
   return `${fields.slice(0, -1)},"content":${draft.content.trim()}}`;

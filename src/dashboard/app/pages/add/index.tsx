@@ -1,22 +1,33 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { CallError, callText } from "../../api/client";
+import { call, CallError, callText } from "../../api/client";
 import { lateFailure, say } from "../../state/notice";
 import { go } from "../../state/route";
+import { may } from "../../state/session";
 import { t } from "../../text";
 import { DueFields, NO_DUE } from "../../ui/due";
 import { Failure } from "../../ui/failure";
-import { Input, Labelled } from "../../ui/form";
+import { Choice, Input, Labelled } from "../../ui/form";
+import { useLoaded } from "../../ui/loaded";
+import { Action } from "../../ui/parts";
 import { idsOf, refusedOf, saidOf } from "../../ui/refused";
-import { bodyOf, contentOf, faultsOf, inputsOf, type Draft } from "./check";
+import { bodyOf, contentOf, faultsOf, inputsOf, MODES, type Draft } from "./check";
+
+/** A content for a service, which the receiver of the README answers. */
+const contentFor = (sn: string) => `{"sn": ${JSON.stringify(sn)}, "url": "/"}`;
+
+const EXAMPLE = contentFor("message.call");
 
 /** It outlives the page, so that a look elsewhere does not lose the input. */
 const draft = signal<Draft>({
   ...NO_DUE,
   topic: "",
   delay: "10s",
-  content: '{"sn": "message.call", "url": "/"}',
+  content: EXAMPLE,
+  mode: "auto",
   key: "",
+  idempotencyKey: "",
+  headers: "",
   attempts: "",
 });
 
@@ -52,7 +63,7 @@ export function Add() {
     setError(null);
     try {
       const { data } = await callText("/delay/task/add", bodyOf(now));
-      change({ key: "" });
+      change({ key: "", idempotencyKey: "" });
       const id = String(data.task_id);
       if (isLeft.current) say(texts.added(now.topic, id));
       else go("task", now.topic, id);
@@ -101,7 +112,46 @@ export function Add() {
           />
         )}
       </Labelled>
-      {!faults.content && <p class="quiet">{way(now.content)}</p>}
+      <Services />
+      {!faults.content && now.mode === "auto" && <p class="quiet">{way(now.content)}</p>}
+      <fieldset>
+        <legend>{texts.mode}</legend>
+        {MODES.map((mode) => (
+          <Choice
+            key={mode}
+            name="add-mode"
+            isOn={now.mode === mode}
+            choose={() => change({ mode })}
+          >
+            {texts.modes[mode]}
+          </Choice>
+        ))}
+      </fieldset>
+      {saidOf(refused, "mode") && <p class="fault" role="alert">{saidOf(refused, "mode")}</p>}
+      <Input
+        id="add-key"
+        label={texts.key}
+        help={texts.keyHelp}
+        value={now.key}
+        change={(key) => change({ key })}
+        fault={saidOf(refused, "key") ?? faults.key}
+      />
+      <Input
+        id="add-idempotency-key"
+        label={texts.idempotencyKey}
+        help={texts.idempotencyKeyHelp}
+        value={now.idempotencyKey}
+        change={(idempotencyKey) => change({ idempotencyKey })}
+        fault={saidOf(refused, "idempotency_key") ?? faults["idempotency-key"]}
+      />
+      <Input
+        id="add-headers"
+        label={texts.headers}
+        help={texts.headersHelp}
+        value={now.headers}
+        change={(headers) => change({ headers })}
+        fault={saidOf(refused, "headers") ?? faults.headers}
+      />
       <Input
         id="add-attempts"
         label={texts.attempts}
@@ -110,19 +160,37 @@ export function Add() {
         change={(attempts) => change({ attempts })}
         fault={saidOf(refused, "max_attempts") ?? faults.attempts}
       />
-      <Input
-        id="add-key"
-        label={texts.key}
-        help={texts.keyHelp}
-        value={now.key}
-        change={(key) => change({ key })}
-        fault={saidOf(refused, "idempotency_key") ?? faults.key}
-      />
       {error && !refused && <Failure error={error} isChange />}
       <button type="submit" class="primary" disabled={isSending}>
         {isSending ? texts.sending : texts.submit}
       </button>
     </form>
+  );
+}
+
+/** The services that exist: the first of them is proposed, and each can be chosen. */
+function Services() {
+  const loaded = useLoaded("services", 0, async (signal) => {
+    if (!may.readAll()) return [];
+    const { destinations } = await call("/delay/destination/list", { sampled: true }, signal);
+    return destinations.filter(({ configured }) => configured).map(({ sn }) => sn);
+  });
+  const names = loaded.data ?? [];
+  const [first] = names;
+  useEffect(() => {
+    const isExample = draft.peek().content === EXAMPLE;
+    if (first !== undefined && isExample && !names.includes("message.call")) {
+      change({ content: contentFor(first) });
+    }
+  }, [first]);
+  if (names.length === 0) return null;
+  return (
+    <div class="buttons">
+      <span class="quiet">{t().add.services}</span>
+      {names.map((sn) => (
+        <Action key={sn} isSmall name={sn} run={() => change({ content: contentFor(sn) })} />
+      ))}
+    </div>
   );
 }
 

@@ -171,6 +171,7 @@ function List({ found: { rows, isCut }, topic, reload }: ListProps) {
           },
           {
             name: texts.topics,
+            isMinor: true,
             cell: (row) => <TopicsOf of={row} isLink={topic === ""} />,
           },
           {
@@ -181,6 +182,7 @@ function List({ found: { rows, isCut }, topic, reload }: ListProps) {
           },
           {
             name: texts.first,
+            isMinor: true,
             by: ({ first_ms }) => first_ms,
             cell: ({ first_ms }) => <When at={first_ms} />,
           },
@@ -191,6 +193,7 @@ function List({ found: { rows, isCut }, topic, reload }: ListProps) {
           },
           {
             name: texts.example,
+            isMinor: true,
             cell: (row) => <TaskLink topic={row.topic ?? topic} id={row.task_id} />,
           },
           { name: t().topics.action, cell: (row) => <Changes of={row} reload={reload} /> },

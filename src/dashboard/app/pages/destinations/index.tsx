@@ -6,7 +6,7 @@ import { Ago } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { Breaker, DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
+import { DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
 
 /** All destinations, with holds. */
 export function Destinations() {
@@ -52,12 +52,8 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
             cell: ({ overdue }) => count(overdue ?? 0, !isExact),
           },
           {
-            name: texts.breaker,
-            by: ({ breaker }) => breaker,
-            cell: ({ breaker }) => <Breaker of={breaker} />,
-          },
-          {
             name: texts.inFlight,
+            isMinor: true,
             isNumber: true,
             by: ({ in_flight }) => in_flight,
             cell: ({ in_flight, concurrency }) =>
@@ -65,6 +61,7 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.failures,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { calls, failures } }) => (calls === 0 ? 0 : failures / calls),
             cell: ({ recent: { calls, failures } }) =>
@@ -72,14 +69,20 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
           },
           {
             name: texts.p99,
+            isMinor: true,
             isNumber: true,
             by: ({ recent: { p99_ms } }) => p99_ms ?? 0,
             cell: ({ recent: { p99_ms } }) => (p99_ms == null ? "–" : duration(p99_ms)),
           },
-          { name: texts.rate, cell: ({ rate }) => rate ?? "–" },
-          { name: texts.lastError, cell: (destination) => <LastError of={destination} /> },
+          { name: texts.rate, isMinor: true, cell: ({ rate }) => rate ?? "–" },
+          {
+            name: texts.lastError,
+            isMinor: true,
+            cell: (destination) => <LastError of={destination} />,
+          },
           {
             name: texts.action,
+            isMinor: true,
             cell: (destination) => <Changes isSmall of={destination} reload={reload} />,
           },
         ]}

@@ -19,6 +19,12 @@ export type Shown = Pick<
   | "last_error_ms"
 >;
 
+/** The fields that its state follows from. The overview has no `retry_after_ms`. */
+type Stated = Pick<
+  Destination,
+  "held" | "configured" | "breaker" | "in_flight" | "concurrency" | "no_access_token"
+> & { retry_after_ms?: number | null };
+
 /** Whether something keeps it from being called as usual. */
 export const isTroubled = ({ held, breaker, no_access_token }: Shown) =>
   held || breaker !== "closed" || no_access_token != null;
@@ -37,20 +43,33 @@ export const DestinationLink = ({ sn }: { sn: string }) => (
   </a>
 );
 
-export function State({ of }: { of: Shown }) {
-  const { held, configured, retry_after_ms, no_access_token } = of;
+/** What keeps it from being called as usual, the worst first. */
+function conditionsOf(of: Stated): [Tone, string][] {
   const texts = t().destinations;
-  const hasToken = no_access_token == null;
-  const isReady = !held && configured && retry_after_ms == null && hasToken;
+  const { breaker, retry_after_ms } = of;
+  const all: [boolean, Tone, string][] = [
+    [!of.configured, "bad", texts.unconfigured],
+    [of.no_access_token != null, "bad", texts.noToken],
+    [breaker === "open", "bad", texts.failing],
+    [of.held, "warn", texts.held],
+    [retry_after_ms != null, "warn", texts.retryAfter(duration(retry_after_ms ?? 0))],
+    [breaker === "half_open", "warn", texts.probing],
+    [of.in_flight >= of.concurrency, "warn", texts.busy],
+  ];
+  return all.flatMap(([holds, tone, text]) => (holds ? [[tone, text] as [Tone, string]] : []));
+}
+
+/** It is ready only if nothing keeps it from being called. */
+export function State({ of }: { of: Stated }) {
+  const found = conditionsOf(of);
+  const shown: [Tone, string][] = found.length > 0 ? found : [["good", t().destinations.ready]];
   return (
     <>
-      {held && <Badge tone="warn">{texts.held}</Badge>}{" "}
-      {!configured && <Badge tone="bad">{texts.unconfigured}</Badge>}{" "}
-      {retry_after_ms != null && (
-        <Badge tone="warn">{texts.retryAfter(duration(retry_after_ms))}</Badge>
-      )}{" "}
-      {!hasToken && <Badge tone="bad">{texts.noToken}</Badge>}{" "}
-      {isReady && <Badge tone="good">{texts.ready}</Badge>}
+      {shown.map(([tone, text]) => (
+        <>
+          <Badge tone={tone}>{text}</Badge>{" "}
+        </>
+      ))}
     </>
   );
 }

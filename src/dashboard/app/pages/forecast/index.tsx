@@ -116,6 +116,7 @@ function Services({ services }: { services: ServiceForecast[] }) {
           column(texts.later, ({ rest }) => rest),
           {
             name: texts.perSecond,
+            isMinor: true,
             isNumber: true,
             cell: ({ figures }) => rate(figures.calls_per_second),
           },

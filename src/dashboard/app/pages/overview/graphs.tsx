@@ -14,7 +14,7 @@ type Span = "5m" | "1h" | "24h";
 const SPANS: Record<Span, number> = { "5m": 0, "1h": 10_000, "24h": 60_000 };
 const POINTS = 300;
 
-const CULPRITS = ["delayd", "receiver", "operator", "store"] as const;
+const CULPRITS = ["delayd", "receiver", "operator", "store", "consumer"] as const;
 
 /** The points of a series, and those that the live stream sent since. */
 function usePoints(series: Series | null, isExtended: boolean): number[][] {

@@ -1,11 +1,11 @@
 import { connection, overview, sampleAge } from "../../api/live";
 import { now } from "../../state/clock";
-import { href } from "../../state/route";
+import { href, hrefWith } from "../../state/route";
 import { t } from "../../text";
 import { Table } from "../../ui/table";
 import { age, number } from "../../view/format";
 import type { Overview as Shown } from "../../api/types";
-import { Breaker, DestinationLink } from "../destinations/parts";
+import { DestinationLink, State } from "../destinations/parts";
 import { Backlog, Objective, Overdue, Rates } from "./figures";
 import { Graphs } from "./graphs";
 import { problemsOf } from "./problems";
@@ -43,9 +43,19 @@ function Problems({ of }: { of: Shown }) {
       {connection.value === "lost" && <p class="notice bad">{t().errors.offline}</p>}
       {problems.length === 0 && <p class="notice good">{t().overview.fine}</p>}
       <ul class="plain-list">
-        {problems.map(({ tone, text, page }) => (
+        {problems.map(({ tone, text, page, topic, more }) => (
           <li class={`notice ${tone}`} key={text}>
-            {page ? <a href={href(page)}>{text}</a> : text}
+            {topic ? (
+              <>
+                <a href={href("topics", topic)}>{text}</a>{" "}
+                <a href={hrefWith({ state: "leased" }, "tasks", topic)}>{t().problems.leased}</a>
+              </>
+            ) : page ? (
+              <a href={href(page)}>{text}</a>
+            ) : (
+              text
+            )}
+            {more && <span class="quiet"> {more}</span>}
           </li>
         ))}
       </ul>
@@ -70,10 +80,7 @@ function Busiest({ of }: { of: Shown }) {
           { name: texts.destination, cell: ({ sn }) => <DestinationLink sn={sn} /> },
           { name: texts.waiting, isNumber: true, cell: ({ waiting }) => number(waiting) },
           { name: texts.overdue, isNumber: true, cell: ({ overdue }) => number(overdue) },
-          {
-            name: texts.breaker,
-            cell: ({ breaker }) => <Breaker of={breaker} />,
-          },
+          { name: texts.state, cell: (destination) => <State of={destination} /> },
         ]}
       />
       {of.more_destinations > 0 && (

@@ -8,6 +8,10 @@ export interface Problem {
   text: string;
   /** The page that shows more. */
   page?: string;
+  /** The topic that shows more, and its leased tasks. */
+  topic?: string;
+  /** What changes each second. */
+  more?: string;
 }
 
 /** A sample is read each second. */
@@ -20,8 +24,8 @@ const CLOCK_OFFSET = 1000;
 export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
   const texts = t().problems;
   const found: Problem[] = [];
-  const add = (tone: Problem["tone"], text: string, page?: string) =>
-    found.push({ tone, text, ...(page && { page }) });
+  const add = (tone: Problem["tone"], text: string, page?: string, more: Partial<Problem> = {}) =>
+    found.push({ tone, text, ...(page && { page }), ...more });
 
   if (sampleAge > STALE) add("bad", texts.stale(age(sampleAge)), "system");
   if (!shown.complete) add("warn", texts.incomplete);
@@ -35,22 +39,25 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
   if (offset > CLOCK_OFFSET) add("warn", texts.clockOffset(duration(offset)), "system");
 
   const pages: Record<string, string> = { receiver: "destinations", operator: "topics" };
-  for (const { culprit, count: tasks, cut, oldest_ms } of shown.overdue) {
+  for (const { culprit, count: tasks, cut, oldest_ms, topic } of shown.overdue) {
     // Tasks are overdue for moments in normal work.
     const late = oldest_ms == null ? 0 : shown.at_ms - oldest_ms;
     const say = texts.overdue[culprit];
     if (tasks === 0 || late <= shown.objective.lateness_ms || !say) continue;
     const tone = culprit === "delayd" || culprit === "store" ? "bad" : "warn";
-    add(tone, say(count(tasks, cut), age(late)), pages[culprit]);
+    const of = culprit === "consumer" && topic ? { topic } : {};
+    add(tone, say(count(tasks, cut), age(late)), pages[culprit], of);
   }
 
   for (const destination of shown.destinations) {
-    const { sn, breaker, waiting, configured, held, no_access_token } = destination;
+    const { sn, breaker, waiting, configured, held, no_access_token, last_error } = destination;
+    const since = shown.at_ms - (destination.last_error_ms ?? shown.at_ms);
+    const error = last_error == null ? {} : { more: texts.lastError(last_error, age(since)) };
     const tasks = number(waiting);
     if (!configured && waiting > 0) add("bad", texts.unconfigured(sn, tasks), "destinations");
     if (no_access_token != null) add("bad", texts.noToken(sn, tasks), "destinations");
-    if (breaker === "open") add("bad", texts.open(sn, tasks), "destinations");
-    if (breaker === "half_open") add("warn", texts.halfOpen(sn, tasks), "destinations");
+    if (breaker === "open") add("bad", texts.open(sn, tasks), "destinations", error);
+    if (breaker === "half_open") add("warn", texts.halfOpen(sn, tasks), "destinations", error);
     if (held) add("warn", texts.held(sn, tasks), "destinations");
   }
 

@@ -103,13 +103,14 @@ function List({ rows, reload }: { rows: ScheduleListed[]; reload: () => Promise<
             <a href={href("schedules", topic, schedule)}>{schedule}</a>
           ),
         },
-        { name: texts.rule, cell: (of) => <code>{ruleOf(of)}</code> },
-        { name: texts.zone, cell: ({ zone }) => zone },
+        { name: texts.rule, isMinor: true, cell: (of) => <code>{ruleOf(of)}</code> },
+        { name: texts.zone, isMinor: true, cell: ({ zone }) => zone },
         { name: texts.state, cell: (of) => <Activity of={of} /> },
         { name: texts.next, cell: ({ next }) => <When at={next[0]?.moment_ms} /> },
-        { name: texts.recent, cell: ({ recent }) => <Recent of={recent} /> },
+        { name: texts.recent, isMinor: true, cell: ({ recent }) => <Recent of={recent} /> },
         {
           name: t().topics.action,
+          isMinor: true,
           cell: (of) => may.changeTopic(of.topic) && <Change of={of} reload={reload} />,
         },
       ]}

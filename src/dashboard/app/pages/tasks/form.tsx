@@ -29,8 +29,14 @@ const shownOf = (filters: Filters): Filters => ({
   to: inputOfSeconds(filters.to),
 });
 
+interface Props {
+  filters: Filters;
+  /** The topics that are proposed. */
+  topics: string[];
+}
+
 /** In another zone the same digits are another time, so a change of the zone fills it again. */
-export function FilterForm({ filters }: { filters: Filters }) {
+export function FilterForm({ filters, topics }: Props) {
   const [draft, setDraft] = useState(shownOf(filters));
   const [isTried, setTried] = useState(false);
   const form = useRef<HTMLFormElement>(null);
@@ -55,14 +61,14 @@ export function FilterForm({ filters }: { filters: Filters }) {
     setHalfTimes(half);
     if (lacksTopic || half.length > 0) return;
     const given = { ...wanted, from: secondsOf(draft.from), to: secondsOf(draft.to) };
-    goWith(queryOf(given), "tasks", ...(wanted.topic === "" ? [] : [wanted.topic]));
+    goWith(queryOf(given), "tasks", ...(isEverywhere ? [] : [wanted.topic]));
   };
   const plain = { autocomplete: "off", spellcheck: false } as const;
   const times = { type: "datetime-local", step: 1 } as const;
   return (
     <form ref={form} class="find" onSubmit={submit} noValidate>
       <label>
-        {t().search}
+        {texts.find}
         <input
           type="search"
           {...plain}
@@ -88,10 +94,16 @@ export function FilterForm({ filters }: { filters: Filters }) {
             <input
               {...plain}
               required
+              list="topics"
               value={draft.topic}
               aria-invalid={isTried && lacksTopic}
               onInput={(event) => change({ topic: event.currentTarget.value })}
             />
+            <datalist id="topics">
+              {topics.map((name) => (
+                <option value={name} />
+              ))}
+            </datalist>
           </label>
           <label>
             {texts.state}

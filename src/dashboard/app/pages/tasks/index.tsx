@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { zone } from "../../state/preferences";
-import { href, hrefWith, route } from "../../state/route";
+import { goInstead, href, hrefWith, route } from "../../state/route";
 import { may } from "../../state/session";
 import { t } from "../../text";
 import { Show, useLoaded } from "../../ui/loaded";
@@ -16,15 +16,34 @@ import { Chosen, Matching } from "./matching";
 
 const PAGE = 50;
 
-/** The tasks that a search finds. The address holds the filters and the page. */
+/** How many topics are proposed. */
+const TOPICS = 100;
+
+/**
+ * The tasks that a search finds. The address holds the filters and the page. Without a topic, those
+ * of the topic with most waiting tasks are shown.
+ */
 export function Tasks({ topic }: { topic: string }) {
   const { query } = route.value;
   const filters = filtersOf(topic, query);
   const props = { filters, cursor: query["cursor"] ?? "" };
+  const isAnywhere = isInAllTopics(filters);
+  const topics = useLoaded("topics", 0, async (signal) => {
+    const answer = await call("/delay/topic/list", { sort: "pending", limit: TOPICS }, signal);
+    return answer.topics.map(({ topic }) => topic);
+  });
+  const fullest = topics.data?.[0];
+  const isOpen = topic !== "" || isAnywhere;
+  useEffect(() => {
+    if (!isOpen && fullest !== undefined) goInstead(queryOf(filters), "tasks", fullest);
+  }, [isOpen, fullest]);
   return (
     <>
-      <FilterForm filters={filters} key={zone.value} />
-      {isInAllTopics(filters) ? <FoundAnywhere {...props} /> : topic !== "" && <Found {...props} />}
+      <FilterForm filters={filters} topics={topics.data ?? []} key={zone.value} />
+      {isAnywhere ? <FoundAnywhere {...props} /> : topic !== "" && <Found {...props} />}
+      {!isOpen && (
+        <Show of={topics}>{(names) => names.length === 0 && <p>{t().topics.empty}</p>}</Show>
+      )}
     </>
   );
 }

@@ -45,11 +45,21 @@ export function List({ found, isMixed = false, selection }: Props) {
     },
     has(({ state }) => state === "leased") && {
       name: texts.lease,
+      isMinor: true,
       cell: ({ task: { lease } }) => (lease == null ? "–" : texts.holders[lease]),
     },
-    { name: texts.destination, cell: ({ task }) => text(task.sn ?? texts.modes[task.mode]) },
-    { name: texts.attempts, isNumber: true, cell: ({ task }) => number(task.attempts) },
-    { name: texts.lastOutcome, cell: ({ task }) => text(task.last_outcome) },
+    {
+      name: texts.destination,
+      isMinor: true,
+      cell: ({ task }) => text(task.sn ?? texts.modes[task.mode]),
+    },
+    {
+      name: texts.attempts,
+      isMinor: true,
+      isNumber: true,
+      cell: ({ task }) => number(task.attempts),
+    },
+    { name: texts.lastOutcome, isMinor: true, cell: ({ task }) => text(task.last_outcome) },
     { name: texts.key, cell: ({ task }) => text(task.key) },
   ];
   return (

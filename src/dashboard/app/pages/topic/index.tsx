@@ -6,13 +6,14 @@ import { may } from "../../state/session";
 import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
-import { Action, Badge, Field, State, When } from "../../ui/parts";
+import { Action, Field, State, When } from "../../ui/parts";
 import { duration, number } from "../../view/format";
 import { TASK_STATES } from "../../view/states";
 import { pause, purge, remove, resume } from "./changes";
 import { edit } from "./edit";
 import { TopicForecast } from "./forecast";
 import { valuesOf } from "./settings";
+import { TopicState } from "./state";
 
 /** One topic: its counts and settings, and what can be done with it. */
 export function Topic({ name }: { name: string }) {
@@ -40,11 +41,7 @@ function Facts({ of }: { of: Shown }) {
   return (
     <section aria-label={texts.state}>
       <p class="state">
-        {of.paused ? (
-          <Badge tone="warn">{t().topics.paused}</Badge>
-        ) : (
-          <Badge tone="good">{t().topics.active}</Badge>
-        )}
+        <TopicState of={of} />
       </p>
       <dl class="fields">
         <Field name={texts.nextDue}><When at={of.next_due_ms} /></Field>

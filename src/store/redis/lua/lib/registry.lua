@@ -9,12 +9,15 @@
 --   4 departures hash topic -> token of its deletion
 --   5 revision   string, a number
 --   6 scheduled  hash topic -> 1, for topics that may have recurring schedules
+--   7 created    zset "<token> <topic>" -> 0, for topics that a token created. No token's name has
+--                a space.
 local TOPICS = KEYS[1]
 local POLICIES = KEYS[2]
 local PAUSES = KEYS[3]
 local DEPARTURES = KEYS[4]
 local REVISION = KEYS[5]
 local SCHEDULED = KEYS[6]
+local CREATED = KEYS[7]
 
 -- Notes a change of the registry. The number is taken from the clock, so a number that a failover
 -- lost is not given to another state.

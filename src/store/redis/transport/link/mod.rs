@@ -7,8 +7,9 @@
 //! become a replica without breaking a connection.
 //!
 //! No caller waits longer than `timeout`. The circuit breaker counts failures over all links to the
-//! server. While it is not closed, callers are refused at once, and only [`Link::look_after`] sends
-//! the probes that close it.
+//! server, except those of reads for viewers: many reads say nothing about the server. While it is
+//! not closed, callers are refused at once, and only [`Link::look_after`] sends the probes that
+//! close it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -42,6 +43,9 @@ pub(crate) struct Params {
     pub(crate) timeout: Duration,
     /// The breaker, shared by the links to one server.
     pub(crate) gate: Arc<SharedBreaker>,
+    /// Whether failures of this link count for the breaker. Without it, the link has no checks of
+    /// its own either: it connects when it is used.
+    pub(crate) is_judged: bool,
     /// Notified when this server may no longer be the right one.
     pub(crate) trouble: Arc<Notify>,
     /// How many replicas must have the writes before they count as done.
@@ -194,6 +198,27 @@ impl Link {
         }
     }
 
+    /// Begins a call, unless the breaker refuses it. `None`: its end does not count.
+    fn enter(&self) -> Result<Option<Pass>> {
+        match (self.params.is_judged, self.refusal()) {
+            (true, _) => {
+                let pass = self.params.gate.enter(self.params.timeout);
+                pass.map(Some).map_err(|_| self.failure())
+            }
+            (false, None) => Ok(None),
+            (false, Some(refusal)) => Err(refusal),
+        }
+    }
+
+    /// Drops the connection if `other` is connected to another server, as after a failover.
+    pub(crate) fn follow(&self, other: &Self) {
+        if let (Some(live), Some(other)) = (self.current(), other.current())
+            && live.at() != other.at()
+        {
+            self.discard(&live);
+        }
+    }
+
     /// The error of refused callers.
     fn failure(&self) -> Error {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -207,9 +232,7 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
-            return Err(self.failure());
-        };
+        let pass = self.enter()?;
         let attempt =
             match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
                 Err(_) => Err(silent()),
@@ -219,11 +242,11 @@ impl Link {
             };
         match attempt {
             Ok(object) => {
-                pass.end(Verdict::Success);
+                end(pass, Verdict::Success);
                 Ok(self.adopt(object))
             }
             Err(error) => {
-                pass.end(Verdict::Failure);
+                end(pass, Verdict::Failure);
                 self.fail(&error);
                 Err(error)
             }
@@ -377,9 +400,7 @@ impl Link {
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
-            return Err(Lost { error: self.failure(), silent: true });
-        };
+        let pass = self.enter().map_err(|error| Lost { error, silent: true })?;
         let answers: Replies = match late {
             None => {
                 let mut connection = live.dialed().connection.clone();
@@ -393,7 +414,7 @@ impl Link {
                 if errors.clone().any(is_no_primary) {
                     self.fails_once(live, pass);
                 } else {
-                    pass.end(Verdict::Success);
+                    end(pass, Verdict::Success);
                     if errors.any(is_of_the_map) {
                         self.params.trouble.notify_one();
                     }
@@ -401,7 +422,7 @@ impl Link {
                 Ok(answers)
             }
             Err(error) if error.is_timeout() => {
-                pass.end(Verdict::Failure);
+                end(pass, Verdict::Failure);
                 self.discard(live);
                 Err(Lost { silent: true, error: of_redis(&error) })
             }
@@ -437,9 +458,15 @@ impl Link {
 
     /// Drops an unusable connection. However many pipelines were on it, the breaker counts one
     /// failure: they can all be repeated on the next connection.
-    fn fails_once(&self, live: &Arc<Live>, pass: Pass) {
+    fn fails_once(&self, live: &Arc<Live>, pass: Option<Pass>) {
         if self.discard(live) {
-            pass.end(Verdict::Failure);
+            end(pass, Verdict::Failure);
         }
+    }
+}
+
+fn end(pass: Option<Pass>, verdict: Verdict) {
+    if let Some(pass) = pass {
+        pass.end(verdict);
     }
 }

@@ -1,0 +1,27 @@
+//! Who kept calls from beginning last.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::culprit::Culprit;
+
+/// The sampler asks once a second.
+const LATELY: Duration = Duration::from_secs(1);
+
+/// When the last permit was taken, and who kept further calls from beginning.
+///
+/// Slots become free one by one, and the next claim takes them. So at most moments of a backlog,
+/// some slots are free, though only their receivers delay it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastBlock(Option<(Instant, Culprit)>);
+
+impl LastBlock {
+    pub(super) fn note(&mut self, by: Option<Culprit>, now: Instant) {
+        self.0 = by.map(|by| (now, by)).or(self.0);
+    }
+
+    pub(super) fn lately(self, now: Instant) -> Option<Culprit> {
+        self.0.filter(|(at, _)| now.duration_since(*at) <= LATELY).map(|(_, by)| by)
+    }
+}

@@ -1,0 +1,85 @@
+//! Reads for viewers have a link of their own: they delay and fail nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayd::model::breaker;
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::State;
+use delayd::store::redis::{Params, Redis};
+use delayd::store::{
+    Admin, Audit, Delivery, ListQuery, SampleQuery, Sampling, Store, TaskName, Topics,
+};
+use futures_util::future::try_join_all;
+
+use crate::held_wire::HeldWire;
+use crate::redis_faults::topic;
+use crate::round_trips::{add, claim, settle};
+use crate::{poll, redis_server};
+
+/// A text in the calls of `lua/list.lua`, and in no other ones of these tests.
+const LIST: &str = "\r\nscheduled\r\n";
+
+/// A store behind a proxy. A single failure opens its breaker.
+async fn far() -> (HeldWire, Arc<Redis>) {
+    let wire = HeldWire::before(redis_server::shared().port()).await;
+    let mut params = Params::standalone(format!("redis://{}/0", wire.address));
+    params.breaker = breaker::Params { consecutive_failures: 1, ..params.breaker };
+    params.key_prefix = format!("reads{:x}", rand::random::<u64>());
+    params.timeout = Duration::from_secs(30);
+    params.clock = Clock::system();
+    (wire, Arc::new(Redis::connect(params).await.unwrap()))
+}
+
+fn query() -> ListQuery {
+    let lane = topic().lanes().next().unwrap();
+    let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
+    ListQuery { lane, state: State::Scheduled, from, to, after: None, limit: 9 }
+}
+
+/// Lists of a wide topic once filled the link of claims. They timed out, and opened the breaker of
+/// everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_that_hang_hold_up_nothing_and_open_no_breaker() {
+    let (wire, store) = far().await;
+    add(&store, 3).await;
+    store.list(query()).await.unwrap();
+    wire.hold_of(LIST);
+    wire.forget();
+    let lists: Vec<_> = (0..100)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.list(query()).await })
+        })
+        .collect();
+    assert!(poll::until(async || wire.trips(LIST) > 0).await);
+    settle(&store, &claim(&store, 1).await).await;
+    add(&store, 1).await;
+    let lanes: Vec<_> = topic().lanes().collect();
+    store.next_due(lanes).await.unwrap();
+    store.ping().await.unwrap();
+    assert!(lists.iter().all(|list| !list.is_finished()));
+    assert!(wire.calls(LIST) <= 64, "more than one pipeline of reads is under way");
+    // The connection breaks. The reads are repeated on a new one, and count as no failure.
+    wire.break_off(LIST);
+    for list in try_join_all(lists).await.unwrap() {
+        assert_eq!(list.unwrap().len(), 3);
+    }
+    assert_eq!(store.breaker(), breaker::State::Closed);
+    settle(&store, &claim(&store, 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_kinds_of_reads_work_over_their_link() {
+    let (_wire, store) = far().await;
+    let [id, ..] = add(&store, 2).await[..] else { unreachable!() };
+    let lane = topic().lanes().next().unwrap();
+    assert_eq!(store.stats(&lane).await.unwrap().scheduled, 2);
+    assert_eq!(store.get(&lane, id).await.unwrap().unwrap().id, id);
+    let found = store.find(&TaskName::Id(id), vec![lane.clone()]).await.unwrap();
+    assert_eq!(found, [Some(id)]);
+    let query = SampleQuery { lanes: vec![lane.clone()], ..SampleQuery::default() };
+    assert_eq!(store.sample(query).await.unwrap().lanes[0].as_ref().unwrap().counts.scheduled, 2);
+    assert_eq!(store.waiting(vec![lane; 200]).await.unwrap()[0].count, 400, "several turns");
+    assert!(store.audit(None, 9).await.unwrap().entries.is_empty());
+}

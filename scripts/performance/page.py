@@ -506,9 +506,9 @@ def write(root, told):
             The performance of delayd on one machine, which it shares with the load generator, the
             receiver and Redis, and the performance of the parts that it is made of.
             `scripts/bench --write` measures and writes this page, whole or in groups
-            ([when](#machine)). [`delayd bench`](OPERATIONS.md#measuring-it) runs each scenario
-            alone. For targets that are missed, see [limits](performance/limits.md). For larger
-            deployments, see the [capacity model](performance/capacity.md).
+            ([when](#machine)). [`delayd bench`](operations/observe.md#measure-it) runs each
+            scenario alone. For targets that are missed, see [limits](performance/limits.md). For
+            larger deployments, see the [capacity model](performance/capacity.md).
         """),
     ]
     if told["short"]:

@@ -8,6 +8,7 @@ fn sample(destination: &str, due: &[u64], waiting: u64) -> ScheduleSample {
     ScheduleSample {
         destination: destination.parse().unwrap(),
         earliest: UnixMillis(1),
+        next: None,
         waiting,
         due: due.to_vec(),
         late: 0,

@@ -440,7 +440,8 @@ pub async fn back_up(settings: &Settings, to: PathBuf) -> Result<u64, StartError
             Ok(of_file(settings, move |path| Embedded::back_up(path, &to)).await?)
         }
         StoreKind::Redis => Err(store::Error::Misconfigured(
-            "the tasks are in Redis, which is backed up by its own means: see docs/BACKUP.md"
+            "the tasks are in Redis, which is backed up by its own means: see \
+             docs/operations/backup.md"
                 .into(),
         )
         .into()),

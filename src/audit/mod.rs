@@ -3,7 +3,7 @@
 //! Each entry is a log line under the target `delayd::audit`, and is kept in a capped log of the
 //! store. An action never waits for the store: entries go into a bounded queue, and one tokio task
 //! writes them in batches (`writer`). Refused requests are recorded at a bounded rate (`refusals`),
-//! so that callers cannot fill the log with them. `docs/OPERATIONS.md` lists the actions.
+//! so that callers cannot fill the log with them. `docs/operations/secure.md` lists the actions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -55,10 +55,8 @@ pub(super) struct Args {
         value_parser = patience
     )]
     retry: Option<Span>,
-    /// Then wait until the task has ended, for at most this long if a time is given; unless it was
-    /// delivered, the exit code is 1
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
-    wait: Option<Option<Span>>,
+    #[command(flatten)]
+    follow: follow::WaitArgs,
     #[command(flatten)]
     options: TaskOptions,
     /// The content; - reads it from standard input
@@ -83,7 +81,7 @@ pub(super) async fn run(mut args: Args) -> anyhow::Result<Code> {
     };
     let task_id = Some(TaskId(stored.task_id.0));
     output::line(&if client.is_json() { text } else { shown(stored) })?;
-    match args.wait {
+    match args.follow.wait {
         None => Ok(Code::Done),
         Some(wait) => {
             let name = TaskNameArgs { task_id, keys: TaskKeyArgs::default() };

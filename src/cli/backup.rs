@@ -13,7 +13,8 @@ use crate::settings::Settings;
 ///
 /// The copy is one state of the store, and is itself a store: start delayd with it to restore it.
 /// It holds every task that was confirmed before the command, with its content. Run it as the user
-/// that runs delayd. docs/BACKUP.md says what happens after a restore, and how Redis is backed up.
+/// that runs delayd. docs/operations/backup.md says what happens after a restore, and how Redis is
+/// backed up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -25,6 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command waits; without a value, until the end.
 pub(super) type Wait = Option<Span>;
 
+#[derive(Debug, clap::Args)]
+pub(super) struct WaitArgs {
+    /// Wait until the task has ended, for at most this long if a time is given; unless it was
+    /// delivered, the exit code is 1
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
+    pub(super) wait: Option<Option<Span>>,
+}
+
 /// Prints the task once it has ended, as `shown` does, and what happens meanwhile to stderr.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! `delayd get`: shows a task.
 
-use delayd_wire::{Attempt, Found, GetRequest, Span, Task};
+use delayd_wire::{Attempt, Found, GetRequest, Task};
 use serde_json::Value;
 
 use super::cell::{Cell, settings, whole};
@@ -25,16 +25,14 @@ pub(super) struct Args {
     topic: Topic,
     #[command(flatten)]
     name: TaskNameArgs,
-    /// Wait until the task has ended, for at most this long if a time is given; unless it was
-    /// delivered, the exit code is 1
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
-    wait: Option<Option<Span>>,
+    #[command(flatten)]
+    follow: follow::WaitArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    if let Some(wait) = args.wait {
+    if let Some(wait) = args.follow.wait {
         return follow::to_end(args.server.client()?, &args.topic, args.name, wait, shown).await;
     }
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;

@@ -25,17 +25,12 @@ Examples:
 pub(super) struct Args {
     /// The topic
     topic: Topic,
-    /// The state; by default scheduled
-    #[arg(value_name = "STATE", value_parser = one_of(&TaskState::ALL, TaskState::as_str))]
-    given: Option<TaskState>,
-    /// The state, as an option
+    /// The state
     #[arg(
-        long,
-        value_name = "STATE",
-        conflicts_with = "given",
+        default_value = "scheduled",
         value_parser = one_of(&TaskState::ALL, TaskState::as_str)
     )]
-    state: Option<TaskState>,
+    state: TaskState,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
@@ -71,8 +66,7 @@ pub(super) struct Page {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let state = args.given.or(args.state).unwrap_or(TaskState::Scheduled);
-    show(&args.server.client()?, &args.topic, state, args.page).await
+    show(&args.server.client()?, &args.topic, args.state, args.page).await
 }
 
 /// Prints the page, or all pages from there on.

@@ -130,9 +130,8 @@ fn usage_errors_end_with_2() {
     check("delayd store new-id");
     check("delayd ack orders 1");
     check("delayd extend orders 1 receipt");
-    check("delayd list orders --state gone");
     check("delayd list orders gone");
-    check("delayd list orders dead --state dead");
+    check("delayd list orders --state dead");
     check("delayd get orders 7 --wait=soon");
     check("delayd list orders --limit 1001");
     check("delayd update orders 1");

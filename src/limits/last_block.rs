@@ -25,3 +25,19 @@ impl LastBlock {
         self.0.filter(|(at, _)| now.duration_since(*at) <= LATELY).map(|(_, by)| by)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tasks of a backlog were shown as late because of delayd, whenever a slot was free.
+    #[test]
+    fn slots_that_were_all_taken_a_moment_ago_are_the_receivers() {
+        let (mut last, began) = (LastBlock::default(), Instant::now());
+        assert_eq!(last.lately(began), None);
+        last.note(Some(Culprit::Receiver), began);
+        last.note(None, began + LATELY);
+        assert_eq!(last.lately(began + LATELY), Some(Culprit::Receiver));
+        assert_eq!(last.lately(began + 2 * LATELY), None);
+    }
+}

@@ -139,7 +139,7 @@ impl LaneFigures {
         with_forecast: bool,
     ) -> Self {
         let schedule = |sample: ScheduleSample| {
-            let ScheduleSample { destination, earliest, waiting, due, late, is_cut } = sample;
+            let ScheduleSample { destination, earliest, waiting, due, late, is_cut, .. } = sample;
             let mut within = [0; HORIZONS];
             if with_forecast {
                 within.iter_mut().zip(&due[1..]).for_each(|(count, due)| *count = *due);

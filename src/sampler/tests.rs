@@ -137,16 +137,15 @@ async fn each_cause_has_its_culprit() {
     assert_eq!(bench.overdue(WORKER).await, [(Culprit::Operator, 3)], "a pause");
 }
 
-/// Slots that become free are taken by the next claim. So some are free at most moments of a
-/// backlog, and its tasks were shown as late because of delayd.
 #[tokio::test]
-async fn slots_that_were_all_taken_a_moment_ago_are_the_receivers() {
+async fn tasks_that_wait_for_slots_are_the_receivers() {
     let mut bench = bench();
     bench.add("shop", 0).await;
     bench.add("shop", 0).await;
     let allowance = |concurrency| Allowance { concurrency, rate: None };
-    drop(bench.parts.limits.reserve(&shop(), allowance(10), 10));
+    let permits = bench.parts.limits.reserve(&shop(), allowance(10), 10);
     assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)], "of the service");
+    drop(permits);
     bench.becomes(Culprit::Delayd, 2).await;
 
     let topic = entry().topic;
@@ -156,7 +155,6 @@ async fn slots_that_were_all_taken_a_moment_ago_are_the_receivers() {
     let permits = bench.parts.topic_limits.of(&topic).reserve(allowance(3), 3);
     assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)], "of the topic");
     drop(permits);
-    assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)]);
     bench.becomes(Culprit::Delayd, 2).await;
 }
 

@@ -241,12 +241,24 @@ impl Admin for AnyStore {
         either!(self, Read, summaries(lane, ids))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        either!(self, Change, replay(lane, ids, spread))
+    async fn replay_if(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> Result<usize> {
+        either!(self, Change, replay_if(lane, ids, outcome, spread))
     }
 
-    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        either!(self, Change, discard(lane, state, ids))
+    async fn discard_if(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        either!(self, Change, discard_if(lane, state, ids, outcome))
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {

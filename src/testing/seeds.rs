@@ -1,6 +1,5 @@
 //! Runs the body of a fuzz target as a plain test: over its seeds in `fuzz/seeds`, and over some
-//! thousand inputs that are made from them. cargo-fuzz runs the same bodies for as long as one
-//! likes (`docs/OPERATIONS.md`).
+//! thousand inputs that are made from them. `scripts/fuzz` runs the same bodies for any time.
 
 use std::path::Path;
 

@@ -105,5 +105,5 @@ async fn a_backup_replaces_no_file_unless_forced_and_never_a_store() {
 
     let redis = StoreAt::Set(vec!["store.kind=\"redis\"".into()]);
     let (code, said) = back_up(&redis, &folder.join("b.db"), &[]).await;
-    assert!(code == 78 && said.contains("docs/BACKUP.md"), "{said}");
+    assert!(code == 78 && said.contains("docs/operations/backup.md"), "{said}");
 }

@@ -2,6 +2,7 @@
 //! something, and the demo is on time.
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::openapi::Document;
@@ -16,9 +17,22 @@ on_both_stores!(
     the_example_of_a_recurring_schedule_works,
 );
 
+/// The pages of the documentation.
+pub fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "docs/adr", "docs/from", "docs/operations", "docs/performance"] {
+        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
+        pages.extend(
+            files.filter(|path| path.extension().is_some_and(|extension| extension == "md")),
+        );
+    }
+    pages
+}
+
 /// A file in the project's folder.
 pub fn page(name: &str) -> String {
-    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
 fn readme() -> String {
@@ -104,7 +118,7 @@ fn the_lateness_in_the_readme_was_measured() {
 }
 
 /// Runs an example in a shell, in that folder, and returns what it printed.
-async fn paste(example: &str, place: &std::path::Path, delayd: &Program) -> String {
+async fn paste(example: &str, place: &Path, delayd: &Program) -> String {
     let mut shell = Command::new("sh");
     shell
         .current_dir(place)
@@ -201,14 +215,14 @@ fn the_commands_of_the_readme_are_there() {
         "docs/ARCHITECTURE.md",
         "docs/LIFECYCLE.md",
     ] {
-        assert!(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
     }
 }
 
 /// A table of CONTRIBUTING.md that names a removed test or script would mislead newcomers.
 #[test]
 fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (parts, page) = (page(".config/nextest.toml"), page("CONTRIBUTING.md"));
     let commands: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
     let mut checked = 0;
@@ -317,15 +331,7 @@ async fn the_demo_shows_tasks_arriving_on_time_and_exits_0() {
 /// A renamed page or heading must not leave links behind.
 #[test]
 fn the_links_between_the_pages_are_valid() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = Vec::new();
-    for folder in ["", "docs", "docs/from"] {
-        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
-        pages.extend(
-            files.filter(|path| path.extension().is_some_and(|extension| extension == "md")),
-        );
-    }
-    for page in &pages {
+    for page in &pages() {
         let text = std::fs::read_to_string(page).unwrap();
         for link in prose(&text).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if link.contains("://") {

@@ -70,8 +70,9 @@ async fn a_command_waits_for_the_end_of_a_task(kept: Kept) {
 
     let id = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
     let (code, output, error) = run(to(&delayd, &["get", "t", &id.to_string(), "--wait=1s"])).await;
-    let over = format!("delayd: the wait of 1s is over: task {id} is scheduled for ");
-    assert!((code, output.as_str()) == (1, "") && error.contains(&over), "{output}{error}");
+    // On a busy machine, the service may not have answered by then.
+    let over = "delayd: the wait of 1s is over: ";
+    assert!((code, output.as_str()) == (1, "") && error.contains(over), "{output}{error}");
 
     let get = ["get", "t", &id.to_string(), "--wait"];
     let (child, line) = started(to(&delayd, &get)).await;

@@ -180,10 +180,9 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
 /// Docker ships Compose as `docker compose`. The old spelling ends with "command not found".
 #[test]
 fn the_pages_spell_compose_as_docker_does() {
-    for name in
-        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/OPERATIONS.md", "docker-compose.yml"]
-    {
-        let text = text(name).replace("docker-compose.yml", "");
-        assert!(!text.contains("docker-compose"), "{name}");
+    for path in crate::documentation::pages() {
+        let text = std::fs::read_to_string(&path).unwrap().replace("docker-compose.yml", "");
+        assert!(!text.contains("docker-compose"), "{}", path.display());
     }
+    assert!(!text("docker-compose.yml").contains("docker-compose"));
 }

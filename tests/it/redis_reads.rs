@@ -11,8 +11,10 @@ use delayd::store::{
     Admin, Audit, Delivery, ListQuery, SampleQuery, Sampling, Store, TaskName, Topics,
 };
 use futures_util::future::try_join_all;
+use serde_json::json;
 
 use crate::held_wire::HeldWire;
+use crate::program::{Program, StoreAt};
 use crate::redis_faults::topic;
 use crate::round_trips::{add, claim, settle};
 use crate::{poll, redis_server};
@@ -67,6 +69,29 @@ async fn reads_that_hang_hold_up_nothing_and_open_no_breaker() {
     }
     assert_eq!(store.breaker(), breaker::State::Closed);
     settle(&store, &claim(&store, 1).await).await;
+}
+
+/// Each lane was asked for its next task, topic after topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_topics_make_no_lists_while_tasks_are_overdue() {
+    let wire = HeldWire::before(redis_server::shared().port()).await;
+    let store = StoreAt::Redis(wire.address.port(), format!("pages{:x}", rand::random::<u64>()));
+    let delayd = Program::start(&store, &["store.redis.timeout=\"20s\"".into()]).await;
+    for topic in ["a", "b"] {
+        let settings = json!({"topic": topic, "shards": 32}).to_string();
+        delayd.post("/delay/topic/set", settings).await.ok();
+        for delay in ["0s", "1h"] {
+            let task = json!({"topic": topic, "mode": "pull", "delay": delay, "content": {}});
+            delayd.add(task).await.ok();
+        }
+    }
+    wire.forget();
+    let page = delayd.post("/delay/topic/list", json!({"limit": 9}).to_string()).await.ok().body;
+    let shown = delayd.post("/delay/topic/get", json!({"topic": "a"}).to_string()).await.ok().body;
+    for topic in [&page["topics"][0], &page["topics"][1], &shown] {
+        assert!(topic["oldest_overdue_ms"].is_i64() && topic["next_due_ms"].is_i64(), "{topic}");
+    }
+    assert_eq!(wire.calls(LIST), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -111,6 +111,32 @@ pub(crate) async fn a_replay_spreads_dead_tasks_out(bench: Bench<impl Store>) {
     assert_eq!(grant.tasks.iter().map(|task| task.due).collect::<Vec<_>>(), [at(1_500), at(1_750)]);
 }
 
+/// An operator replayed, or purged, the tasks that died of one cause. Those that had died again of
+/// another one since they were listed were changed too.
+pub(crate) async fn dead_tasks_of_another_outcome_are_left_alone(bench: Bench<impl Store>) {
+    let mut died = Vec::new();
+    for outcome in ["410 Gone", "410", "", "410 Gone"] {
+        let held = bench.add_held().await;
+        bench.settle(&held, Transition::Dead { outcome: outcome.into() }).await;
+        died.push(held.id);
+    }
+    let replay = async |ids: &[TaskId], outcome| {
+        let spread = Spread::default();
+        bench.store.replay_if(&lane(), ids.to_vec(), Some(outcome), spread).await.unwrap()
+    };
+    let discard = async |outcome| {
+        bench.store.discard_if(&lane(), State::Dead, died.clone(), Some(outcome)).await.unwrap()
+    };
+    assert_eq!(replay(&died, "500").await, 0);
+    assert_eq!(replay(&died[..3], "410 Gone").await, 1);
+    assert_eq!(bench.state(died[0]).await, State::Scheduled);
+    assert_eq!(discard("410").await, 1);
+    assert_eq!(bench.store.get(&lane(), died[1]).await.unwrap(), None);
+    assert_eq!(discard("41").await, 0);
+    assert_eq!(discard("").await, 1);
+    assert_eq!(bench.state(died[3]).await, State::Dead);
+}
+
 pub(crate) async fn a_discard_removes_only_tasks_of_the_named_state(bench: Bench<impl Store>) {
     let ends = [delivered(), dead(), dead(), dead()];
     let mut all = Vec::new();

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use delayd::model::task::{Lane, Options, State, TaskId};
-use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Store};
+use delayd::store::{
+    Added, Cancelled, Error, Idempotency, Moment, NewTask, Novelty, Rescheduled, Store,
+};
 use futures_util::future::join_all;
 
 use crate::bench::{Bench, at, delivered, lane, ms, new_task, topic_of};
@@ -44,6 +46,11 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
         assert_eq!(bench.counts().await, counts, "{what}: nothing was stored");
     };
     check("waiting").await;
+    let later =
+        bench.store.reschedule(&lane(), first.id, Moment::At(at(3_000)), None).await.unwrap();
+    assert_eq!(later, Rescheduled::Done { due: at(3_000) });
+    let first = Added { due: at(3_000), ..first };
+    assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), duplicate_of(first), "it was moved");
     bench.advance(5_000);
     let held = bench.hold().await;
     assert_eq!(held.id, first.id);

@@ -244,6 +244,7 @@ macro_rules! conformance {
 
             admin_bulk summaries_say_what_get_says_without_the_body,
             admin_bulk a_replay_spreads_dead_tasks_out,
+            admin_bulk dead_tasks_of_another_outcome_are_left_alone,
             admin_bulk a_discard_removes_only_tasks_of_the_named_state,
             admin_bulk a_clear_leaves_only_leased_tasks,
             admin_bulk a_leased_task_that_was_cleared_ends_with_its_lease,

@@ -143,8 +143,9 @@ impl Model {
             return Err(Error::KeyReused);
         }
         let (first, now) = (used.first, self.now);
-        let state = self.of_lane(lane, first.id).map(|record| record.met(now));
-        Ok(Some(Added { novelty: Novelty::Duplicate { state }, ..first }))
+        let found = self.of_lane(lane, first.id).map(|record| (record.met(now), record.due));
+        let (state, due) = found.map_or((None, first.due), |(state, due)| (Some(state), due));
+        Ok(Some(Added { novelty: Novelty::Duplicate { state }, due, ..first }))
     }
 
     /// The task that a key belongs to, and its state.
@@ -469,13 +470,24 @@ impl Model {
     }
 
     pub(crate) fn replay(&mut self, lane: &Lane, ids: &[TaskId], spread: Spread) -> usize {
+        self.replay_if(lane, ids, None, spread)
+    }
+
+    pub(crate) fn replay_if(
+        &mut self,
+        lane: &Lane,
+        ids: &[TaskId],
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> usize {
         let now = self.now;
         let mut due = now + spread.first;
         let mut count = 0;
         for id in ids {
-            if let Some(record) =
-                self.of_lane(lane, *id).filter(|record| record.state(now) == State::Dead)
-            {
+            let is_meant = |record: &&mut Record| {
+                record.state(now) == State::Dead && record.has_outcome(outcome)
+            };
+            if let Some(record) = self.of_lane(lane, *id).filter(is_meant) {
                 record.begin_revision(due);
                 due = due + spread.step;
                 count += 1;
@@ -705,6 +717,7 @@ impl Model {
                     schedules.push(ScheduleSample {
                         destination: destination.clone(),
                         earliest: due,
+                        next: None,
                         waiting: 0,
                         due: vec![0; query.within.len()],
                         late: 0,
@@ -714,6 +727,8 @@ impl Model {
                 });
                 let schedule = &mut schedules[at];
                 schedule.earliest = schedule.earliest.min(due);
+                let next = Some(due).filter(|due| *due > self.now);
+                schedule.next = schedule.next.into_iter().chain(next).min();
                 schedule.waiting += 1;
                 schedule.late += u64::from(due <= self.now - late_after);
                 for (count, span) in schedule.due.iter_mut().zip(&query.within) {
@@ -805,7 +820,19 @@ impl Model {
     }
 
     pub(crate) fn discard(&mut self, lane: &Lane, state: State, ids: &[TaskId]) -> usize {
-        let is_such = |record: &mut Record| state.is_final() && record.listed().0 == state;
+        self.discard_if(lane, state, ids, None)
+    }
+
+    pub(crate) fn discard_if(
+        &mut self,
+        lane: &Lane,
+        state: State,
+        ids: &[TaskId],
+        outcome: Option<&str>,
+    ) -> usize {
+        let is_such = |record: &mut Record| {
+            state.is_final() && record.listed().0 == state && record.has_outcome(outcome)
+        };
         ids.iter()
             .filter(|id| self.of_lane(lane, **id).is_some_and(is_such) && self.forget(**id))
             .count()

@@ -51,7 +51,7 @@ pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) body: Body,
     /// The due moment that it was stored with or moved to by an admin verb.
-    due: UnixMillis,
+    pub(crate) due: UnixMillis,
     created: UnixMillis,
     place: Place,
     attempts: u32,
@@ -163,6 +163,10 @@ impl Record {
             Place::Waiting { .. } | Place::Leased { .. } => State::Scheduled,
             Place::Ended { state, .. } => state,
         }
+    }
+
+    pub(crate) fn has_outcome(&self, outcome: Option<&str>) -> bool {
+        outcome.is_none_or(|outcome| self.outcome == outcome)
     }
 
     pub(crate) fn ran_out(&self, now: UnixMillis) -> bool {

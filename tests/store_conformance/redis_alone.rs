@@ -8,8 +8,8 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Admin, Asker, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance,
-    Message, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
+    Admin, Asker, Claim, Claimed, Cleared, Delivery, Error, Grant, Hint, Holder, Intake,
+    Maintenance, Message, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
 
 use crate::bench::{
@@ -523,6 +523,28 @@ async fn a_full_redis_refuses_adds_and_delivers_tasks() {
 
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     add(&store, 1).await;
+}
+
+/// Each call began to scan the leased tasks anew, so a purge beside n of them cost n² steps.
+#[tokio::test]
+async fn a_clear_scans_the_leased_tasks_once() {
+    let server = Server::start();
+    let store = connect_to(&server, &Clock::system()).await;
+    let count = 4_000;
+    add(&store, count).await;
+    let claim = claim_by("holder", count, false);
+    assert_eq!(grant(&store, claim).await.tasks.len(), count);
+    let mut marked = 0;
+    loop {
+        let Cleared { removed, cancelling } = store.clear(&lane(), 500).await.unwrap();
+        if (removed, cancelling) == (0, 0) {
+            break;
+        }
+        marked += cancelling;
+    }
+    assert_eq!(marked, count);
+    let scans = server.calls("zscan");
+    assert!(scans <= 3 * count as u64 / 500, "{scans} scans");
 }
 
 #[tokio::test]

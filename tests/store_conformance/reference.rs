@@ -232,8 +232,14 @@ impl Admin for Reference {
         Ok(self.model().get(lane, id))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        let count = self.model().replay(lane, &ids, spread);
+    async fn replay_if(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> Result<usize> {
+        let count = self.model().replay_if(lane, &ids, outcome, spread);
         let due = self.clock.now() + spread.first;
         self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         Ok(count)
@@ -248,8 +254,14 @@ impl Admin for Reference {
         Ok(self.model().summaries(lane, &ids))
     }
 
-    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        Ok(self.model().discard(lane, state, &ids))
+    async fn discard_if(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        Ok(self.model().discard_if(lane, state, &ids, outcome))
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {

@@ -26,9 +26,10 @@ pub(crate) async fn a_sample_counts_lanes_by_state_and_by_destination(bench: Ben
     bench.advance(100);
     let lanes = vec![lane(), "nobody:3".parse().unwrap(), other.lanes().next().unwrap()];
     let found = sample(&bench, lanes, &[0, 1_000, 3_600_000]).await;
-    let schedule = |name: &str, earliest: i64, due: [u64; 3], late: u64| ScheduleSample {
+    let schedule = |name: &str, earliest: i64, next, due: [u64; 3], late| ScheduleSample {
         destination: name.parse().unwrap(),
         earliest: at(earliest),
+        next,
         waiting: due[2],
         due: due.to_vec(),
         late,
@@ -36,11 +37,15 @@ pub(crate) async fn a_sample_counts_lanes_by_state_and_by_destination(bench: Ben
     };
     assert_eq!(
         found[0].schedules,
-        [schedule("@pull", 0, [1, 2, 3], 1), schedule("b", 1, [1, 2, 3], 1)]
+        [
+            schedule("@pull", 0, Some(at(500)), [1, 2, 3], 1),
+            schedule("b", 1, Some(at(501)), [1, 2, 3], 1)
+        ]
     );
+    assert_eq!(found[0].next_due(), Some(at(500)));
     assert_eq!(found[0].counts, bench.counts().await);
     assert_eq!(found[1], LaneSample::default());
-    assert_eq!(found[2].schedules, [schedule("b", 7, [1, 1, 1], 0)]);
+    assert_eq!(found[2].schedules, [schedule("b", 7, None, [1, 1, 1], 0)]);
 }
 
 /// Callers may name any number of hosts.

@@ -83,6 +83,18 @@ pub trait Admin: Send + Sync + 'static {
         lane: &Lane,
         ids: Vec<TaskId>,
         spread: Spread,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        self.replay_if(lane, ids, None, spread)
+    }
+
+    /// As [`Self::replay`], but only tasks with this last outcome, which the store checks in the
+    /// same step.
+    fn replay_if(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Removes those of the tasks that ended in `state`, with content, keys and notes. Returns how
@@ -92,11 +104,23 @@ pub trait Admin: Send + Sync + 'static {
         lane: &Lane,
         state: State,
         ids: Vec<TaskId>,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        self.discard_if(lane, state, ids, None)
+    }
+
+    /// As [`Self::discard`], but only tasks with this last outcome, which the store checks in the
+    /// same step.
+    fn discard_if(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
-    /// If these were all, it marks a cancel on up to `limit` leased tasks: unless they succeed,
-    /// they end cancelled. A lane that is empty then loses its idempotency keys too.
+    /// If these were all, it marks a cancel on leased tasks, `limit` of them if there are as many:
+    /// unless they succeed, they end cancelled. A lane that is empty then loses its idempotency keys too.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<Cleared>> + Send;
 
     /// How many waiting tasks fall due in each of up to

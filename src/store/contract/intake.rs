@@ -90,7 +90,7 @@ impl NewTask {
 pub struct Added {
     /// Its id: a new one, or that of the earlier task.
     pub id: TaskId,
-    /// The due moment by the store's clock.
+    /// The due moment by the store's clock. Of a duplicate: the present one.
     pub due: UnixMillis,
     /// Whether the add created a task.
     pub novelty: Novelty,

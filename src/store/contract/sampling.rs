@@ -89,6 +89,13 @@ pub struct LaneSample {
     pub schedules: Vec<ScheduleSample>,
 }
 
+impl LaneSample {
+    /// The earliest due time after the store's now, of the destinations that the sample names.
+    pub fn next_due(&self) -> Option<UnixMillis> {
+        self.schedules.iter().filter_map(|schedule| schedule.next).min()
+    }
+}
+
 /// The counts of the tasks that wait in a lane for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSample {
@@ -96,6 +103,8 @@ pub struct ScheduleSample {
     pub destination: Destination,
     /// The earliest due time.
     pub earliest: UnixMillis,
+    /// The earliest due time after the store's now.
+    pub next: Option<UnixMillis>,
     /// The waiting tasks, due or not.
     pub waiting: u64,
     /// The tasks that are due within each span of the request.

@@ -79,16 +79,18 @@ pub(super) fn replay(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
+    outcome: Option<&str>,
     spread: Spread,
 ) -> rusqlite::Result<usize> {
     let Some(number) = tx.find_lane(lane)? else { return Ok(0) };
     let mut count = 0;
     let mut due = tx.now + spread.first;
     for id in ids {
-        let Some(dead) = tx.load(number, *id)?.filter(|record| record.state(tx.now) == State::Dead)
-        else {
+        let Some(Record::Ended(dead)) = tx.load(number, *id)? else { continue };
+        let is_meant = outcome.is_none_or(|outcome| dead.outcome == outcome);
+        if dead.state != State::Dead || !is_meant {
             continue;
-        };
+        }
         let body = tx
             .db
             .prepare_cached(replayed::SQL)?
@@ -99,7 +101,7 @@ pub(super) fn replay(
             .optional()?;
         // Without content it stays dead.
         let Some((destination, expires)) = body else { continue };
-        tx.forget_place(*id, &dead)?;
+        tx.forget_place(*id, &Record::Ended(dead))?;
         tx.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
         tx.hint(lane, destination, due)?;
         due = due + spread.step;

@@ -3,9 +3,9 @@
 use rusqlite::{OptionalExtension, Row};
 
 use super::rows::is_unreadable;
-use super::sql;
 use super::sql::idempotency::answer;
 use super::sql::task_key::owner;
+use super::sql::{self, only};
 use super::values::rows;
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
@@ -35,7 +35,9 @@ impl WriteTx<'_> {
         match found {
             Ok(Some(Ok(first))) => {
                 let novelty = Novelty::Duplicate { state: self.state_by_now(lane, first.id)? };
-                Ok(Some(Ok(Added { novelty, ..first })))
+                let mut present = self.db.prepare_cached(sql::task::DUE)?;
+                let due = present.query_row([first.id], only).optional()?.unwrap_or(first.due);
+                Ok(Some(Ok(Added { novelty, due, ..first })))
             }
             Err(failure) if is_unreadable(&failure) => {
                 tracing::error!(

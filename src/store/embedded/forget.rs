@@ -1,6 +1,8 @@
 //! `purge`, `discard` and `clear`: remove tasks with content, keys and notes. A purge runs every
 //! minute, so it also stores dead-letter calls that a full disk delayed.
 
+use std::collections::BTreeSet;
+
 use rusqlite::OptionalExtension;
 
 use super::rows::{is_unreadable, read_options};
@@ -41,15 +43,16 @@ pub(super) fn discard(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     state: State,
-    mut ids: Vec<TaskId>,
+    ids: &[TaskId],
+    outcome: Option<&str>,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = tx.find_lane(lane)? else { return Ok(0) };
     let mut ended = tx.db.prepare_cached(sql::history::HAS_ENDED)?;
     let mut of_state = Vec::with_capacity(ids.len());
-    ids.sort_unstable();
-    ids.dedup();
+    let ids: BTreeSet<&TaskId> = ids.iter().collect();
     for id in ids {
-        of_state.extend(ended.query_row((id, lane, state_number(state)), |_| Ok(id)).optional()?);
+        let asked = (id, lane, state_number(state), outcome);
+        of_state.extend(ended.query_row(asked, |_| Ok(*id)).optional()?);
     }
     forget_ended(tx, lane, state, of_state)
 }

@@ -29,7 +29,7 @@ pub(super) fn sample(
         let late = now - query.late_after.get(place).copied().unwrap_or_default();
         let moments: Vec<UnixMillis> =
             std::iter::once(late).chain(query.within.iter().map(|span| now + *span)).collect();
-        let mut sample = of_lane(db, lane, &moments, |destination| {
+        let mut sample = of_lane(db, lane, now, &moments, |destination| {
             let most = left.min(most_of_one);
             let counted = count(db, destination, &moments, most)?;
             left -= counted.rows;
@@ -47,6 +47,7 @@ pub(super) fn sample(
 fn of_lane(
     db: &Connection,
     lane: &Lane,
+    now: UnixMillis,
     moments: &[UnixMillis],
     mut count: impl FnMut(i64) -> rusqlite::Result<Counted>,
 ) -> rusqlite::Result<LaneSample> {
@@ -68,6 +69,7 @@ fn of_lane(
     );
     let Some((lane, mut counts)) = found.optional()? else { return Ok(LaneSample::default()) };
     let mut schedules = Vec::new();
+    let mut after = db.prepare_cached(sql::schedule::EARLIEST_AFTER)?;
     for (called, most) in [(false, 1), (true, MAX_SAMPLED)] {
         let mut select = db.prepare_cached(if called {
             destination::sampled::SQL
@@ -77,9 +79,13 @@ fn of_lane(
         let mut found = select.query((lane, rows(most)))?;
         while let Some(row) = found.next()? {
             let name: Destination = read_name(row, destination::sampled::name)?;
-            let Counted { waiting, mut due, is_cut, .. } =
-                count(row.get(destination::sampled::id)?)?;
+            let id: i64 = row.get(destination::sampled::id)?;
+            let Counted { waiting, mut due, is_cut, .. } = count(id)?;
             let earliest: UnixMillis = row.get(destination::sampled::earliest)?;
+            let next = match earliest > now {
+                true => Some(earliest),
+                false => after.query_row((id, now), only)?,
+            };
             // Other lanes may have used up the rows, and this one is overdue nevertheless.
             for (count, moment) in due.iter_mut().zip(moments) {
                 *count = (*count).max(u64::from(earliest <= *moment));
@@ -88,6 +94,7 @@ fn of_lane(
             schedules.push(ScheduleSample {
                 destination: name,
                 earliest,
+                next,
                 waiting,
                 due,
                 late,

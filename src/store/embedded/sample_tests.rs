@@ -56,7 +56,9 @@ async fn a_count_stops_at_its_limit_and_the_lanes_count_completes_it() {
     bench.store.close().await;
     let db = Connection::open(bench.folder.path().join("delayd.db")).unwrap();
     let moments = [sampled.now - Duration::from_secs(1), sampled.now];
-    let lane = of_lane(&db, &first_lane(), &moments, |id| count(&db, id, &moments, 0)).unwrap();
+    let lane =
+        of_lane(&db, &first_lane(), UnixMillis(0), &moments, |id| count(&db, id, &moments, 0))
+            .unwrap();
     let due: Vec<u64> = lane.schedules.iter().map(|schedule| schedule.due[0]).collect();
     assert_eq!(due, [1, 0], "no rows are left, and the overdue destination is still named");
 }

@@ -50,7 +50,7 @@ impl Schedules for Embedded {
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.reads.run(move |db| schedules::read(db, &lane, &names, clock.now())).await
+        self.polls.run(move |db| schedules::read(db, &lane, &names, clock.now())).await
     }
 
     async fn schedule_names(

@@ -293,12 +293,14 @@ impl Admin for Embedded {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
+        self.polls.run(move |db| query::get(db, &lane, id, clock.now())).await
     }
 
     async fn find(&self, name: &TaskName, lanes: Vec<Lane>) -> Result<Vec<Option<TaskId>>> {
         let (name, clock) = (name.clone(), self.clock.clone());
-        self.reads.run(move |db| find::find(db, &name, &lanes, clock.now())).await
+        // A change of a task by its key looks into one lane, and a viewer into those of all topics.
+        let reader = if lanes.len() == 1 { &self.polls } else { &self.reads };
+        reader.run(move |db| find::find(db, &name, &lanes, clock.now())).await
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
@@ -306,14 +308,30 @@ impl Admin for Embedded {
         self.reads.run(move |db| query::summaries(db, &lane, &ids, clock.now())).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        let lane = lane.clone();
-        self.writes.ask(ids.len(), move |tx| admin::replay(tx, &lane, &ids, spread)).await
+    async fn replay_if(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> Result<usize> {
+        let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
+        self.writes
+            .ask(weight, move |tx| admin::replay(tx, &lane, &ids, outcome.as_deref(), spread))
+            .await
     }
 
-    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        let lane = lane.clone();
-        self.writes.ask(ids.len(), move |tx| forget::discard(tx, &lane, state, ids.clone())).await
+    async fn discard_if(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
+        self.writes
+            .ask(weight, move |tx| forget::discard(tx, &lane, state, &ids, outcome.as_deref()))
+            .await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {

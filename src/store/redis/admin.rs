@@ -84,6 +84,11 @@ pub(super) async fn reschedule(
 }
 
 /// The last arguments of a script behind `lua/named.lua` or `lua/selected.lua`.
+/// Writes an outcome as scripts compare it: '' for any.
+pub(super) fn write_outcome(outcome: Option<&str>) -> String {
+    outcome.map_or_else(String::new, |outcome| format!("={outcome}"))
+}
+
 fn write_condition(call: &mut Cmd, only: Option<&Condition>) {
     match only {
         None => {}
@@ -102,6 +107,7 @@ pub(super) async fn replay(
     session: &Session,
     lane: &Lane,
     ids: &[TaskId],
+    outcome: Option<&str>,
     spread: Spread,
 ) -> Result<usize> {
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -110,7 +116,7 @@ pub(super) async fn replay(
     for chunk in ids.chunks(MOST) {
         let first = millis(spread.first).saturating_add(step.saturating_mul(count as u64));
         let mut call = session.lane_call(&script::REPLAY, lane);
-        call.arg(first).arg(step);
+        call.arg(first).arg(step).arg(write_outcome(outcome));
         for id in chunk {
             call.arg(id.0);
         }

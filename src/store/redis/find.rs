@@ -20,7 +20,9 @@ pub(super) async fn find(
         return Ok(Vec::new());
     }
     let asked = format!("{} {}", kind_of(name), name.text());
-    let told = ask_lanes(session, &session.reading, &[], FIND, &[(&asked, lanes)], read_id).await.1;
+    // A change of a task by its key looks into one lane, and a viewer into those of all topics.
+    let route = if lanes.len() == 1 { &session.working } else { &session.reading };
+    let told = ask_lanes(session, route, &[], FIND, &[(&asked, lanes)], read_id).await.1;
     let (_, found) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     let answered = |found: Option<Option<TaskId>>| {
         found.ok_or_else(|| Error::Unavailable("the server of a lane does not answer".into()))

@@ -3,6 +3,7 @@
 
 use deadpool_redis::redis::FromRedisValue;
 
+use super::admin::write_outcome;
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
@@ -52,13 +53,14 @@ pub(super) async fn discard(
     lane: &Lane,
     state: State,
     ids: &[TaskId],
+    outcome: Option<&str>,
 ) -> Result<usize> {
     let mut count = 0;
     for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
         let mut is_more = true;
         while is_more {
             let mut call = session.lane_call(&script::DISCARD, lane);
-            call.arg(state.as_str());
+            call.arg(state.as_str()).arg(write_outcome(outcome));
             for id in chunk {
                 call.arg(id.0);
             }
@@ -71,13 +73,14 @@ pub(super) async fn discard(
     Ok(count)
 }
 
-/// Removes tasks that are not leased, then marks a cancel on the leased ones. Unless the limit ends
-/// it, the last script finds no task to remove, so an empty lane has lost its idempotency keys.
+/// Removes tasks that are not leased, then marks a cancel on all leased ones: a scan of them that
+/// stopped at a limit would begin again with the next call. Unless the limit ends it, the last
+/// script finds no task to remove, so an empty lane has lost its idempotency keys.
 pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<Cleared> {
     let mut cleared = Cleared::default();
     // How far the scan over the leased tasks has come; "0" is both its start and its end.
     let mut cursor = String::from("0");
-    while cleared.removed < limit && cleared.cancelling < limit {
+    while cleared.removed < limit {
         let most = MOST.min(limit - cleared.removed);
         let call = session.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
         let answer = session.confirming.run_one(call).await?;

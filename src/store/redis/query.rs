@@ -25,7 +25,7 @@ const COUNTS_A_SCRIPT: usize = 4_000;
 pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
     let call = session.lane_call(&script::GET, lane).arg(id.0).take();
     let fields =
-        Vec::<Value>::from_redis_value(session.reading.run_one(call).await?).map_err(corrupt)?;
+        Vec::<Value>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
     if fields.is_empty() {
         return Ok(None);
     }

@@ -94,7 +94,7 @@ fn read_lane(told: Value, count: usize) -> Result<LaneSample> {
 
 fn read_schedule(told: Value, count: usize) -> Result<ScheduleSample> {
     let Value::Array(fields) = told else { return Err(corrupt("no schedule")) };
-    if fields.len() != count + 4 {
+    if fields.len() != count + 5 {
         return Err(corrupt("too few counts"));
     }
     let mut fields = fields.into_iter();
@@ -102,6 +102,10 @@ fn read_schedule(told: Value, count: usize) -> Result<ScheduleSample> {
     Ok(ScheduleSample {
         destination: text(next())?.parse().map_err(corrupt)?,
         earliest: UnixMillis(i64::from_redis_value(next()).map_err(corrupt)?),
+        next: match next() {
+            Value::Int(moment) => Some(UnixMillis(moment)),
+            _ => None,
+        },
         waiting: number(next())?,
         late: number(next())?,
         due: fields.map(number).collect::<Result<_>>()?,

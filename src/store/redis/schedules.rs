@@ -84,7 +84,7 @@ pub(super) async fn read(
     for name in names {
         call.arg(name.as_str());
     }
-    let mut fields = list(session.reading.run_one(call).await?)?;
+    let mut fields = list(session.working.run_one(call).await?)?;
     let now = read_now(fields.next())?;
     names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
 }

@@ -40,7 +40,8 @@ pub(super) struct Session {
     pub(super) beside_adds: Route,
     /// The connections for reading many lanes at once, for the workers.
     pub(super) polling: Route,
-    /// The connections for reading for viewers. Nothing else waits behind them.
+    /// The connections for reading many tasks, topics or lanes, as viewers do. Nothing else waits
+    /// behind them.
     pub(super) reading: Route,
     /// The connections for everything else.
     pub(super) working: Route,

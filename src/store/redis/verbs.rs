@@ -181,16 +181,28 @@ impl Admin for Redis {
         query::summaries(&self.session, lane, &ids).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        let count = admin::replay(&self.session, lane, &ids, spread).await?;
+    async fn replay_if(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> Result<usize> {
+        let count = admin::replay(&self.session, lane, &ids, outcome, spread).await?;
         if count > 0 {
             self.session.hints.tell_all(lane, self.session.clock.now() + spread.first);
         }
         Ok(count)
     }
 
-    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        forget::discard(&self.session, lane, state, &ids).await
+    async fn discard_if(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        forget::discard(&self.session, lane, state, &ids, outcome).await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {

@@ -140,7 +140,7 @@ await withPage(
     await readsTheCausesOfAllTopics(page);
     await showsTrends(page);
     await listsQuickly(page);
-    assert.deepEqual([...new Set(limits)], [50], "no list of all topics");
+    assert.deepEqual([...new Set(limits)], [50, 100], "no list of all topics");
   },
   // The search that is no part of a name.
   { expected: ["400 (Bad Request)"] },

@@ -369,7 +369,7 @@ async function searchesTasks(page) {
   await search(page, "sn", "message.call");
   await page.getByText("Name a topic.").waitFor();
 
-  await page.getByRole("textbox", { name: "Topic" }).fill("found");
+  await page.getByRole("combobox", { name: "Topic" }).fill("found");
   await search(page, "text", "Needle");
   await page.getByText("4 tasks were looked at.").waitFor();
   await link(page, id).waitFor();

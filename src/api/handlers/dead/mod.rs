@@ -50,9 +50,8 @@ pub(crate) async fn replay(
             true => ids.len(),
             // Tasks that were replayed in between leave a gap in the rate.
             false => {
-                api.store
-                    .replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step })
-                    .await?
+                let spread = Spread { first: step.mul_f64(count as f64), step };
+                api.store.replay_if(&lane, ids, reason.as_deref(), spread).await?
             }
         };
         note(&target, count, reason.as_deref());
@@ -77,8 +76,10 @@ pub(crate) async fn purge(
     note(&target, 0, None);
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
-        count +=
-            if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
+        count += match dry_run {
+            true => ids.len(),
+            false => api.store.discard_if(&lane, State::Dead, ids, reason.as_deref()).await?,
+        };
         note(&target, count, reason.as_deref());
     }
     let what = if dry_run { "counted for a purge" } else { "purged" };

@@ -30,7 +30,7 @@ use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
 use crate::model::zone::Zone;
-use crate::store::{self, Added, Admin, Intake, NewTask, Novelty, Registered};
+use crate::store::{self, Intake, NewTask, Registered};
 use crate::trace::{AddSpan, Adding};
 
 /// The most tasks of a batch, also if `limits.batch` is higher.
@@ -113,10 +113,7 @@ async fn add_one(
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
             // Nothing was stored. Reading the body again is cheaper than copying it each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
-            mut added => {
-                if let Ok(added) = &mut added {
-                    set_present_due(api, &name, added).await;
-                }
+            added => {
                 let added = added
                     .map(|added| stored(added, way, zone.as_ref(), api.store.durability()))
                     .map_err(Error::from);
@@ -128,18 +125,6 @@ async fn add_one(
                 return Ok(One(stored));
             }
         };
-    }
-}
-
-/// A repeated add answers when its task is due now: since the first add, it may have been moved.
-async fn set_present_due(api: &Api, topic: &Topic, added: &mut Added) {
-    if let Novelty::Duplicate { state: Some(_) } = added.novelty
-        && let Some(known) = api.topics.known_entry(topic)
-    {
-        let lane = known.entry.lane_of(added.id);
-        // Without an answer, it tells the first due time: the task is stored all the same.
-        let found = api.store.summaries(&lane, vec![added.id]).await.unwrap_or_default();
-        added.due = found.into_iter().flatten().next().map_or(added.due, |task| task.due);
     }
 }
 
@@ -268,15 +253,7 @@ async fn store(
     if tasks.is_empty() {
         return modes.into_iter().map(|mode| Err(mode.expect_err("nothing passed"))).collect();
     }
-    let names: Vec<Topic> = tasks.iter().map(|task| task.topic.topic.clone()).collect();
-    let mut added = api.store.add(tasks).await;
-    join_all(names.iter().zip(&mut added).map(async |(name, added)| {
-        if let Ok(added) = added {
-            set_present_due(api, name, added).await;
-        }
-    }))
-    .await;
-    let mut added = added.into_iter();
+    let mut added = api.store.add(tasks).await.into_iter();
     // Read after the add, because a store that was unavailable may have learnt it only now.
     let durability = api.store.durability();
     let answer = |mode: Result<(Way, Option<Zone>, Option<AddSpan>), Error>| {

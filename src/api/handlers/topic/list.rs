@@ -11,11 +11,10 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use delayd_wire::{OneOf, TopicListRequest, TopicListed, TopicSort, Topics};
 
-use super::manage::next_due;
+use super::manage::{sample, sum};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -26,7 +25,7 @@ use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::sampler::TREND_STEP;
-use crate::store::{self, Counts, Delivery, Registered, SampleQuery, Sampled, Sampling};
+use crate::store::{self, Counts, Delivery, Registered, Sampled};
 use crate::topic::fitting;
 
 /// The default and the maximum of topics per page.
@@ -223,9 +222,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
-    let late_after = vec![Duration::ZERO; lanes.len()];
-    let query = SampleQuery { lanes, late_after, ..SampleQuery::default() };
-    let Sampled { now, lanes } = match api.store.sample(query).await {
+    let Sampled { now, lanes } = match sample(api, lanes).await {
         Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
             return Ok(topics.iter().map(listed).collect());
         }
@@ -233,30 +230,21 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     };
     let mut lanes = lanes.iter();
     let with_counts = |known: &Registered| {
-        let mut counts = Some(Counts::default());
-        for lane in lanes.by_ref().take(known.entry.shards.into()) {
-            match (&mut counts, lane) {
-                (Some(counts), Some(lane)) => counts.add(&lane.counts),
-                _ => counts = None,
+        let of_topic: Vec<_> = lanes.by_ref().take(known.entry.shards.into()).collect();
+        match of_topic.into_iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
+            None => listed(known),
+            Some(lanes) => {
+                let (counts, next_due) = sum(lanes);
+                TopicListed {
+                    counts: Some(counts.into()),
+                    next_due_ms: next_due.map(Into::into),
+                    oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
+                    ..listed(known)
+                }
             }
         }
-        let shown = TopicListed {
-            counts: counts.map(Into::into),
-            oldest_overdue_ms: counts.and_then(|counts| counts.oldest_overdue(now)).map(Into::into),
-            ..listed(known)
-        };
-        (shown, counts)
     };
-    let mut all: Vec<(TopicListed, Option<Counts>)> = topics.iter().map(with_counts).collect();
-    for ((shown, counts), known) in all.iter_mut().zip(topics) {
-        if let Some(counts) = counts {
-            let lanes: Vec<Lane> = known.entry.lanes().collect();
-            // A server that has gone away meanwhile hides the moment, not the list.
-            let next = next_due(api, &lanes, counts, now).await.ok().flatten();
-            shown.next_due_ms = next.map(Into::into);
-        }
-    }
-    Ok(all.into_iter().map(|(shown, _)| shown).collect())
+    Ok(topics.iter().map(with_counts).collect())
 }
 
 fn listed(Registered { entry, paused, .. }: &Registered) -> TopicListed {

@@ -18,8 +18,8 @@ use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{self, Lane, MisfirePolicy, Topic, TopicPolicy};
 use crate::store::{
-    self, Admin, Cleared, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered,
-    Topics as _,
+    self, Admin, Cleared, Counts, LaneSample, ListQuery, MAX_FORECAST, Misfired, Registered,
+    SampleQuery, Sampled, Sampling, Topics as _,
 };
 
 /// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
@@ -47,34 +47,32 @@ pub(crate) async fn get(
     show(&api, known).await.map(Success::of)
 }
 
-/// The first due moment after `now` of the lanes with these counts.
-pub(super) async fn next_due(
-    api: &Api,
-    lanes: &[Lane],
-    counts: &Counts,
-    now: UnixMillis,
-) -> Result<Option<UnixMillis>, store::Error> {
-    if counts.oldest_overdue(now).is_none() {
-        return Ok(counts.earliest);
-    }
-    let (from, to) = (UnixMillis(now.0 + 1), UnixMillis(i64::MAX));
-    let first = |lane: &Lane| {
-        let (lane, state) = (lane.clone(), task::State::Scheduled);
-        api.store.list(ListQuery { lane, state, from, to, after: None, limit: 1 })
-    };
-    let first = try_join_all(lanes.iter().map(first)).await?;
-    Ok(first.into_iter().flatten().map(|listed| listed.moment).min())
+/// Samples the lanes: exact counts by state, with one pipeline to each server.
+pub(super) async fn sample(api: &Api, lanes: Vec<Lane>) -> Result<Sampled, store::Error> {
+    let late_after = vec![Duration::ZERO; lanes.len()];
+    api.store.sample(SampleQuery { lanes, late_after, ..SampleQuery::default() }).await
+}
+
+/// The counts of all lanes of a topic, and its next due moment.
+pub(super) fn sum<'a>(
+    lanes: impl IntoIterator<Item = &'a LaneSample>,
+) -> (Counts, Option<UnixMillis>) {
+    lanes.into_iter().fold((Counts::default(), None), |(mut counts, next), lane| {
+        counts.add(&lane.counts);
+        (counts, next.into_iter().chain(lane.next_due()).min())
+    })
 }
 
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
-    let of_lanes = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
-    let mut counts = Counts::default();
-    of_lanes.iter().for_each(|of_lane| counts.add(of_lane));
-    let history = lanes.iter().zip(&of_lanes).flat_map(|(lane, of_lane)| {
+    let Sampled { now, lanes: samples } = sample(api, lanes.clone()).await?;
+    let away = || store::Error::Unavailable("the server of some lanes does not answer".into());
+    let samples: Vec<LaneSample> = samples.into_iter().collect::<Option<_>>().ok_or_else(away)?;
+    let (counts, next_due_ms) = sum(&samples);
+    let history = lanes.iter().zip(&samples).flat_map(|(lane, sample)| {
         use task::State::{Cancelled, Delivered, Expired};
-        let Counts { delivered, cancelled, expired, .. } = *of_lane;
+        let Counts { delivered, cancelled, expired, .. } = sample.counts;
         let states = [(Delivered, delivered), (Cancelled, cancelled), (Expired, expired)];
         states.into_iter().filter(|(_, count)| *count > 0).map(|(state, _)| {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
@@ -83,8 +81,6 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
     });
     let oldest =
         try_join_all(history).await?.into_iter().flatten().map(|listed| listed.moment).min();
-    let now = api.store.next_due(Vec::new()).await?.now;
-    let next_due_ms = next_due(api, &lanes, &counts, now).await?;
     let Registered { entry, created_by, policy, paused, .. } = known;
     Ok(TopicShown {
         topic: (&entry.topic).into(),
@@ -142,7 +138,7 @@ pub(crate) async fn set_paused(
         api.store.resume(topic, becomes).await?.ok_or_else(Error::no_topic)?;
         None
     };
-    api.topics.refresh().await?;
+    api.topics.reload(topic).await?;
     // Only a change is logged: `delayd move` and imports also set the state that a topic already
     // has.
     if pauses != known.paused.is_some() {
@@ -226,6 +222,6 @@ pub(crate) async fn delete(
 async fn read_topic(api: &Api, body: &[u8]) -> Result<Registered, Error> {
     let request: TopicRequest = json::read(body)?;
     let Name(topic) = required(request.topic, "topic")?;
-    api.topics.refresh().await?;
+    api.topics.reload(&topic).await?;
     api.topic(&topic).await
 }

@@ -77,7 +77,7 @@ pub(crate) async fn set(
     if let Some(paused) = paused {
         manage::set_paused(&api, &topic, paused, None).await?;
     }
-    api.topics.refresh().await?;
+    api.topics.reload(&topic).await?;
     tracing::info!(%topic, "The settings of topic {topic} were set by hand");
     manage::show(&api, api.topic(&topic).await?).await.map(Success::of)
 }
@@ -90,7 +90,7 @@ async fn created(
     topic: &Topic,
     shards: Option<u16>,
 ) -> Result<Registered, Error> {
-    api.topics.refresh().await?;
+    api.topics.reload(topic).await?;
     let creator = |share| caller.creator(share);
     let known = api.topics.ensure_for(topic, shards.unwrap_or(1), creator).await?;
     match shards {

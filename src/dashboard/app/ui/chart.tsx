@@ -83,7 +83,9 @@ export function Chart({ title, times, lines, text, first }: Props) {
             ...axis,
             ...font,
             size: (_, values) => Math.max(62, 14 + CHARACTER * longest(values ?? [])),
-            values: (_, splits) => splits.map((value) => write.current(value)),
+            // A steep scale has splits without a text. The types of uPlot do not say so.
+            values: (_, splits: (number | null)[]) =>
+              splits.map((value) => (value === null ? "" : write.current(value))),
           },
         ],
         series: [

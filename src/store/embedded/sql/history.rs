@@ -6,7 +6,8 @@ pub(crate) static PUT: &str = "INSERT INTO history (id, lane, state, finished, a
      finished = excluded.finished, attempts = excluded.attempts,
          current = excluded.current, past = excluded.past, outcome = excluded.outcome";
 pub(crate) static DELETE: &str = "DELETE FROM history WHERE id = ?";
-pub(crate) static HAS_ENDED: &str = "SELECT 1 FROM history WHERE id = ? AND lane = ? AND state = ?";
+pub(crate) static HAS_ENDED: &str = "SELECT 1 FROM history WHERE id = ?1 AND lane = ?2 \
+    AND state = ?3 AND (?4 IS NULL OR ifnull(outcome, '') = ?4)";
 pub(crate) static IDS: &str = "SELECT id FROM history WHERE lane = ? LIMIT ?";
 pub(crate) static IDS_BEFORE: &str = "SELECT id FROM history WHERE lane = ? AND state = ? \
     AND finished < ? ORDER BY finished, id LIMIT ?";

@@ -95,4 +95,5 @@ rows! {
          WHERE t.id > ? ORDER BY t.id LIMIT ?";
 }
 pub(crate) static REMOVE_CONTENT: &str = "UPDATE task SET options = ?, content = '' WHERE id = ?";
+pub(crate) static DUE: &str = "SELECT due FROM task WHERE id = ?";
 pub(crate) static SET_DUE: &str = "UPDATE task SET due = ? WHERE id = ?";

@@ -50,14 +50,17 @@ local function remember(same, id, due, by)
   redis.call('ZADD', WINDOWS, till, same.key)
 end
 
--- The state of a task, as callers see it; '' if it is forgotten or cannot be read.
-local function state_of(id)
+-- The due moment and the state of the task of an earlier add, as callers see them; its first due
+-- moment and '' if it is forgotten or cannot be read.
+local function present(id, first_due)
   -- uses: entry, sweep
-  if redis.call('HEXISTS', BODIES, id) == 0 then return '' end
+  local record = redis.call('HGET', BODIES, id)
+  local due = record and due_of(record)
+  if not due then return first_due, '' end
   local state = standing(id)
-  if state then return state end
+  if state then return due, state end
   local entry = read_entry(redis.call('HGET', ENTRIES, id) or '')
-  return entry and ENDED[entry.mark] and entry.mark or ''
+  return due, entry and ENDED[entry.mark] and entry.mark or ''
 end
 
 local function pending()
@@ -129,7 +132,7 @@ local function add(id, due, destination, options, content, asked)
   local first = used_before(same)
   if first then
     if first.fingerprint ~= same.fingerprint then return KEY_REUSED end
-    if first.by ~= id then return { 'duplicate', first.id, first.due, state_of(first.id) } end
+    if first.by ~= id then return { 'duplicate', first.id, present(first.id, first.due) } end
     return first.id == id and first.due or { 'replaced', first.id, first.due, '' }
   end
   local own = redis.call('HGET', BODIES, id)

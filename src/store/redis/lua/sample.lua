@@ -3,7 +3,8 @@
 -- ARGV    2 spans of time ms, separated by commas; a negative one lies in the past
 -- returns {now, then for each lane {scheduled, leased, delivered, dead, cancelled, expired, then
 --         for the pulled tasks and the earliest called destinations {destination, its earliest
---         due ms, waiting tasks, tasks due by now + each span}}, or '' if it has no tasks}
+--         due ms, its earliest due ms after now or '', waiting tasks, tasks due by now + each
+--         span}}, or '' if it has no tasks}
 -- uses: now, lanes
 local MAX_SAMPLED = 16
 local spans = {}
@@ -11,10 +12,15 @@ for span in string.gmatch(ARGV[2], '[^,]+') do spans[#spans + 1] = tonumber(span
 
 local function schedule_of(tag, destination, earliest)
   local key = prefix .. 'DELAY_SIMPLE_TOPIC_TASK' .. tag .. ':' .. destination
-  local counts = { destination, earliest, redis.call('ZCARD', key) }
+  local next = earliest
+  if earliest <= now then
+    local after = redis.call('ZRANGEBYSCORE', key, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    next = tonumber(after[2]) or ''
+  end
+  local counts = { destination, earliest, next, redis.call('ZCARD', key) }
   for i = 1, #spans do
     local by = now + spans[i]
-    counts[3 + i] = earliest > by and 0 or redis.call('ZCOUNT', key, '-inf', by)
+    counts[4 + i] = earliest > by and 0 or redis.call('ZCOUNT', key, '-inf', by)
   end
   return counts
 end

@@ -217,7 +217,7 @@ async fn move_away(
                 State::Delivered
             }
         };
-        moved += forget::discard(session, lane, state, &[id]).await?;
+        moved += forget::discard(session, lane, state, &[id], None).await?;
     }
     Ok(moved)
 }

@@ -23,7 +23,7 @@ pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
     let [topics, policies, pauses, _, _, scheduled, _] = session.keys.of_registry();
     let commands = [topics, policies, pauses, scheduled].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
-    for answer in session.working.run_repeatable(&commands).await {
+    for answer in session.reading.run_repeatable(&commands).await {
         let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         tables.push(

@@ -67,7 +67,9 @@ pub(crate) fn is_primary(info: &str) -> bool {
 
 fn read(info: &str, appendfsync: &str, mode: Mode) -> Result<Server> {
     let field = |name: &str| field(info, name);
-    let topology = match (field("redis_mode"), mode) {
+    // Valkey calls it otherwise.
+    let runs_as = [field("redis_mode"), field("server_mode")].concat();
+    let topology = match (runs_as.as_str(), mode) {
         ("sentinel", _) => Some("a sentinel: set store.redis.topology to \"sentinel\""),
         ("cluster", Mode::Alone) => {
             Some("a node of a cluster: set store.redis.topology to \"cluster\"")
@@ -151,12 +153,14 @@ mod tests {
     #[test]
     fn a_server_of_another_topology_is_named() {
         let check = |runs_as: &str, mode: Mode, says: &str| {
-            let info = format!("{}redis_mode:{runs_as}\r\n", info("7.0.15", "noeviction", "1"));
-            match read(&info, "always", mode) {
-                Err(Error::Misconfigured(text)) => {
-                    assert!(!says.is_empty() && text.ends_with(says), "{text}")
+            for name in ["redis_mode", "server_mode"] {
+                let info = format!("{}{name}:{runs_as}\r\n", info("7.0.15", "noeviction", "1"));
+                match read(&info, "always", mode) {
+                    Err(Error::Misconfigured(text)) => {
+                        assert!(!says.is_empty() && text.ends_with(says), "{text}")
+                    }
+                    other => assert!(says.is_empty() && other.is_ok(), "{other:?}"),
                 }
-                other => assert!(says.is_empty() && other.is_ok(), "{other:?}"),
             }
         };
         check("standalone", Mode::Alone, "");

@@ -46,11 +46,6 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
         assert_eq!(bench.counts().await, counts, "{what}: nothing was stored");
     };
     check("waiting").await;
-    let later =
-        bench.store.reschedule(&lane(), first.id, Moment::At(at(3_000)), None).await.unwrap();
-    assert_eq!(later, Rescheduled::Done { due: at(3_000) });
-    let first = Added { due: at(3_000), ..first };
-    assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), duplicate_of(first), "it was moved");
     bench.advance(5_000);
     let held = bench.hold().await;
     assert_eq!(held.id, first.id);
@@ -61,6 +56,16 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
     assert_eq!(bench.store.purge(&lane(), State::Delivered, bench.now(), 10).await.unwrap(), 1);
     check("purged").await;
     assert_eq!(bench.counts().await.scheduled, 0);
+}
+
+/// It answered the first due moment.
+pub(crate) async fn a_repeated_add_answers_when_its_task_is_due_now(bench: Bench<impl Store>) {
+    let first = bench.try_add(once("k", 7)).await.unwrap();
+    let moment = Moment::At(at(3_000));
+    let moved = bench.store.reschedule(&lane(), first.id, moment, None).await.unwrap();
+    assert_eq!(moved, Rescheduled::Done { due: at(3_000) });
+    let moved = duplicate_of(Added { due: at(3_000), ..first });
+    assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), moved);
 }
 
 pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_first_add(

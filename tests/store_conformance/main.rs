@@ -138,6 +138,7 @@ macro_rules! conformance {
             settle a_task_that_its_holder_puts_back_is_hinted,
 
             idempotency a_repeated_add_answers_the_first_task_whatever_became_of_it,
+            idempotency a_repeated_add_answers_when_its_task_is_due_now,
             idempotency an_idempotency_key_is_remembered_for_its_window_from_the_first_add,
             idempotency another_fingerprint_is_refused_and_stores_nothing,
             idempotency adds_at_once_with_one_idempotency_key_make_one_task,

@@ -202,11 +202,17 @@ async fn the_parts_of_a_large_batch_do_not_wait_for_each_others_sync() {
     gate.let_end(0);
     let large = || (0..100).map(|_| new_task("b", 0)).collect();
     let mut parts: Vec<_> = (0..10).map(|_| Box::pin(bench.store.add(large()))).collect();
-    // All are queued before the writer begins with the first.
+    // All are queued before the writer begins with the first. It begins a batch with what is
+    // queued when it takes the held job, so it has that first.
     let (open, closed) = std::sync::mpsc::channel::<()>();
-    let held = bench.store.writes.run_undoable(1, move |_| Ok(closed.recv().is_err()));
+    let (began, has_begun) = std::sync::mpsc::channel();
+    let held = bench.store.writes.run_undoable(1, move |_| {
+        began.send(()).unwrap();
+        Ok(closed.recv().is_err())
+    });
     let mut held = pin!(held);
     assert!(held.as_mut().now_or_never().is_none());
+    has_begun.recv().unwrap();
     for part in &mut parts {
         assert!(part.as_mut().now_or_never().is_none());
     }

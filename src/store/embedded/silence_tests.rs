@@ -129,7 +129,7 @@ async fn nobody_waits_for_a_read_that_gets_nowhere() {
         (gate, bench.store.reads.run(move |_| Ok(closed.recv().is_err())))
     };
     let ((one, first), (two, second)) = (hold(), hold());
-    let behind = async { bench.store.get(&lane(), id).await.map(drop) };
+    let behind = async { bench.store.summaries(&lane(), vec![id]).await.map(drop) };
     let (first, second, behind) =
         timeout(LONG, async { tokio::join!(first, second, behind) }).await.expect("answers");
     for answer in [first.map(drop), second.map(drop), behind] {
@@ -141,7 +141,7 @@ async fn nobody_waits_for_a_read_that_gets_nowhere() {
     drop((one, two));
     // As soon as the disk answers, so do the readers.
     let again = async {
-        while bench.store.get(&lane(), id).await.is_err() {
+        while bench.store.stats(&lane()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -388,7 +388,7 @@ pub(super) const REPLAY: &[Row] = &[
                 "dead 2 @ 900",
             ],
         ],
-        args: &["0", "50", "1", "2"],
+        args: &["0", "50", "=404", "1", "2"],
         answer: "2",
         after: &[
             "- bodies 1 = 1 500 400 shop -|hello",
@@ -405,16 +405,23 @@ pub(super) const REPLAY: &[Row] = &[
         ],
     },
     Row {
+        case: "a task of another outcome stays dead",
+        before: &[DEAD],
+        args: &["0", "50", "=40", "1"],
+        answer: "0",
+        after: &[],
+    },
+    Row {
         case: "a delivered task stays",
         before: &[DELIVERED],
-        args: &["0", "0", "1"],
+        args: &["0", "0", "", "1"],
         answer: "0",
         after: &[],
     },
     Row {
         case: "without a body it stays dead",
         before: &[&["entries 1 = 3 0 dead - r q shop 404", "dead 1 @ 900"]],
-        args: &["0", "0", "1"],
+        args: &["0", "0", "", "1"],
         answer: "0",
         after: &[],
     },
@@ -424,7 +431,7 @@ pub(super) const DISCARD: &[Row] = &[
     Row {
         case: "a dead task, named twice",
         before: &[DEAD],
-        args: &["dead", "1", "1"],
+        args: &["dead", "=404", "1", "1"],
         answer: "[1, 0]",
         after: &[
             "- bodies 1 = 1 500 400 shop -|hello",
@@ -433,9 +440,16 @@ pub(super) const DISCARD: &[Row] = &[
         ],
     },
     Row {
+        case: "a task of another outcome stays",
+        before: &[DEAD],
+        args: &["dead", "=40", "1"],
+        answer: "[0, 0]",
+        after: &[],
+    },
+    Row {
         case: "a task of another state stays",
         before: &[DELIVERED],
-        args: &["dead", "1"],
+        args: &["dead", "", "1"],
         answer: "[0, 0]",
         after: &[],
     },
@@ -450,7 +464,7 @@ pub(super) const DISCARD: &[Row] = &[
             "owners l = 3 3 400",
             "notes 1 = {a}",
         ]],
-        args: &["dead", "1", "2"],
+        args: &["dead", "", "1", "2"],
         answer: "[2, 0]",
         after: &[
             r#"- bodies 1 = 1 500 400 shop {"key":"k"}|a"#,

@@ -120,7 +120,8 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
     /// If these were all, it marks a cancel on leased tasks, `limit` of them if there are as many:
-    /// unless they succeed, they end cancelled. A lane that is empty then loses its idempotency keys too.
+    /// unless they succeed, they end cancelled. A lane that is empty then loses its idempotency
+    /// keys too.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<Cleared>> + Send;
 
     /// How many waiting tasks fall due in each of up to

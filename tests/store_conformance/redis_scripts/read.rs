@@ -187,7 +187,8 @@ pub(super) const SAMPLE: &[Row] = &[
         case: "by state, and the tasks that are due within half a second and a second",
         before: &[LANE],
         args: &["-500,500,1000"],
-        answer: "[1000, [3, 1, 0, 1, 0, 0, [@pull, 1700, 1700, 1, 0, 0, 1], [shop, 1500, 1500, 2, 0, 2, 2]]]",
+        answer: "[1000, [3, 1, 0, 1, 0, 0, [@pull, 1700, 1700, 1, 0, 0, 1], \
+                 [shop, 1500, 1500, 2, 0, 2, 2]]]",
         after: &[],
     },
 ];

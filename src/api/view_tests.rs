@@ -279,7 +279,7 @@ where
         lease: Duration::from_secs(600),
         holder: None,
         more: false,
-        skip: 0,
+        after: None,
         in_hand: 0,
         misfires: Vec::new(),
     };

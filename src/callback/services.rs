@@ -72,6 +72,22 @@ impl Services {
         listed.or_else(|| self.unlisted(name).map(Arc::new))
     }
 
+    /// The own limits of what may be called, without building a service: of thousands of hosts that
+    /// callers name, each may be asked for every second.
+    pub fn allowance_of(&self, name: &Destination) -> Option<Allowance> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(service) = by_name.get(name.as_str()) {
+            return Some(service.allowance());
+        }
+        drop(by_name);
+        let unlisted = self.unlisted.read().unwrap_or_else(PoisonError::into_inner);
+        let may_be_called = match name.is_host() {
+            true => unlisted.host(name).is_some(),
+            false => !name.is_pull() && unlisted.endpoint(name).is_some(),
+        };
+        may_be_called.then(Allowance::default)
+    }
+
     fn unlisted(&self, name: &str) -> Option<Service> {
         let name: Destination = name.parse().ok().filter(|name: &Destination| !name.is_pull())?;
         let unlisted = self.unlisted.read().unwrap_or_else(PoisonError::into_inner);

@@ -6,9 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use super::wait_queue::{Availability, WaitQueue};
+use super::wait_queue::{Availability, WaitQueue, Wake};
 
 /// The slots of one topic or destination.
 #[derive(Debug)]
@@ -65,7 +63,7 @@ impl Bulkhead {
         &mut self,
         free: usize,
         waiter: u64,
-        wake: &Arc<Notify>,
+        wake: &Arc<dyn Wake>,
         retry_in: impl FnOnce() -> Option<Duration>,
     ) -> Availability {
         if self.queue.share(free, Some(waiter)) > 0 {

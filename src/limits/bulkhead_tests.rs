@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -31,8 +32,8 @@ impl Bench {
     }
 
     fn check(&mut self, waiter: usize) -> Availability {
-        let availability =
-            self.bulkhead.check(self.free(), waiter as u64, &self.wakes[waiter], || None);
+        let wake: Arc<dyn Wake> = self.wakes[waiter].clone();
+        let availability = self.bulkhead.check(self.free(), waiter as u64, &wake, || None);
         self.serve();
         availability
     }
@@ -131,7 +132,8 @@ fn one_waiter_keeps_the_timer_and_passes_it_on() {
         (Bulkhead::new(9), [Arc::<Notify>::default(), Arc::default(), Arc::default()]);
     let second = Some(Duration::from_secs(1));
     let check = |bulkhead: &mut Bulkhead, waiter: usize| {
-        bulkhead.check(0, waiter as u64, &wakes[waiter], || second)
+        let wake: Arc<dyn Wake> = wakes[waiter].clone();
+        bulkhead.check(0, waiter as u64, &wake, || second)
     };
     assert_eq!(check(&mut bulkhead, 0), Availability::Later(second));
     assert_eq!(check(&mut bulkhead, 1), Availability::Later(None));
@@ -208,4 +210,33 @@ proptest! {
             );
         }
     }
+}
+
+#[derive(Debug)]
+struct Declines;
+
+impl Wake for Declines {
+    fn wake(&self) -> bool {
+        false
+    }
+}
+
+/// A lane that claims already would keep the slot from all others until its claim is answered.
+#[test]
+fn a_declined_turn_goes_to_the_next_waiter() {
+    let (mut bulkhead, next) = (Bulkhead::new(1), Arc::<Notify>::default());
+    let wakes: [Arc<dyn Wake>; 2] = [Arc::new(Declines), next.clone()];
+    let check = |bulkhead: &mut Bulkhead, free, waiter: usize| {
+        bulkhead.check(free, waiter as u64, &wakes[waiter], || None)
+    };
+    assert_eq!(bulkhead.take(1, None, 1), 1);
+    for waiter in [0, 1] {
+        assert_eq!(check(&mut bulkhead, 0, waiter), Availability::Later(None));
+    }
+    bulkhead.give_back(1);
+    assert_eq!(bulkhead.wake(1, || None), 1);
+    assert!(next.notified().now_or_never().is_some());
+    assert_eq!(bulkhead.take(1, None, 1), 0, "the slot is reserved for the next waiter");
+    assert_eq!(check(&mut bulkhead, 1, 0), Availability::Later(None));
+    assert_eq!(bulkhead.take(1, Some(1), 1), 1);
 }

@@ -43,4 +43,4 @@ pub use destination::{
 };
 pub use token_bucket::TokenBucket;
 pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};
-pub use wait_queue::Availability;
+pub use wait_queue::{Availability, Wake};

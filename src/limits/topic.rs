@@ -20,7 +20,7 @@ use super::allowance::Allowance;
 use super::bulkhead::Bulkhead;
 use super::last_block::LastBlock;
 use super::rate_limit::RateLimit;
-use super::wait_queue::Availability;
+use super::wait_queue::{Availability, Wake};
 use crate::model::culprit::Culprit;
 use crate::model::task::Topic;
 
@@ -238,7 +238,7 @@ impl Drop for TopicPermit {
 pub struct TopicWaiter {
     bulkhead: Arc<TopicBulkhead>,
     number: u64,
-    wake: Arc<Notify>,
+    wake: Arc<dyn Wake>,
 }
 
 impl TopicWaiter {

@@ -13,10 +13,12 @@
 //!   woken waiter runs are reserved for it too, so that it claims several tasks at once.
 //! - A freed slot is reserved for the woken waiters, in equal shares. Newcomers cannot take it.
 //! - A woken waiter leaves, or waits again, before it waits for anything else. The owner of the
-//!   queue then wakes the next one. So each freed slot is used, and soon.
+//!   queue then wakes the next one. So each freed slot is used, and soon. A waiter that waits for
+//!   something else already declines its turn, and the next one is woken instead.
 //! - Where only time frees a slot (a token, the end of a hold), one waiter sets a timer for all.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +37,25 @@ pub enum Availability {
     Later(Option<Duration>),
 }
 
+/// Wakes a waiter.
+pub trait Wake: fmt::Debug + Send + Sync {
+    /// Tells the waiter that it is its turn. Returns whether it takes the turn. If not, it leaves
+    /// the queue, and has to check again.
+    fn wake(&self) -> bool;
+}
+
+impl Wake for Notify {
+    fn wake(&self) -> bool {
+        self.notify_one();
+        true
+    }
+}
+
 /// The waiters for the slots of one bulkhead.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     /// By number, which is the order of arrival.
-    waiting: BTreeMap<u64, Arc<Notify>>,
+    waiting: BTreeMap<u64, Arc<dyn Wake>>,
     woken: BTreeSet<u64>,
     /// The waiter that keeps the timer.
     timer: Option<u64>,
@@ -66,7 +82,7 @@ impl WaitQueue {
     }
 
     /// Adds the waiter, in the position of its number.
-    pub(super) fn wait(&mut self, waiter: u64, wake: &Arc<Notify>) {
+    pub(super) fn wait(&mut self, waiter: u64, wake: &Arc<dyn Wake>) {
         self.woken.remove(&waiter);
         self.waiting.insert(waiter, Arc::clone(wake));
     }
@@ -85,8 +101,9 @@ impl WaitQueue {
             && let Some((waiter, wake)) = self.waiting.pop_first()
         {
             self.drop_timer(waiter);
-            self.woken.insert(waiter);
-            wake.notify_one();
+            if wake.wake() {
+                self.woken.insert(waiter);
+            }
         }
         self.woken.len() - before
     }
@@ -113,8 +130,11 @@ impl WaitQueue {
         if let Some(waiter) = self.timer.take()
             && let Some(wake) = self.waiting.remove(&waiter)
         {
-            self.woken.insert(waiter);
-            wake.notify_one();
+            if wake.wake() {
+                self.woken.insert(waiter);
+            } else {
+                self.ensure_timer();
+            }
         }
     }
 }

@@ -130,7 +130,7 @@ mod tests {
                     lease,
                     holder: None,
                     more: false,
-                    skip: 0,
+                    after: None,
                     in_hand: 0,
                     misfires,
                 };

@@ -32,10 +32,11 @@ pub use contract::{
     MAX_MISFIRES, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_RECEIPTS, MAX_RECENT, MAX_SAMPLED,
     MAX_SCHEDULES, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Message, Misfire, Misfired, Moment,
     MovedSchedule, NewContent, NewSchedule, NewTask, NextDue, NextOccurrence, Novelty, Outlook,
-    PING_TIMEOUT, Pause, Plan, Planned, PlannedOccurrence, RELEASES_KEPT, Registered, Rescheduled,
-    Revision, SKIPPED, SampleQuery, Sampled, Sampling, Schedule, ScheduleSample, ScheduleSet,
-    Schedules, Selected, Settle, Settled, Spread, Standing, Store, Summary, Swept, Task, TaskName,
-    TopicEntry, Topics, Transition, UNPLANNED, UNREADABLE, Waiting, Want, warning_of,
+    PING_TIMEOUT, Pause, Plan, Planned, PlannedOccurrence, Position, RELEASES_KEPT, Registered,
+    Rescheduled, Revision, SKIPPED, SampleQuery, Sampled, Sampling, Schedule, ScheduleSample,
+    ScheduleSet, Schedules, Selected, Settle, Settled, Spread, Standing, Store, Summary, Swept,
+    Task, TaskName, TopicEntry, Topics, Transition, UNPLANNED, UNREADABLE, Waiting, Want,
+    warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, FORMAT_OF_SCHEDULES, Formats};

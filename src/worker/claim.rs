@@ -8,16 +8,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::delays::{Answered, Delays};
-use super::permits::{self, Reserved, Waiters};
+use super::due::DueDestinations;
+use super::pages::{News, Page, Pages};
+use super::permits::Reserved;
 use super::shared::Shared;
 use crate::callback::Caller;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Destination, Lane, Receipt};
-use crate::store::{
-    Claim, Claimed, Delivery, Grant, LeasedTask, MAX_OUTLOOK, Outlook, Result, Want,
-};
+use crate::store::{Claim, Claimed, Delivery, Grant, LeasedTask, Outlook, Result, Want};
 
 /// How many recent destinations a claim asks for.
 const RECENT: usize = 4;
@@ -28,13 +28,14 @@ const LARGEST: usize = 256;
 #[derive(Debug)]
 pub(super) struct Claimer {
     lane: Lane,
-    waiters: Waiters,
-    /// What the last answer showed.
-    outlook: Outlook,
-    /// The pages so far of a list of due destinations that is longer than one outlook.
-    seen: Vec<Destination>,
-    /// How many destinations were looked at for these pages.
-    skip: usize,
+    due: DueDestinations,
+    pages: Pages,
+    /// The next later moment, as the last answer showed it.
+    next: Option<UnixMillis>,
+    /// Whether the last claim failed.
+    has_failed: bool,
+    /// Destinations that are not due any more.
+    gone: Vec<Destination>,
     /// Destinations that had tasks lately. A claim asks for them before they are seen due, which
     /// saves a claim.
     recent: Vec<Destination>,
@@ -87,13 +88,15 @@ pub(super) struct Batch {
 }
 
 impl Claimer {
-    pub(super) fn new(lane: Lane) -> Self {
+    /// `wake` is notified when there may be a permit for something that is due.
+    pub(super) fn new(lane: Lane, wake: Arc<Notify>) -> Self {
         Self {
+            due: DueDestinations::new(lane.topic.clone(), wake),
             lane,
-            waiters: Waiters::default(),
-            outlook: Outlook::default(),
-            seen: Vec::new(),
-            skip: 0,
+            pages: Pages::default(),
+            next: None,
+            has_failed: false,
+            gone: Vec::new(),
             recent: Vec::new(),
             last: None,
             keeps_lock: false,
@@ -101,10 +104,8 @@ impl Claimer {
         }
     }
 
-    /// Asks the store for the tasks of due and recent destinations, as many as there are permits.
-    ///
-    /// While a list of due destinations is read page by page, it only asks for the next page. Tasks
-    /// that were claimed in between would shift the pages, and destinations would be missed.
+    /// Asks the store for the tasks of due and recent destinations, as many as there are permits,
+    /// and for a page of the due destinations.
     ///
     /// # Errors
     /// The store's. The permits are free again then, and the next claim asks for no tasks: permits
@@ -116,16 +117,16 @@ impl Claimer {
     ) -> Result<ClaimResult> {
         let server = shared.parts.store.server_of(&self.lane);
         if shared.settler.is_away(server) {
-            self.waiters.suspend();
+            self.due.suspend();
+            self.pages.begin_again();
             self.delays.store_fails(shared.time.store_now());
             return Ok(ClaimResult::ServerAway { server });
         }
         let result = self.send(shared, ask).await;
-        if result.is_err() {
-            self.outlook = Outlook::default();
+        self.has_failed = result.is_err();
+        if self.has_failed {
             self.recent.clear();
-            self.seen.clear();
-            self.skip = 0;
+            self.pages.begin_again();
         }
         result
     }
@@ -135,20 +136,20 @@ impl Claimer {
         shared: &Shared<impl Delivery, impl Caller>,
         ask: Ask,
     ) -> Result<ClaimResult> {
-        let (permits, more) = if ask == Ask::Nothing || self.is_paging() {
-            self.waiters.suspend();
+        let (permits, more) = if ask == Ask::Nothing || self.has_failed {
+            self.due.suspend();
             Default::default()
         } else {
-            let due = in_turn(self.outlook.due.iter(), self.last.as_ref());
-            let (topic, delays) = (&self.lane.topic, &mut self.delays);
             let most = claim_batch(shared, &self.lane);
-            self.waiters.reserve(shared, topic, &due, &self.recent, most, delays)
+            let (last, delays) = (self.last.as_ref(), &mut self.delays);
+            self.due.reserve(shared, last, &self.recent, most, delays)
         };
         let wants: Vec<Want> = in_turn(permits.destinations(), self.last.as_ref())
             .into_iter()
             .map(|name| Want { destination: name.clone(), slots: permits.count(name) })
             .collect();
-        let last = wants.last().map(|want| want.destination.clone());
+        let wanted: Vec<Destination> = wants.iter().map(|it| it.destination.clone()).collect();
+        let page = self.pages.next();
         // If the answer is lost, the store may have kept the lock.
         self.keeps_lock = more && !wants.is_empty();
         let claim = Claim {
@@ -157,7 +158,7 @@ impl Claimer {
             lease: shared.params.lease,
             holder: Some(shared.holder.clone()),
             more,
-            skip: self.skip,
+            after: page.after.clone(),
             in_hand: 0,
             misfires: shared.parts.topics.misfires_of(&self.lane.topic),
         };
@@ -176,50 +177,67 @@ impl Claimer {
             }
         };
         shared.time.saw(grant.now, asked);
-        let Grant { now, receipt, tasks, outlook, .. } = grant;
+        let Grant { now, receipt, tasks, outlook, swept } = grant;
         self.keeps_lock &= !outlook.due.is_empty();
-        self.learn(&tasks, outlook, last);
+        self.learn(shared, &tasks, outlook, wanted, (page, now));
+        if swept.push_leases > 0 {
+            // These tasks are due since their leases ran out, perhaps before the front.
+            self.pages.begin_again();
+        }
         // The answer may have been on its way for a while, so `now` is too early.
         let claim = Answered { asked: asked_store, answered: shared.time.store_now().max(now) };
         Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, claim }))
     }
 
-    fn learn(&mut self, tasks: &[LeasedTask], outlook: Outlook, last_asked: Option<Destination>) {
+    fn learn(
+        &mut self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        tasks: &[LeasedTask],
+        outlook: Outlook,
+        mut wanted: Vec<Destination>,
+        (page, now): (Page, UnixMillis),
+    ) {
         // The destinations after that of the last task may have got nothing, because the bytes of
         // one claim are limited.
         let last_task = tasks.last().map(|task| task.destination.clone());
-        self.last = last_task.or(last_asked).or(self.last.take());
+        self.last = last_task.or(wanted.last().cloned()).or(self.last.take());
         for task in tasks {
             if !self.recent.contains(&task.destination) {
                 self.recent.insert(0, task.destination.clone());
                 self.recent.truncate(RECENT);
             }
         }
-        // A full outlook may hide others behind it. The next claim asks for the next page.
-        let is_full = outlook.looked == MAX_OUTLOOK;
-        self.outlook = outlook;
-        self.seen.append(&mut self.outlook.due);
-        self.skip += self.outlook.looked;
-        if !is_full {
-            self.skip = 0;
-            self.outlook.due = std::mem::take(&mut self.seen);
+        let Outlook { due, end, next } = outlook;
+        self.next = next;
+        let scan_ends = page.is_of_scan && end.is_none();
+        if page.is_of_scan && page.after.is_none() {
+            self.due.scan_begins();
+        }
+        self.pages.read(&page, now, end);
+        // The answer names the wanted ones that are still due.
+        let still: BTreeSet<&Destination> = due.iter().collect();
+        wanted.retain(|destination| !still.contains(destination));
+        self.gone.extend(wanted.into_iter().filter(|destination| self.due.remove(destination)));
+        for destination in due {
+            self.due.named(shared, destination, &mut self.delays);
+        }
+        if scan_ends {
+            self.gone.extend(self.due.scan_ends());
         }
     }
 
-    /// Whether there is a permit for a due destination. If not, `wake` is notified once there may
-    /// be one, in the lane's turn.
+    /// Takes in what the supervisor has told since the last claim.
+    pub(super) fn take_in(&mut self, news: News) {
+        self.pages.take_in(news);
+    }
+
+    /// Whether there is a permit for a due destination. If not, the lane is notified once there may
+    /// be one, in its turn.
     pub(super) fn check_permits(
         &mut self,
         shared: &Shared<impl Delivery, impl Caller>,
-        wake: &Arc<Notify>,
     ) -> Availability {
-        let (topic, due) = (&self.lane.topic, &self.outlook.due);
-        self.waiters.check(shared, topic, due, wake, &mut self.delays)
-    }
-
-    /// Whether something that is due has no permit here, and is not held by operators.
-    pub(super) fn lacks_permits(&self, shared: &Shared<impl Delivery, impl Caller>) -> bool {
-        permits::are_lacking(shared, &self.lane.topic, &self.outlook.due)
+        self.due.check(shared, &mut self.delays)
     }
 
     /// How late the tasks of a claim are, and who delayed them.
@@ -233,8 +251,13 @@ impl Claimer {
 
     /// The tasks of the last claim have been handed out, by the store's clock at `now`.
     pub(super) fn handed_out(&mut self, now: UnixMillis) {
-        if !self.is_paging() {
-            self.delays.keep_only(&self.outlook.due, now);
+        if self.due.is_empty() && !self.is_paging() {
+            self.delays.topic_blocked(now, None);
+        }
+        for destination in self.gone.drain(..).chain(self.recent.iter().cloned()) {
+            if !self.due.contains(&destination) {
+                self.delays.forget(&destination);
+            }
         }
     }
 
@@ -246,14 +269,19 @@ impl Claimer {
         }
     }
 
-    /// What the last answer showed. `due` is empty while its list is read page by page.
-    pub(super) fn outlook(&self) -> &Outlook {
-        &self.outlook
+    /// The due destinations, as far as they were read.
+    pub(super) fn due(&self) -> &DueDestinations {
+        &self.due
     }
 
-    /// Whether a list of due destinations has more pages, which the next claim asks for.
+    /// The next later moment, as the last answer showed it.
+    pub(super) fn next(&self) -> Option<UnixMillis> {
+        self.next
+    }
+
+    /// Whether the list of due destinations has more pages, which the next claims ask for.
     pub(super) fn is_paging(&self) -> bool {
-        self.skip > 0
+        self.pages.has_more()
     }
 
     /// Whether the store may keep the lane's lock for this instance, so that no other can claim.

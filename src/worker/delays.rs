@@ -2,7 +2,7 @@
 //! hands tasks out, it charges their lateness to the culprits.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{iter, ptr};
 
@@ -35,22 +35,18 @@ pub(super) struct Answered {
 }
 
 impl Delays {
-    /// From `now` on, this culprit keeps calls to the destination from beginning.
-    pub(super) fn blocked(&mut self, destination: &Destination, now: UnixMillis, by: Culprit) {
-        match self.destinations.get_mut(destination) {
-            Some(timeline) => timeline.set(now, Some(by)),
-            None => {
-                let mut timeline = Timeline::default();
-                timeline.set(now, Some(by));
-                self.destinations.insert(destination.clone(), timeline);
-            }
-        }
-    }
-
-    /// From `now` on, there are permits for the destination.
-    pub(super) fn free(&mut self, destination: &Destination, now: UnixMillis) {
+    /// From `now` on, this culprit keeps calls to the destination from beginning; `None`: nobody
+    /// does.
+    pub(super) fn blocked(
+        &mut self,
+        destination: &Destination,
+        now: UnixMillis,
+        by: Option<Culprit>,
+    ) {
         if let Some(timeline) = self.destinations.get_mut(destination) {
-            timeline.set(now, None);
+            timeline.set(now, by);
+        } else if by.is_some() {
+            self.destinations.entry(destination.clone()).or_default().set(now, by);
         }
     }
 
@@ -87,17 +83,9 @@ impl Delays {
         self.store.set(answered, None);
     }
 
-    /// Forgets all destinations except these, which have due tasks. Without any, nothing waits for
-    /// the topic from `now` on.
-    pub(super) fn keep_only(&mut self, due: &[Destination], now: UnixMillis) {
-        if due.is_empty() {
-            self.topic.set(now, None);
-        }
-        if !self.destinations.is_empty() {
-            // Callers can name thousands of hosts.
-            let due: BTreeSet<&Destination> = due.iter().collect();
-            self.destinations.retain(|name, _| due.contains(name));
-        }
+    /// Forgets a destination that has no due tasks any more.
+    pub(super) fn forget(&mut self, destination: &Destination) {
+        self.destinations.remove(destination);
     }
 
     /// How late the tasks of a claim are when the answer arrives, and who delayed them.

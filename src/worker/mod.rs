@@ -11,7 +11,9 @@
 //!   the poll.
 //! - `ownership` divides the lanes among the instances: which of them this one looks at.
 //! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
-//! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
+//! - `due` knows the lane's due destinations, reserves permits for a claim, or waits for them
+//!   (`wake_ups`). `pages` decides which part of their list a claim reads. `claim` asks the store
+//!   for tasks. `permits` are those of one claim and of one call.
 //! - `delays` notes what delays the tasks of a lane.
 //! - `call` is one task in flight: it checks the lease, calls, and decides the outcome. `ambiguity`
 //!   warns of answers that may not mean the success that they count as.
@@ -42,11 +44,13 @@ mod ambiguity;
 mod call;
 mod claim;
 mod delays;
+mod due;
 mod idle_limits;
 mod in_flight;
 mod lane;
 mod notes;
 mod ownership;
+mod pages;
 mod params;
 mod permits;
 mod poll;
@@ -54,6 +58,7 @@ mod settler;
 mod shared;
 mod supervisor;
 mod time;
+mod wake_ups;
 
 use notes::Notes;
 pub use params::{Noted, Params, Parts};

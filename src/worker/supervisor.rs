@@ -150,7 +150,7 @@ fn take_in(
     lanes.may_claim |= polled.may_claim;
     for Found { lane, due, at } in polled.due {
         if lanes.may_claim && shared.ownership.note_due(&lane, due, at) {
-            tell(shared, lanes, lane, due);
+            tell(shared, lanes, lane, due, false);
         }
     }
     match &polled.error {
@@ -217,7 +217,7 @@ fn tell_open(
         return;
     }
     match lanes.may_claim {
-        true => tell(shared, lanes, lane, due),
+        true => tell(shared, lanes, lane, due, true),
         // The poll after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
@@ -229,9 +229,10 @@ fn tell(
     lanes: &mut Lanes,
     lane: Lane,
     due: UnixMillis,
+    is_hint: bool,
 ) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
-        nudge.at(due, shared.time.store_now());
+        nudge.at(due, is_hint, shared.time.store_now());
     } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
         start(shared, lanes, lane);
     }

@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(super) struct Watched {
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
+    /// How many due destinations the answers named.
+    named: AtomicUsize,
     /// The lanes whose planned moments the polls asked for.
     pub(super) planners: Mutex<BTreeSet<Lane>>,
     /// How far away it says to be.
@@ -58,6 +60,7 @@ impl Watched {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
             claimed: Notify::new(),
+            named: AtomicUsize::new(0),
             planners: Mutex::default(),
             round_trip: Mutex::default(),
             holds_read: Notify::new(),
@@ -79,6 +82,23 @@ impl Watched {
             }
             claimed.await;
         }
+    }
+}
+
+/// What claims have cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// The number of claims.
+    pub(super) claims: usize,
+    /// How many due destinations their answers named.
+    pub(super) named: usize,
+}
+
+impl Watched {
+    /// What the claims have cost so far.
+    pub(super) fn cost(&self) -> Cost {
+        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner).len();
+        Cost { claims, named: self.named.load(Ordering::SeqCst) }
     }
 }
 
@@ -114,6 +134,9 @@ impl Delivery for Watched {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let claimed = self.store.claim(claim.clone()).await;
+        if let Ok(Claimed::Granted(grant)) = &claimed {
+            self.named.fetch_add(grant.outlook.due.len(), Ordering::SeqCst);
+        }
         self.claims.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
         self.claimed.notify_waiters();
         claimed

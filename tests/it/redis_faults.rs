@@ -103,7 +103,7 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
         lease: Duration::from_secs(60),
         holder: None,
         more: false,
-        skip: 0,
+        after: None,
         in_hand: 0,
         misfires: Vec::new(),
     };

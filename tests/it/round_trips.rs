@@ -46,7 +46,7 @@ pub async fn claim(store: &Redis, slots: usize) -> Grant {
         lease: Duration::from_secs(60),
         holder: None,
         more: false,
-        skip: 0,
+        after: None,
         in_hand: 0,
         misfires: Vec::new(),
     };

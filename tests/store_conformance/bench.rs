@@ -175,7 +175,7 @@ pub(crate) fn claim_of(pairs: &[(&str, usize)]) -> Claim {
         lease: ms(LEASE_MS),
         holder: Some(Holder("bench".into())),
         more: false,
-        skip: 0,
+        after: None,
         in_hand: 0,
         misfires: Vec::new(),
     }
@@ -204,7 +204,7 @@ pub(crate) fn ids(grant: &Grant) -> Vec<TaskId> {
 
 pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
     let due: Vec<_> = due.iter().map(|name| name.parse().unwrap()).collect();
-    Outlook { looked: due.len(), due, next }
+    Outlook { due, end: None, next }
 }
 
 impl<S: Store> Bench<S> {

@@ -1,9 +1,12 @@
 //! `claim`: scheduled → leased, and the outlook on the other tasks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use delayd::model::task::{Destination, State, TaskId};
-use delayd::store::{Asker, Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
+use delayd::store::{
+    Asker, Claim, Holder, MAX_CLAIM_BYTES, MAX_OUTLOOK, Moment, NewTask, Position, Settle, Store,
+};
 use futures_util::future::join_all;
 
 use crate::bench::{
@@ -134,20 +137,73 @@ pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(
     );
 }
 
-pub(crate) async fn an_outlook_can_skip_full_destinations(bench: Bench<impl Store>) {
+pub(crate) async fn an_outlook_begins_after_a_position(bench: Bench<impl Store>) {
     for (after_ms, destination) in ["a", "b", "c"].into_iter().enumerate() {
         bench.add(destination, after_ms as u64).await;
     }
     bench.add("d", 60_000).await;
     bench.advance(1_000);
-    let check = async |skip: usize, due: &[&str]| {
-        let grant = bench.grant(Claim { skip, ..claim_of(&[]) }).await;
-        assert_eq!(grant.outlook, outlook(due, Some(at(60_000))), "skipping {skip}");
+    let position = |ms: i64, last: Option<&str>| {
+        Some(Position { moment: at(ms), destination: last.map(|name| name.parse().unwrap()) })
     };
-    check(0, &["a", "b", "c"]).await;
-    check(1, &["b", "c"]).await;
-    check(3, &[]).await;
-    check(100, &[]).await;
+    let check = async |after: Option<Position>, due: &[&str]| {
+        let grant = bench.grant(Claim { after: after.clone(), ..claim_of(&[]) }).await;
+        assert_eq!(grant.outlook, outlook(due, Some(at(60_000))), "after {after:?}");
+    };
+    check(None, &["a", "b", "c"]).await;
+    check(position(-1, None), &["a", "b", "c"]).await;
+    check(position(0, None), &["b", "c"]).await;
+    check(position(1, Some("b")), &["c"]).await;
+    check(position(1, Some("gone")), &["b", "c"]).await;
+    check(position(2, Some("c")), &[]).await;
+    check(position(1_000, None), &[]).await;
+    check(position(60_000, Some("d")), &[]).await;
+    check(position(90_000, None), &[]).await;
+}
+
+/// The worker would otherwise take it for one that is not due any more.
+pub(crate) async fn an_outlook_names_the_wanted_destinations_that_are_still_due(
+    bench: Bench<impl Store>,
+) {
+    for destination in ["a", "a", "b", "c", "d"] {
+        bench.add(destination, 0).await;
+    }
+    bench.advance(1_000);
+    let after = Some(Position { moment: at(500), destination: None });
+    let claim = Claim { after, ..claim_of(&[("a", 1), ("b", 1), ("@pull", 1), ("none", 1)]) };
+    let grant = bench.grant(claim.clone()).await;
+    assert_eq!(grant.tasks.len(), 2);
+    assert_eq!(grant.outlook, outlook(&["a"], Some(at(1_000 + LEASE_MS as i64))));
+    let grant = bench.grant(Claim { after: None, ..claim }).await;
+    assert_eq!(grant.tasks.len(), 1);
+    assert_eq!(grant.outlook.due.len(), 2, "c and d, each once");
+}
+
+/// Pages by offset were shifted by what was claimed in between, so nothing could be.
+pub(crate) async fn a_long_list_of_due_destinations_is_read_while_tasks_of_it_are_claimed(
+    bench: Bench<impl Store>,
+) {
+    let names: BTreeSet<String> = (0..2 * MAX_OUTLOOK + 9).map(|n| format!("d{n:04}")).collect();
+    let now = Moment::After(Duration::ZERO);
+    let task = |name: &String| NewTask { moment: now, ..new_task(name, 0) };
+    for added in bench.store.add(names.iter().map(task).collect()).await {
+        added.unwrap();
+    }
+    bench.advance(1);
+    let (mut after, mut seen, mut pages) = (None, BTreeSet::new(), 0);
+    loop {
+        let read = bench.grant(Claim { after: after.take(), ..claim_of(&[]) }).await.outlook;
+        seen.extend(read.due.iter().map(|name| name.as_str().to_owned()));
+        pages += 1;
+        assert_eq!(read.end.is_some(), read.due.len() == MAX_OUTLOOK);
+        let Some(end) = read.end else { break };
+        // The first of the page, and the one in the middle. All are due at one moment.
+        for name in [&read.due[0], &read.due[MAX_OUTLOOK / 2]] {
+            assert_eq!(bench.claim(&[(name.as_str(), 1)]).await.tasks.len(), 1);
+        }
+        after = Some(end);
+    }
+    assert_eq!((seen, pages), (names, 3));
 }
 
 pub(crate) async fn a_claim_stops_at_its_byte_limit_except_for_a_single_larger_body(

@@ -18,9 +18,9 @@ use delayd::store::{
     EXPIRED, Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
     LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
     MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Result, SKIPPED,
-    SampleQuery, Sampled, ScheduleSample, Selected, Settle, Settled, Spread, Standing, Summary,
-    Swept, Task, TaskName, TopicEntry, Waiting,
+    NewContent, NewTask, NextDue, Novelty, Outlook, Position, Registered, Rescheduled, Result,
+    SKIPPED, SampleQuery, Sampled, ScheduleSample, Selected, Settle, Settled, Spread, Standing,
+    Summary, Swept, Task, TaskName, TopicEntry, Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -214,7 +214,7 @@ impl Model {
                 tasks.push(record.as_leased_task(id));
             }
         }
-        let mut outlook = self.outlook(lane, claim.skip);
+        let mut outlook = self.outlook(claim);
         let is_wanted = |record: &Record| {
             claim.wants.iter().any(|want| want.destination == record.body.destination)
         };
@@ -374,15 +374,25 @@ impl Model {
 
     /// Later tasks of a destination are not next while earlier ones of it are due: those are
     /// claimed first.
-    fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
+    fn outlook(&self, Claim { lane, wants, after, .. }: &Claim) -> Outlook {
         let (due, later): (Vec<_>, Vec<_>) =
             self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
-        let due: Vec<_> = due
-            .into_iter()
-            .skip(skip)
-            .take(MAX_OUTLOOK)
-            .map(|(_, destination)| destination)
-            .collect();
+        let is_behind = |head: &&(UnixMillis, Destination)| match after {
+            Some(Position { moment, destination: None }) => head.0 > *moment,
+            Some(Position { moment, destination: Some(last) }) => {
+                let at = (*moment, last.clone());
+                if due.contains(&at) { **head > at } else { head.0 >= *moment }
+            }
+            None => true,
+        };
+        let page: Vec<_> = due.iter().filter(is_behind).take(MAX_OUTLOOK).collect();
+        let end = page
+            .get(MAX_OUTLOOK - 1)
+            .map(|(moment, last)| Position { moment: *moment, destination: Some(last.clone()) });
+        let wanted = wants.iter().filter_map(|want| {
+            due.iter().find(|head| head.1 == want.destination && !page.contains(head))
+        });
+        let due = page.iter().copied().chain(wanted).map(|(_, name)| name.clone()).collect();
         let expiries = self.expiries(lane).map(|expires| expires.max(self.now));
         let next = later
             .into_iter()
@@ -390,7 +400,7 @@ impl Model {
             .chain(self.lease_ends(lane))
             .chain(expiries)
             .min();
-        Outlook { looked: due.len(), due, next }
+        Outlook { due, end, next }
     }
 
     pub(crate) fn settle(&mut self, settle: &Settle) -> Settled {

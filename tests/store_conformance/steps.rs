@@ -138,7 +138,8 @@ pub(crate) enum Step {
         lease: Duration,
         is_worker: bool,
         more: bool,
-        skip: usize,
+        /// How long before now the outlook begins.
+        after: Option<Duration>,
         /// How long ago the pauses ended, and how long they lasted.
         misfires: Vec<(Duration, Duration, Misfired)>,
     },
@@ -341,7 +342,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let wants = prop::sample::subsequence(vec![0_usize, 1, 2, 3], 0..=4).prop_flat_map(|named| {
         named.into_iter().map(|which| (Just(which), 1..4_usize)).collect::<Vec<_>>()
     });
-    let claim = (lane(), wants, lease(), any::<bool>(), any::<bool>(), 0..3_usize, misfires());
+    let after = prop_oneof![Just(None), span().prop_map(Some)];
+    let claim = (lane(), wants, lease(), any::<bool>(), any::<bool>(), after, misfires());
     let picks = || prop::collection::vec(task_pick(), 0..4);
     let replay = (picks(), span(), span());
     let ended = prop::sample::select(State::ALL.to_vec());
@@ -352,8 +354,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         prop::sample::select(vec![1_000, 40_000, 13 * 3_600_000, 48 * 3_600_000]).prop_map(ms);
     prop_oneof![
         5 => add.prop_map(|(topic, tasks)| Step::Add { topic, tasks }),
-        7 => claim.prop_map(|(lane, wants, lease, is_worker, more, skip, misfires)| {
-            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires }
+        7 => claim.prop_map(|(lane, wants, lease, is_worker, more, after, misfires)| {
+            Step::Claim { lane, wants, lease, is_worker, more, after, misfires }
         }),
         5 => settle.prop_map(Step::Settle),
         2 => (task_pick(), receipt_pick(), lease())

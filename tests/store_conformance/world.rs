@@ -11,8 +11,8 @@ use delayd::model::task::{
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Grant, Holder,
     Idempotency, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence,
-    Pause, Plan, Planned, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle, Settled,
-    Spread, Standing, TaskName, TopicEntry, Transition, Want,
+    Pause, Plan, Planned, Position, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle,
+    Settled, Spread, Standing, TaskName, TopicEntry, Transition, Want,
 };
 use delayd_wire::Span;
 
@@ -188,7 +188,7 @@ impl World {
                 };
                 Call::Add(tasks.iter().enumerate().map(task).collect())
             }
-            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires } => {
+            Step::Claim { lane, wants, lease, is_worker, more, after, misfires } => {
                 let now = self.model.now;
                 let misfire = |(ago, span, becomes): &(Duration, Duration, Misfired)| Misfire {
                     from: now - *ago - *span,
@@ -205,7 +205,7 @@ impl World {
                     lease: *lease,
                     holder: is_worker.then(|| Holder("machine".into())),
                     more: *more,
-                    skip: *skip,
+                    after: after.map(|ago| Position { moment: now - ago, destination: None }),
                     in_hand: 0,
                     misfires: misfires.iter().map(misfire).collect(),
                 })

@@ -77,7 +77,7 @@ pub(crate) async fn take(
             lease: params.lease.unwrap_or(WRITING),
             holder: None,
             more: false,
-            skip: 0,
+            after: None,
             in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };

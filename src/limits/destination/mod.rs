@@ -22,10 +22,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Allowance;
+use super::{Allowance, Wake};
 use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
@@ -129,7 +128,7 @@ impl DestinationLimits {
 
     /// Returns a new waiter. It joins the wait queue for `destination` at its first
     /// [`Waiter::check`].
-    pub fn enqueue(&self, destination: &Destination, wake: Arc<Notify>) -> Waiter {
+    pub fn enqueue(&self, destination: &Destination, wake: Arc<impl Wake + 'static>) -> Waiter {
         Waiter::new(&self.0, destination, wake)
     }
 

@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::observer::Observer;
 use super::params::LimitParams;
 use super::table::Table;
-use crate::limits::{Allowance, Availability};
+use crate::limits::{Allowance, Availability, Wake};
 use crate::model::breaker::{State, Ticket};
 use crate::model::task::Destination;
 
@@ -73,7 +72,7 @@ impl Shared {
         &self,
         destination: &Destination,
         allowance: Allowance,
-        waiter: (u64, &Arc<Notify>),
+        waiter: (u64, &Arc<dyn Wake>),
     ) -> Availability {
         let params = self.params();
         self.table().check(destination, params.resolved(allowance), &params, waiter, Instant::now())

@@ -4,13 +4,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::params::LimitParams;
 use crate::limits::allowance::Allowance;
-use crate::limits::wait_queue::Availability;
+use crate::limits::wait_queue::{Availability, Wake};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Destination;
 
@@ -108,7 +107,7 @@ impl Table {
         destination: &Destination,
         allowance: Allowance,
         params: &LimitParams,
-        (waiter, wake): (u64, &Arc<Notify>),
+        (waiter, wake): (u64, &Arc<dyn Wake>),
         now: Instant,
     ) -> Availability {
         let free_in_total = self.free();

@@ -1,6 +1,7 @@
 //! Tests of the limits of destinations.
 
 use proptest::prelude::*;
+use tokio::sync::Notify;
 
 use super::entry::share;
 use super::table::FEW;

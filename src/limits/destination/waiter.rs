@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::permit::Permits;
 use super::shared::Shared;
-use crate::limits::{Allowance, Availability};
+use crate::limits::{Allowance, Availability, Wake};
 use crate::model::task::Destination;
 
 /// A waiter for permits of one destination. Dropping it leaves the wait queue.
@@ -18,11 +16,15 @@ pub struct Waiter {
     shared: Arc<Shared>,
     destination: Destination,
     number: u64,
-    wake: Arc<Notify>,
+    wake: Arc<dyn Wake>,
 }
 
 impl Waiter {
-    pub(super) fn new(shared: &Arc<Shared>, destination: &Destination, wake: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        destination: &Destination,
+        wake: Arc<dyn Wake>,
+    ) -> Self {
         let number = shared.table().next_number();
         Self { shared: Arc::clone(shared), destination: destination.clone(), number, wake }
     }

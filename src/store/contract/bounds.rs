@@ -32,7 +32,7 @@ pub const MAX_CLAIM_BYTES: usize = 4 << 20;
 /// The most expired leases that one claim sweeps.
 pub const MAX_SWEEP: usize = 256;
 
-/// The most due destinations that one [`Outlook`](super::Outlook) names.
+/// The most due destinations that one [`Outlook`](super::Outlook) names, besides the wanted ones.
 pub const MAX_OUTLOOK: usize = 1024;
 
 /// The most receipts of one revision that are remembered. Older holders are refused even a late

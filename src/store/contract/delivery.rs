@@ -195,8 +195,9 @@ pub struct Claim {
     /// Whether the holder has more free slots than `wants` says. It then keeps the lock if more is
     /// due.
     pub more: bool,
-    /// How many due destinations the outlook skips, to show those behind a full one.
-    pub skip: usize,
+    /// The position after which the outlook begins. `None`: it begins with the earliest due
+    /// destination.
+    pub after: Option<Position>,
     /// Bytes of content that the caller holds already, from other lanes. They count as if this
     /// claim had handed them out: the claim adds no content beyond
     /// [`MAX_CLAIM_BYTES`](crate::store::MAX_CLAIM_BYTES). With 0, a single larger content still
@@ -205,6 +206,18 @@ pub struct Claim {
     /// Past pauses of the topic, and what becomes of the tasks that fell due in them. At most
     /// [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
+}
+
+/// A position in the list of a lane's called destinations, ordered by the earliest due moment of
+/// each. What is claimed or added elsewhere in the list does not move it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The earliest due moment.
+    pub moment: UnixMillis,
+    /// The destination that it follows within the moment. If that has another earliest moment by
+    /// now, the position may be before the first destination of `moment`. `None`: after all of
+    /// them.
+    pub destination: Option<Destination>,
 }
 
 /// A destination and its free slots.
@@ -273,12 +286,13 @@ pub struct Swept {
 /// What a lane holds for its worker after a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Called destinations that still have due tasks, the earliest first, at most
-    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped ones. Those are left out that
-    /// cannot be read, or whose due tasks must not be handed out yet.
+    /// Called destinations that still have due tasks: those after the position that the claim
+    /// names, the earliest first, at most [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK); then the
+    /// wanted ones that are not among them. Those are left out that cannot be read, or whose due
+    /// tasks must not be handed out yet.
     pub due: Vec<Destination>,
-    /// How many destinations were looked at, with those that were left out.
-    pub looked: usize,
+    /// Where the next page begins. `None`: no destination is due behind this page.
+    pub end: Option<Position>,
     /// The next later moment: a due moment, or a lease's deadline.
     pub next: Option<UnixMillis>,
 }

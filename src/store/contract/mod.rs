@@ -32,7 +32,8 @@ pub use bounds::{
 pub use delayd_wire::Durability;
 pub use delivery::{
     Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind,
-    LeasedTask, Look, Looked, Message, NextDue, Outlook, Settle, Settled, Swept, Transition, Want,
+    LeasedTask, Look, Looked, Message, NextDue, Outlook, Position, Settle, Settled, Swept,
+    Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use lookup::{Condition, Selected, TaskName};

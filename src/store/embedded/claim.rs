@@ -1,6 +1,8 @@
 //! `claim`: sweeps expired leases, ends tasks that must not be delivered, leases due tasks, and
 //! looks up what is next.
 
+use std::collections::HashSet;
+
 use rusqlite::Row;
 
 use super::expiry::{self, Budget};
@@ -14,10 +16,10 @@ use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use super::write_tx::unsynced::UnsyncedTasks;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, Receipt, State, TaskId};
+use crate::model::task::{Destination, Receipt, State, TaskId};
 use crate::store::{
     Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
-    MAX_SWEEP, Outlook, Swept, Want,
+    MAX_SWEEP, Outlook, Position, Swept, Want,
 };
 
 /// One process has the file, so no claim is refused.
@@ -35,7 +37,7 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
         sweep(tx, lane, &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
-        grant.outlook = look(tx, (lane, &claim.lane), claim.skip)?;
+        grant.outlook = look(tx, lane, claim)?;
         if budget.is_exceeded {
             grant.outlook.next = Some(tx.now);
         }
@@ -125,7 +127,7 @@ fn take(
         )?;
         tx.answer_waits |= has_own;
         if has_hidden {
-            tx.passed_over(&claim.lane);
+            tx.passed_over(&claim.lane, tx.now);
             for Due { id, before, .. } in &due {
                 tx.leave_schedule(*id, before)?;
             }
@@ -267,36 +269,85 @@ fn read_task(
     })
 }
 
-fn look(
-    tx: &mut WriteTx<'_>,
-    (lane, name): (i64, &Lane),
-    skip: usize,
-) -> rusqlite::Result<Outlook> {
+fn look(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Result<Outlook> {
     tx.write_earliest()?;
-    let found: Vec<(i64, rusqlite::Result<Destination>)> = tx
-        .db
-        .prepare_cached(sql::destination::due::SQL)?
-        .query_map((lane, tx.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
-            use sql::destination::due;
-            Ok((row.get(due::id)?, read_name(row, due::name)))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    let looked = found.len();
-    let (mut due, mut after_hidden) = (Vec::with_capacity(looked), None);
-    for (number, destination) in found {
+    let mut found = read_page(tx, lane, claim.after.as_ref())?;
+    let end = if found.len() == MAX_OUTLOOK { end_of(&found) } else { None };
+    let mut wanted = Vec::new();
+    for want in &claim.wants {
+        if let Some(number) = tx.find_destination(lane, &want.destination)?
+            && let Some(earliest) = tx.earliest_of(number)?.filter(|moment| *moment <= tx.now)
+        {
+            wanted.push(Listed { number, name: Ok(want.destination.clone()), earliest });
+        }
+    }
+    if !wanted.is_empty() {
+        let page: HashSet<i64> = found.iter().map(|listed| listed.number).collect();
+        found.extend(wanted.into_iter().filter(|listed| !page.contains(&listed.number)));
+    }
+    let (mut due, mut after_hidden) = (Vec::with_capacity(found.len()), None);
+    for Listed { number, name, earliest } in found {
         if has_only_hidden(tx, number)? {
             // The worker would ask for them again and again.
-            tx.passed_over(name);
+            tx.passed_over(&claim.lane, earliest);
             after_hidden = after_hidden.into_iter().chain(earliest_after(tx, number)?).min();
         } else {
-            due.extend(tx.readable(number, destination));
+            due.extend(tx.readable(number, name));
         }
     }
     let later = earliest_due(tx.db, lane, tx.now)?;
     let deadline = earliest_deadline(tx.db, lane, tx.now)?;
     let expiry = expiry::earliest_expiry(tx.db, lane)?.map(|moment| moment.max(tx.now));
     let next = later.into_iter().chain(after_hidden).chain(deadline).chain(expiry).min();
-    Ok(Outlook { due, looked, next })
+    Ok(Outlook { due, end, next })
+}
+
+/// A due destination.
+struct Listed {
+    number: i64,
+    name: rusqlite::Result<Destination>,
+    earliest: UnixMillis,
+}
+
+/// The due destinations after a position, at most [`MAX_OUTLOOK`].
+fn read_page(
+    tx: &mut WriteTx<'_>,
+    lane: i64,
+    after: Option<&Position>,
+) -> rusqlite::Result<Vec<Listed>> {
+    use sql::destination::{due, due_at};
+    let read = |row: &Row<'_>| {
+        let (number, earliest) = (row.get(due::id)?, row.get(due::earliest)?);
+        Ok(Listed { number, name: read_name(row, due::name), earliest })
+    };
+    let mut page = Vec::new();
+    // Two statements, because SQLite would read all destinations of the moment for one.
+    if let Some(Position { moment, destination: Some(name) }) = after
+        && *moment <= tx.now
+    {
+        // A destination without tasks may have been deleted. Then the moment begins again.
+        let last = tx.find_destination(lane, name)?.unwrap_or(i64::MIN);
+        let mut select = tx.db.prepare_cached(due_at::SQL)?;
+        for listed in select.query_map((lane, moment, last, rows(MAX_OUTLOOK)), read)? {
+            page.push(listed?);
+        }
+    }
+    let (moment, left) = (after.map_or(i64::MIN, |at| at.moment.0), MAX_OUTLOOK - page.len());
+    let mut select = tx.db.prepare_cached(due::SQL)?;
+    for listed in select.query_map((lane, moment, tx.now, rows(left)), read)? {
+        page.push(listed?);
+    }
+    Ok(page)
+}
+
+/// Where a page ends. Destinations that have no readable name at its end are read again.
+fn end_of(page: &[Listed]) -> Option<Position> {
+    let named = page.iter().rev().find_map(|listed| Some((listed, listed.name.as_ref().ok()?)));
+    let at = |listed: &Listed, name| Position { moment: listed.earliest, destination: name };
+    match (named, page.last()) {
+        (Some((listed, name)), _) => Some(at(listed, Some(name.clone()))),
+        (None, last) => last.map(|listed| at(listed, None)),
+    }
 }
 
 /// Whether none of the destination's due tasks is durable.

@@ -77,7 +77,7 @@ impl Bench {
             lease,
             holder: Some(Holder("worker".into())),
             more: false,
-            skip: 0,
+            after: None,
             in_hand: 0,
             misfires,
         };

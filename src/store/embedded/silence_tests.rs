@@ -187,7 +187,7 @@ async fn what_a_consumer_takes_too_late_is_given_back() {
         lease: LONG,
         holder: None,
         more: false,
-        skip: 0,
+        after: None,
         in_hand: 0,
         misfires: Vec::new(),
     };

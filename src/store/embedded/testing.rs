@@ -111,7 +111,7 @@ impl Bench {
             lease: LEASE,
             holder,
             more: false,
-            skip: 0,
+            after: None,
             in_hand: 0,
             misfires: Vec::new(),
         };

@@ -17,7 +17,8 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
-    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result, Settle, Swept, Transition,
+    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Position, Result, Settle, Swept,
+    Transition,
 };
 
 /// How often tasks of a late claim are given back, and the first wait between two attempts. Each
@@ -38,7 +39,7 @@ pub(super) async fn claim(session: &Arc<Session>, claim: &Claim) -> Result<Claim
         .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
         .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
         .arg(u8::from(claim.more))
-        .arg(claim.skip)
+        .arg(write_position(claim.after.as_ref()))
         .arg(MAX_SWEEP)
         .arg(MAX_CLAIM_BYTES)
         .arg(MAX_OUTLOOK)
@@ -124,18 +125,27 @@ fn read(lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
     }
     let now = UnixMillis(i64::from_redis_value(field()?).map_err(corrupt)?);
     let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
-    let names = Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?;
-    let looked = names.len();
-    let due = read_destinations(lane, names);
+    let mut names = Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?;
+    let wanted = names.split_off(names.len().min(MAX_OUTLOOK));
+    let mut due = read_destinations(lane, names);
     let next = match field()? {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,
     };
     let swept = match fields.next() {
+        None | Some(Value::Nil) => Swept::default(),
         Some(counts) => read_swept(counts)?,
-        None => Swept::default(),
     };
-    let outlook = Outlook { due, looked, next };
+    let end = match fields.next() {
+        Some(moment) => {
+            let moment = UnixMillis(i64::from_redis_value(moment).map_err(corrupt)?);
+            // Destinations that have no valid name at the end of a page are read again.
+            Some(Position { moment, destination: due.last().cloned() })
+        }
+        None => None,
+    };
+    due.extend(read_destinations(lane, wanted));
+    let outlook = Outlook { due, end, next };
     Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook, swept }))
 }
 
@@ -163,6 +173,15 @@ fn read_swept(counts: Value) -> Result<Swept> {
         misfired_dead,
         skipped,
     })
+}
+
+/// Writes a position as the script reads it.
+fn write_position(after: Option<&Position>) -> String {
+    match after {
+        None => String::new(),
+        Some(Position { moment, destination: None }) => moment.0.to_string(),
+        Some(Position { moment, destination: Some(last) }) => format!("{} {last}", moment.0),
+    }
 }
 
 fn write_misfires(misfires: &[Misfire]) -> String {

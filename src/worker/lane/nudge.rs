@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tokio::sync::Notify;
 
 use crate::model::clock::UnixMillis;
+use crate::worker::pages::News;
 
 /// The wake-up of one lane by the supervisor.
 #[derive(Debug)]
@@ -15,6 +16,9 @@ pub(in crate::worker) struct Nudge {
     planned: AtomicI64,
     /// Whether a nudge came since the lane's last claim.
     pending: AtomicBool,
+    /// The earliest moment that a hint told since. `i64::MAX`: none did.
+    hinted: AtomicI64,
+    polled: AtomicBool,
 }
 
 impl Nudge {
@@ -23,12 +27,18 @@ impl Nudge {
             wake: Notify::new(),
             planned: AtomicI64::new(i64::MAX),
             pending: AtomicBool::new(false),
+            hinted: AtomicI64::new(i64::MAX),
+            polled: AtomicBool::new(false),
         }
     }
 
-    /// There is work from `due` on. Work that is due already always wakes the lane: the clock may
-    /// have been set back since it fell asleep.
-    pub(in crate::worker) fn at(&self, due: UnixMillis, store_now: UnixMillis) {
+    /// There is work from this moment on, as a hint or a poll says. Work that is due already always
+    /// wakes the lane: the clock may have been set back since it fell asleep.
+    pub(in crate::worker) fn at(&self, due: UnixMillis, is_hint: bool, store_now: UnixMillis) {
+        match is_hint {
+            true => drop(self.hinted.fetch_min(due.0, Ordering::SeqCst)),
+            false => self.polled.store(true, Ordering::SeqCst),
+        }
         if due <= store_now || due.0 < self.planned.load(Ordering::SeqCst) {
             self.pending.store(true, Ordering::SeqCst);
             self.wake.notify_one();
@@ -40,9 +50,15 @@ impl Nudge {
         self.pending.load(Ordering::SeqCst)
     }
 
-    pub(super) fn busy(&self) {
+    /// The lane claims now. Returns what was told since its last claim.
+    pub(super) fn busy(&self) -> News {
         self.planned.store(i64::MAX, Ordering::SeqCst);
         self.pending.store(false, Ordering::SeqCst);
+        let hinted = self.hinted.swap(i64::MAX, Ordering::SeqCst);
+        News {
+            hinted: (hinted < i64::MAX).then_some(UnixMillis(hinted)),
+            polled: self.polled.swap(false, Ordering::SeqCst),
+        }
     }
 
     pub(super) fn sleeps_towards(&self, moment: Option<UnixMillis>) {

@@ -16,6 +16,7 @@ use crate::store::{self, Delivery, Message};
 use crate::worker::call;
 use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
 use crate::worker::ownership::ASKS_EVERY;
+use crate::worker::pages::News;
 use crate::worker::shared::Shared;
 
 /// A lane's task does not end while something is due within this time.
@@ -86,12 +87,13 @@ enum Waited {
 
 impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     fn new(shared: &'a Arc<Shared<S, C>>, lane: &'a Lane, nudge: &'a Nudge) -> Self {
+        let permit_free = Arc::<Notify>::default();
         Self {
             shared,
             lane,
             nudge,
-            permit_free: Arc::default(),
-            claimer: Claimer::new(lane.clone()),
+            claimer: Claimer::new(lane.clone(), permit_free.clone()),
+            permit_free,
             last_work: Instant::now(),
             short_since: None,
             has_asked: false,
@@ -103,18 +105,16 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         match action {
             Action::Claim => self.claim(Ask::Tasks).await,
             Action::YieldAndClaim => {
-                if !self.claimer.outlook().due.is_empty() {
+                if !self.claimer.due().is_empty() {
                     tokio::task::yield_now().await;
                 }
                 self.claim(Ask::Tasks).await
             }
             Action::GiveLockBack => self.claim(Ask::Nothing).await,
-            Action::CheckPermits => {
-                match self.claimer.check_permits(self.shared, &self.permit_free) {
-                    Availability::Now => Event::PermitFree,
-                    Availability::Later(retry_in) => Event::NoPermit { retry_in },
-                }
-            }
+            Action::CheckPermits => match self.claimer.check_permits(self.shared) {
+                Availability::Now => Event::PermitFree,
+                Availability::Later(retry_in) => Event::NoPermit { retry_in },
+            },
             Action::Sleep { retry_in } => self.sleep(retry_in).await,
             Action::Rest(time) => self.rest(Until { time: Some(time), ..Until::default() }).await,
             Action::AwaitServer(server) => {
@@ -128,10 +128,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     }
 
     async fn claim(&mut self, ask: Ask) -> Event {
-        // A nudge between two pages may be about something that the earlier page did not show.
-        if !self.claimer.is_paging() {
-            self.nudge.busy();
-        }
+        self.claimer.take_in(self.nudge.busy());
         // The supervisor's first poll after the pause starts the lane again.
         if self.shared.stopping.is_cancelled() || self.shared.is_paused(&self.lane.topic) {
             return Event::Stopped;
@@ -170,11 +167,10 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if self.claimer.is_paging() {
             return Granted::ToBeContinued;
         }
-        let outlook = self.claimer.outlook();
-        let is_coming =
-            outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
+        let next = self.claimer.next();
+        let is_coming = next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
         let is_idle = self.idle_left().is_zero() && !is_coming;
-        if outlook.due.is_empty() && (is_idle || !self.is_open()) {
+        if self.claimer.due().is_empty() && (is_idle || !self.is_open()) {
             return Granted::Idle;
         }
         self.note_shortage();
@@ -188,7 +184,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             return;
         }
         let (services, lane) = (&self.shared.parts.services, self.lane);
-        for sn in &self.claimer.outlook().due {
+        for sn in self.claimer.due().unknown() {
             if services.get(sn.as_str()).is_none() {
                 self.last_warning = now;
                 tracing::warn!(
@@ -218,7 +214,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     /// [`SHORT_FOR`]. A claim that got the permits that had just become free does not end that:
     /// the lane is short until all that is due could be claimed.
     fn note_shortage(&mut self) {
-        if !self.shared.ownership.is_shared() || !self.claimer.lacks_permits(self.shared) {
+        if !self.shared.ownership.is_shared() || !self.claimer.due().lacks_permits(self.shared) {
             self.short_since = None;
         } else if self.short_since.get_or_insert_with(Instant::now).elapsed() >= SHORT_FOR {
             self.ask_for_help();
@@ -229,10 +225,10 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     /// is held for all instances.
     fn leaves_held(&self) -> bool {
         let Shared { ownership, parts, .. } = &**self.shared;
-        let due = &self.claimer.outlook().due;
+        let due = self.claimer.due();
         let leaves = ownership.is_shared()
             && !due.is_empty()
-            && due.iter().all(|destination| parts.limits.is_held(destination))
+            && due.names().all(|destination| parts.limits.is_held(destination))
             && !ownership.owns(self.lane);
         if leaves {
             ownership.withdraw(self.lane);
@@ -249,27 +245,28 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             return Event::LeftToOthers;
         }
         self.note_shortage();
-        let outlook = self.claimer.outlook();
-        self.nudge.sleeps_towards(outlook.next);
+        let next = self.claimer.next();
+        self.nudge.sleeps_towards(next);
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let has_due = !outlook.due.is_empty();
+        let has_due = !self.claimer.due().is_empty();
         let idle = (!has_due || self.shared.ownership.is_shared())
             .then(|| Instant::now() + if has_due { COMING } else { self.idle_left().max(COMING) });
         let now = Instant::now();
         let asks = self.short_since.map(|since| since + SHORT_FOR).filter(|at| *at > now);
-        let until =
-            Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None, asks };
+        let until = Until { due: next, idle, woken: true, time: retry_in, recovered: None, asks };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
             // `sleep` then asks the others for help, if there still is no permit.
             Waited::PermitFree | Waited::Time | Waited::Asks => Event::Woken(Wake::Permit),
             // Its owner has it, and nothing that is due could be called here.
             Waited::Due | Waited::Idle if !self.is_open() => Event::LeftToOthers,
-            Waited::Due | Waited::Idle | Waited::Nudged | Waited::Recovered => {
+            Waited::Idle => {
+                self.claimer.take_in(News { hinted: None, polled: true });
                 Event::Woken(Wake::Claim)
             }
+            Waited::Due | Waited::Nudged | Waited::Recovered => Event::Woken(Wake::Claim),
         }
     }
 

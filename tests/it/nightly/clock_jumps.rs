@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::processor_time;
 use crate::Kept;
 use crate::fake_time::FakeTime;
 use crate::program::{self, Program, StoreAt, service};
@@ -54,13 +55,6 @@ fn assert_each_came_once(receiver: &Receiver) {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "a task came twice");
-}
-
-/// The processor time that a process has used, in hundredths of a second.
-fn processor_time(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 /// Fails if the process spins while nothing is due. Under libfaketime each reading of the clock

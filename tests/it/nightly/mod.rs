@@ -3,6 +3,7 @@
 //! defect. The other tests wait for an event and have no upper bound of time.
 
 mod bench;
+mod blocked;
 mod clock_jumps;
 mod dashboard;
 mod disk;
@@ -23,3 +24,10 @@ mod redis_cluster_schedules;
 mod redis_sentinel;
 mod redis_tls;
 mod two_instances;
+
+/// The processor time that a process has used, in hundredths of a second.
+fn processor_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}

@@ -94,7 +94,7 @@ impl Lanes {
         let later = tasks.first_due().filter(|due| *due > now);
         let outlook = Outlook {
             due: if is_due { vec![destination] } else { Vec::new() },
-            looked: usize::from(is_due),
+            end: None,
             next: [later, tasks.first_deadline()].into_iter().flatten().min(),
         };
         Claimed::Granted(Grant { now, receipt, tasks: leased, outlook, swept: Swept::default() })
@@ -246,7 +246,7 @@ mod tests {
                         lease: Duration::from_millis(500),
                         holder: Some(Holder("h".into())),
                         more: throw.per_mille(500),
-                        skip: 0,
+                        after: None,
                         in_hand: 0,
                         misfires: Vec::new(),
                     };

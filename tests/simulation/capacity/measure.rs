@@ -133,7 +133,7 @@ impl Bench {
             lease: Duration::from_secs(300),
             holder: Some(Holder(holder.into())),
             more,
-            skip: 0,
+            after: None,
             in_hand: 0,
             misfires: Vec::new(),
         };

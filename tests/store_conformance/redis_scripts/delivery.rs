@@ -10,11 +10,19 @@ const HELD: &[&str] =
 const OVERDUE: &[&str] =
     &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 900"];
 
-/// Receipt, lease in ms, token, whether more is claimed, destinations to skip, leases to sweep,
+/// Receipt, lease in ms, token, whether more is claimed, where the page begins, leases to sweep,
 /// body bytes, destinations to name, tasks to end, pauses, bytes in hand; then destinations and
 /// slots.
 const BY_A_WORKER: &[&str] =
-    &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
+    &["r", "2000", "me", "0", "", "100", "1000", "10", "100", "", "0", "shop", "5"];
+
+const MANY_DUE: &[&str] = &[
+    "destinations a @ 600",
+    "destinations b @ 700",
+    "destinations c @ 700",
+    "destinations d @ 800",
+    "destinations e @ 1001",
+];
 
 pub(super) const CLAIM: &[Row] = &[
     Row {
@@ -50,7 +58,7 @@ pub(super) const CLAIM: &[Row] = &[
     Row {
         case: "the claimer of a burst keeps the lock",
         before: &[DUE, &["bodies 2 = 1 600 400 shop -|second", "schedule:shop 2 @ 600"]],
-        args: &["r", "2000", "me", "1", "0", "100", "1000", "10", "100", "", "0", "shop", "1"],
+        args: &["r", "2000", "me", "1", "", "100", "1000", "10", "100", "", "0", "shop", "1"],
         answer: "[1, 1000, [1, 1, 1 500 400 shop -|hello], [shop], 3000]",
         after: &[
             "- destinations shop @ 500",
@@ -70,9 +78,55 @@ pub(super) const CLAIM: &[Row] = &[
         after: &["- lock = me"],
     },
     Row {
+        case: "a page follows a moment, and a wanted destination behind it is named too",
+        before: &[
+            DUE,
+            &["bodies 2 = 1 600 400 shop -|second", "schedule:shop 2 @ 600"],
+            &["destinations a @ 700", "destinations b @ 700", "destinations c @ 1001"],
+        ],
+        args: &["r", "2000", "me", "0", "600", "100", "1000", "10", "100", "", "0", "shop", "1"],
+        answer: "[1, 1000, [1, 1, 1 500 400 shop -|hello], [a, b, shop], 1001]",
+        after: &[
+            "- destinations shop @ 500",
+            "- schedule:shop 1 @ 500",
+            "+ destinations shop @ 600",
+            "+ entries 1 = 1 0 - w r * shop ",
+            "+ leased 1 @ 3000",
+            "+ offsets shop = 500",
+        ],
+    },
+    Row {
+        case: "a full page says where it ends",
+        before: &[MANY_DUE],
+        args: &["r", "2000", "me", "0", "", "100", "1000", "2", "100", "", "0"],
+        answer: "[1, 1000, [], [a, b], 1001, nil, 700]",
+        after: &[],
+    },
+    Row {
+        case: "a page follows a destination",
+        before: &[MANY_DUE],
+        args: &["r", "2000", "me", "0", "700 b", "100", "1000", "2", "100", "", "0"],
+        answer: "[1, 1000, [], [c, d], 1001, nil, 800]",
+        after: &[],
+    },
+    Row {
+        case: "the last page follows a destination",
+        before: &[MANY_DUE],
+        args: &["r", "2000", "me", "0", "800 d", "100", "1000", "2", "100", "", "0"],
+        answer: "[1, 1000, [], [], 1001]",
+        after: &[],
+    },
+    Row {
+        case: "a page follows a destination that waits for another moment by now",
+        before: &[MANY_DUE],
+        args: &["r", "2000", "me", "0", "700 d", "100", "1000", "9", "100", "", "0"],
+        answer: "[1, 1000, [], [b, c, d], 1001]",
+        after: &[],
+    },
+    Row {
         case: "a claim without destinations goes past the lock",
         before: &[&["lock = other"]],
-        args: &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0"],
+        args: &["r", "2000", "me", "0", "", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], ]",
         after: &[],
     },
@@ -83,7 +137,7 @@ pub(super) const CLAIM: &[Row] = &[
             "schedule:@pull 1 @ 500",
             "lock = other",
         ]],
-        args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0", "@pull", "5"],
+        args: &["r", "2000", "", "0", "", "100", "1000", "10", "100", "", "0", "@pull", "5"],
         answer: "[1, 1000, [1, 1, 1 500 400 @pull -|hello], [], 3000]",
         after: &[
             "- schedule:@pull 1 @ 500",
@@ -108,7 +162,7 @@ pub(super) const CLAIM: &[Row] = &[
     Row {
         case: "a claim without destinations sweeps an expired lease",
         before: &[OVERDUE],
-        args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
+        args: &["r", "2000", "", "0", "", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [shop], , [1, 0, 0, 0, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 - w r * shop ",
@@ -125,7 +179,7 @@ pub(super) const CLAIM: &[Row] = &[
             "entries 1 = 16 15 - w r * shop lease ran out",
             "leased 1 @ 900",
         ]],
-        args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
+        args: &["r", "2000", "", "0", "", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], , [1, 0, 0, 1, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 16 15 - w r * shop lease ran out",
@@ -141,7 +195,7 @@ pub(super) const CLAIM: &[Row] = &[
             "entries 1 = 1 0 ! w r * shop ",
             "leased 1 @ 900",
         ]],
-        args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
+        args: &["r", "2000", "", "0", "", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], , [1, 0, 1, 0, 0, 0, 0, 0, 0]]",
         after: &[
             "- entries 1 = 1 0 ! w r * shop ",
@@ -157,7 +211,7 @@ pub(super) const CLAIM: &[Row] = &[
             "entries 1 = 1 0 - m2500 r q shop 503",
             "leased 1 @ 900",
         ]],
-        args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
+        args: &["r", "2000", "", "0", "", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], 2500]",
         after: &[
             "- entries 1 = 1 0 - m2500 r q shop 503",
@@ -273,7 +327,7 @@ pub(super) const CLAIM: &[Row] = &[
     Row {
         case: "a claim stops at its bytes",
         before: &[DUE, &["bodies 2 = 1 600 400 shop -|second", "schedule:shop 2 @ 600"]],
-        args: &["r", "2000", "me", "0", "0", "100", "30", "10", "100", "", "0", "shop", "5"],
+        args: &["r", "2000", "me", "0", "", "100", "30", "10", "100", "", "0", "shop", "5"],
         answer: "[1, 1000, [1, 1, 1 500 400 shop -|hello], [shop], 3000]",
         after: &[
             "- destinations shop @ 500",

@@ -30,9 +30,14 @@ rows! {
                  AND NOT EXISTS (SELECT 1 FROM schedule WHERE destination = ?1)
                  RETURNING " [lane, name] "";
 
-    /// Called destinations with a due task.
-    due: "SELECT " [id, name] " FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
-             ORDER BY earliest, id LIMIT ? OFFSET ?";
+    /// Called destinations with a due task whose earliest moment is after another.
+    due: "SELECT " [id, name, earliest] " FROM destination
+             WHERE lane = ? AND called = 1 AND earliest > ? AND earliest <= ?
+             ORDER BY earliest, id LIMIT ?";
+
+    /// Called destinations of one moment, after one of them. With the columns of `due`.
+    due_at: "SELECT " [id, name, earliest] " FROM destination
+             WHERE lane = ? AND called = 1 AND earliest = ? AND id > ? ORDER BY id LIMIT ?";
 
     /// The called destinations that tasks wait for, for the sampler.
     sampled: "SELECT " [id, name, earliest] " FROM destination

@@ -388,6 +388,13 @@ impl<'a> WriteTx<'a> {
         }
     }
 
+    /// The earliest due moment of a called destination. `None` also if its tasks are pulled. Reads
+    /// what [`Self::write_earliest`] has written.
+    pub(crate) fn earliest_of(&mut self, destination: i64) -> rusqlite::Result<Option<UnixMillis>> {
+        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
+        Ok(earliest.filter(|_| called))
+    }
+
     fn schedule(&mut self, destination: i64) -> rusqlite::Result<&mut Schedule> {
         match self.names.schedules.entry(destination) {
             Entry::Occupied(known) => Ok(known.into_mut()),

@@ -44,10 +44,10 @@ impl WriteTx<'_> {
         self.unsynced.as_deref().filter(|unsynced| is_for_worker && unsynced.is_of(destination))
     }
 
-    /// Called when a claim passed over hidden tasks of a lane: its worker gets a hint once some of
-    /// them are durable.
-    pub(crate) fn passed_over(&mut self, lane: &Lane) {
-        self.passed_over.add(lane.clone(), false, self.now);
+    /// Called when a claim passed over hidden tasks that fell due at a moment: the lane's worker
+    /// gets a hint of that moment once some of them are durable.
+    pub(crate) fn passed_over(&mut self, lane: &Lane, due: UnixMillis) {
+        self.passed_over.add(lane.clone(), false, due);
     }
 
     pub(super) fn into_hints(self) -> Hints {

@@ -2,13 +2,16 @@
 -- under the lane's lock. scheduled -> leased | expired | dead
 --
 -- ARGV    2 receipt; 3 lease ms; 4 lock token ('' bypasses the lock); 5 1 if the holder will claim
---         again at once, else 0; 6 due destinations that the outlook skips; 7 most leases swept;
---         8 most bytes of records; 9 most destinations of the outlook; 10 most tasks ended; 11 past
---         pauses, see lib/overdue.lua; 12 bytes that the holder has already; then pairs of
+--         again at once, else 0; 6 where the page of due destinations begins: '' or a moment,
+--         for those after it, or 'moment destination', for those after that one; 7 most leases
+--         swept; 8 most bytes of records; 9 most destinations of the page; 10 most tasks ended;
+--         11 past pauses, see lib/overdue.lua; 12 bytes that the holder has already; then pairs of
 --         destination and slots
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}, with a
---         sixth item if the call ended anything: the number of each, in the order of SWEPT
+--         sixth item if the call ended anything: the number of each, in the order of SWEPT; and
+--         with a seventh if the page is full: the moment of its last destination. Wanted
+--         destinations that are still due stand behind the page.
 --
 -- Many calls find the lane locked, or nothing due. So the cheap checks come first, and functions
 -- are built where it is known that they are needed.
@@ -170,15 +173,46 @@ if is_due then
   end
 end
 
-local cut = false
+local cut, still_due = false, {}
 for _, want in ipairs(wants) do
   cut = cut or want.taken == want.slots or want.taken < want.found
-  if correct(want.destination) and want.offset then
+  local earliest = correct(want.destination)
+  if earliest and want.offset then
     redis.call('HSET', OFFSETS, want.destination, want.offset)
+  end
+  if (tonumber(earliest) or math.huge) <= now then
+    still_due[#still_due + 1] = want.destination
   end
 end
 
-local due = redis.call('ZRANGEBYSCORE', DESTINATIONS, '-inf', now, 'LIMIT', ARGV[6], ARGV[9])
+local function due_page(limit)
+  local moment, last = string.match(ARGV[6], '^(-?%d+) ?(.*)$')
+  local from = moment and '(' .. moment or '-inf'
+  if moment and last ~= '' then
+    from = moment
+    if tonumber(redis.call('ZSCORE', DESTINATIONS, last) or nil) == tonumber(moment) then
+      -- An offset within the moment would have Redis walk over all that are before it.
+      local first = redis.call('ZRANK', DESTINATIONS, last) + 1
+      local due_ones = redis.call('ZCOUNT', DESTINATIONS, '-inf', now)
+      local behind = math.min(first + limit, due_ones) - 1
+      return first <= behind and redis.call('ZRANGE', DESTINATIONS, first, behind) or {}
+    end
+  end
+  return redis.call('ZRANGEBYSCORE', DESTINATIONS, from, now, 'LIMIT', 0, limit)
+end
+
+local page_limit = tonumber(ARGV[9])
+local due, page_end = due_page(page_limit), nil
+if #due == page_limit then
+  page_end = tonumber(redis.call('ZSCORE', DESTINATIONS, due[page_limit]))
+end
+if still_due[1] then
+  local in_page = {}
+  for _, destination in ipairs(due) do in_page[destination] = true end
+  for _, destination in ipairs(still_due) do
+    if not in_page[destination] then due[#due + 1] = destination end
+  end
+end
 local later = redis.call('ZRANGEBYSCORE', DESTINATIONS, '(' .. now, '+inf', 'WITHSCORES',
   'LIMIT', 0, 1)
 local next_moment = tonumber(later[2] or nil)
@@ -197,4 +231,5 @@ if token ~= '' and takes and ARGV[5] == '1' and cut and #due > 0 then
 elseif has_lock then
   redis.call('DEL', LOCK)
 end
+if page_end then return { 1, now, leased, due, next_moment or '', swept or false, page_end } end
 return { 1, now, leased, due, next_moment or '', swept }

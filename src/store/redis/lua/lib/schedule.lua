@@ -2,14 +2,14 @@
 -- uses: keys
 
 -- Corrects the earliest due moment of a destination after a task left its schedule. A destination
--- without waiting tasks is forgotten, because callers may name any number of hosts. Returns whether
--- it is still known.
+-- without waiting tasks is forgotten, because callers may name any number of hosts. Returns its
+-- earliest due moment, true for pulled tasks, or false if it is forgotten.
 local function correct(destination)
   if destination == '@pull' then return true end
   local head = redis.call('ZRANGE', SCHEDULES .. destination, 0, 0, 'WITHSCORES')
   if head[2] then
     redis.call('ZADD', DESTINATIONS, head[2], destination)
-    return true
+    return head[2]
   end
   redis.call('ZREM', DESTINATIONS, destination)
   redis.call('HDEL', OFFSETS, destination)

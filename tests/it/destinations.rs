@@ -415,3 +415,34 @@ async fn a_probe_through_one_instance_reaches_the_others() {
     assert!(poll::until(heard).await, "{}", listed(&looks, "message.call").await);
     assert!(calls.log().contains("Service message.call is probed by hand"), "{}", calls.log());
 }
+
+/// Each instance has a breaker of its own, and a probe ends the wait of all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_ends_the_wait_on_both_of_two_instances_that_call() {
+    let kept = Kept::redis();
+    let receiver = Receiver::answering(|_| Answer::Status(500)).await;
+    let settings = with_lasting_breaker(&receiver);
+    let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
+    one.add_all(&tasks("message.call", 200)).await;
+    let on_each = async |of: &Program| {
+        let shown = listed(of, "message.call").await;
+        shown["instances"].as_array().unwrap().clone()
+    };
+    let both_open = async || {
+        let each = on_each(&one).await;
+        each.len() == 2 && each.iter().all(|on| on["breaker"] == "open")
+    };
+    assert!(poll::until(both_open).await, "{:?}", on_each(&one).await);
+    receiver.answer(|_| Answer::Status(200));
+    let probe = r#"{"sn":"message.call"}"#;
+    let probed = two.post("/delay/destination/probe", probe).await.ok().body;
+    assert_eq!(probed["instances"].as_array().unwrap().len(), 2, "{probed}");
+    for instance in [&one, &two] {
+        let heard = async || {
+            let each = on_each(instance).await;
+            let has_heard = |on: &Value| on["probed_ms"].is_i64() && on["breaker"] != "open";
+            each.len() == 2 && each.iter().all(has_heard)
+        };
+        assert!(poll::until(heard).await, "{:?}", on_each(instance).await);
+    }
+}

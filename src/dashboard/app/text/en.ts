@@ -535,8 +535,9 @@ export const en = {
     probeText:
       "All instances end the wait of their circuit breakers within two seconds. The next due " +
       "tasks are the probes; no other request is sent.",
-    probeDone: (sn: string, breaker: string) =>
-      `The circuit breaker of ${sn} is ${breaker} on the instance that answers.`,
+    probeDone: (sn: string, breaker: string) => `The circuit breaker of ${sn} is ${breaker}.`,
+    probeOnAll: (sn: string) =>
+      `All instances end the wait of their circuit breakers of ${sn} within two seconds.`,
     heading: (sn: string) => `Destination ${sn}`,
     now: "Now",
     probesIn: "Open for",

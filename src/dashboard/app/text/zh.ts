@@ -506,7 +506,8 @@ export const zh: Dictionary = {
     probeTitle: (sn) => `立即探测 ${sn}？`,
     probeText:
       "所有实例会在两秒内结束其熔断器的等待。接下来到期的任务就是探测；不会发送其他请求。",
-    probeDone: (sn, breaker) => `在响应此页面的实例上，${sn} 的熔断器状态：${breaker}。`,
+    probeDone: (sn, breaker) => `${sn} 的熔断器状态：${breaker}。`,
+    probeOnAll: (sn) => `所有实例会在两秒内结束 ${sn} 的熔断器的等待。`,
     heading: (sn) => `目的地 ${sn}`,
     now: "当前",
     probesIn: "打开状态剩余时间",

@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 use delayd_wire::{
-    BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
-    Destinations, Held, HoldRequest, Probed, RecentCalls,
+    BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationOnInstance,
+    DestinationShown, Destinations, Held, HoldRequest, Probed, RecentCalls,
 };
 
 use super::cell::Cell;
@@ -28,12 +28,15 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List each service that is configured or has waiting tasks
-    List(ListArgs),
-    /// Show all that one instance knows about a service: its breaker, limits and last calls
-    Get(OneArgs),
-    /// Let the open breaker of a service probe now, on the instance that answers
     ///
-    /// The next due tasks are the probes. A hold or a Retry-After still stops calls.
+    /// Of several instances, the worst state is shown, and below it that of each instance.
+    List(ListArgs),
+    /// Show all about a service: its breakers, limits and last calls on each instance
+    Get(OneArgs),
+    /// Let the open breakers of a service probe now, on all instances
+    ///
+    /// The next due tasks are the probes. A hold or a Retry-After still stops calls. The instance
+    /// that answers obeys at once, the others within two seconds.
     Probe(OneArgs),
     /// Stop calls to a service on every instance: its tasks wait and use no attempts
     Hold(OneArgs),
@@ -66,8 +69,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/destination/get", &of(&sn), detail).await?;
         }
         Verb::Probe(OneArgs { sn, server }) => {
-            let shown = |probed: Probed| format!("the breaker is {}", probed.breaker.cell());
-            server.ask("/delay/destination/probe", &of(&sn), shown).await?;
+            server.ask("/delay/destination/probe", &of(&sn), probed).await?;
         }
         Verb::Hold(OneArgs { sn, server }) => {
             server
@@ -82,6 +84,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     }
     Ok(Code::Done)
 }
+
+/// The status of a destination that is called as usual.
+const READY: &str = "ready";
 
 fn of(sn: &Destination) -> HoldRequest<&Destination> {
     HoldRequest { sn: Some(sn) }
@@ -119,13 +124,56 @@ fn detail(shown: DestinationDetail) -> String {
         let place = pairs.iter().position(|(name, _)| *name == "last error at");
         pairs.insert(place.unwrap_or_default(), ("no access token", why.cell()));
     }
-    let pairs = table::pairs(&pairs);
-    if shown.transitions.is_empty() {
-        return pairs;
+    let mut parts = vec![table::pairs(&pairs)];
+    parts.extend(each(&shown.instances));
+    if !shown.transitions.is_empty() {
+        let row = |change: &BreakerChange| vec![change.at_ms.cell(), change.to.cell()];
+        let rows: Vec<_> = shown.transitions.iter().map(row).collect();
+        parts.push(table::columns(&["since", "breaker"], &rows));
     }
-    let row = |change: &BreakerChange| vec![change.at_ms.cell(), change.to.cell()];
-    let rows: Vec<_> = shown.transitions.iter().map(row).collect();
-    format!("{pairs}\n\n{}", table::columns(&["since", "breaker"], &rows))
+    parts.join("\n\n")
+}
+
+fn probed(Probed { breaker, instances, .. }: Probed) -> String {
+    let breaker = format!("the breaker is {}", breaker.cell());
+    let others = "the others hear of the probe within two seconds:";
+    match each(&instances) {
+        Some(each) => format!("{breaker} on the instance that answers; {others}\n\n{each}"),
+        None => breaker,
+    }
+}
+
+/// The state on each instance, if there are several.
+fn each(instances: &[DestinationOnInstance]) -> Option<String> {
+    let row = |one: &DestinationOnInstance| {
+        let RecentCalls { calls, failures, .. } = one.recent;
+        vec![
+            one.instance.cell(),
+            one.name.cell(),
+            one.breaker.cell(),
+            one.probes_in_ms.map(time::lasting).cell(),
+            format!("{}/{}", one.in_flight, one.concurrency),
+            one.rate.cell(),
+            one.retry_after_ms.map(time::lasting).cell(),
+            format!("{calls}, {failures} failed"),
+            one.probed_ms.cell(),
+            one.seen_ms.cell(),
+        ]
+    };
+    let rows: Vec<_> = instances.iter().map(row).collect();
+    let head = [
+        "instance",
+        "name",
+        "breaker",
+        "probes_in",
+        "calls",
+        "rate",
+        "retry_after",
+        "recent_calls",
+        "probed",
+        "seen",
+    ];
+    (!rows.is_empty()).then(|| table::columns(&head, &rows))
 }
 
 /// What keeps it from being called as usual, the worst first. The dashboard shows the same.
@@ -141,18 +189,34 @@ fn status(of: &DestinationShown) -> String {
     ];
     let found: Vec<&str> =
         conditions.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name).collect();
-    if found.is_empty() { "ready".into() } else { found.join(", ") }
+    if found.is_empty() { READY.into() } else { found.join(", ") }
+}
+
+/// The line of an instance, below that of the destination.
+fn part(of: &DestinationShown, on: &DestinationOnInstance) -> DestinationShown {
+    DestinationShown {
+        sn: format!("on {} {}", on.name, on.instance),
+        breaker: on.breaker,
+        in_flight: on.in_flight,
+        concurrency: on.concurrency,
+        rate: on.rate.clone(),
+        retry_after_ms: on.retry_after_ms,
+        no_access_token: on.no_access_token.clone(),
+        last_error: on.last_error.clone(),
+        last_error_ms: on.last_error_ms,
+        ..of.clone()
+    }
 }
 
 fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     if all.is_empty() {
         return "no destinations".into();
     }
-    let row = |one: &DestinationShown| {
+    let row = |one: &DestinationShown, waiting: Option<u64>| {
         vec![
             one.sn.cell(),
             status(one),
-            one.waiting.cell(),
+            waiting.cell(),
             format!("{}/{}", one.in_flight, one.concurrency),
             one.rate.cell(),
             one.retry_after_ms.map(time::lasting).cell(),
@@ -160,7 +224,15 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
             one.last_error.cell(),
         ]
     };
-    let rows: Vec<_> = all.iter().map(row).collect();
+    let rows: Vec<_> = all
+        .iter()
+        .flat_map(|one| {
+            let is_ready = status(one) == READY;
+            let of_each = one.instances.iter().filter(move |_| !is_ready);
+            let of_each = of_each.map(move |on| row(&part(one, on), None));
+            std::iter::once(row(one, Some(one.waiting))).chain(of_each)
+        })
+        .collect();
     let head =
         ["sn", "status", "waiting", "calls", "rate", "retry_after", "last_error_at", "last_error"];
     table::columns(&head, &rows)
@@ -233,5 +305,56 @@ mod tests {
         assert_eq!(rows[1].join(" "), row);
         let row = "mail ready 12 0/16 - - 1970-01-01T00:00:00.000Z down";
         assert_eq!(rows[2].join(" "), row);
+    }
+
+    fn on(instance: &str, breaker: &str, probes_in_ms: Option<u64>) -> serde_json::Value {
+        json!({
+            "instance": instance, "name": "host", "answers": false, "seen_ms": 0,
+            "breaker": breaker, "probes_in_ms": probes_in_ms, "in_flight": 3, "concurrency": 16,
+            "rate": null, "retry_after_ms": null, "last_error": null, "last_error_ms": null,
+            "recent": {"calls": 9, "failures": 5, "p50_ms": 1, "p99_ms": 2}, "probed_ms": null,
+        })
+    }
+
+    #[test]
+    fn a_destination_in_trouble_is_shown_on_each_instance() {
+        let one = |sn: &str, breaker: &str| {
+            json!({
+                "sn": sn, "configured": true, "held": false, "waiting": 12, "breaker": breaker,
+                "in_flight": 6, "concurrency": 32, "rate": null, "retry_after_ms": null,
+                "last_error": null, "last_error_ms": null,
+                "instances": [on("a", breaker, Some(4_000)), on("b", "closed", None)],
+            })
+        };
+        let answer = json!({"destinations": [one("shop", "open"), one("mail", "closed")]});
+        insta::assert_snapshot!(shown(serde_json::from_value(answer).unwrap()), @r#"
+        SN         STATUS   WAITING  CALLS  RATE  RETRY_AFTER  LAST_ERROR_AT  LAST_ERROR
+        shop       failing  12       6/32   -     -            -              -
+        on host a  failing  -        3/16   -     -            -              -
+        on host b  ready    -        3/16   -     -            -              -
+        mail       ready    12       6/32   -     -            -              -
+        "#);
+    }
+
+    #[test]
+    fn a_probe_shows_the_breaker_of_each_instance() {
+        let answer = |instances| json!({"sn": "x", "breaker": "closed", "instances": instances});
+        let probed = |answer| probed(serde_json::from_value(answer).unwrap());
+        assert_eq!(probed(answer(json!([]))), "the breaker is closed");
+        let both = json!([on("a", "open", Some(57_000)), on("b", "closed", None)]);
+        let shown = probed(answer(both));
+        let lines: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            lines[0].join(" "),
+            "the breaker is closed on the instance that answers; the others hear of the probe \
+             within two seconds:"
+        );
+        let head =
+            "INSTANCE NAME BREAKER PROBES_IN CALLS RATE RETRY_AFTER RECENT_CALLS PROBED SEEN";
+        assert_eq!(lines[2].join(" "), head);
+        let row = "a host open 57s 3/16 - - 9, 5 failed - 1970-01-01T00:00:00.000Z";
+        assert_eq!(lines[3].join(" "), row);
+        assert_eq!(lines.len(), 5);
     }
 }

@@ -33,14 +33,17 @@ fn shown(Instances { instances }: Instances) -> String {
             one.started_ms.cell(),
             one.workers.cell(),
             one.in_flight.cell(),
+            one.failing.cell(),
             format!("{:.0}%", one.cpu * 100.0),
             format!("{} MiB", one.memory_bytes >> 20),
             one.seen_ms.cell(),
         ]
     };
     let rows: Vec<_> = instances.iter().map(row).collect();
-    let head =
-        ["name", "address", "version", "started", "workers", "calls", "cpu", "memory", "seen"];
+    let head = [
+        "name", "address", "version", "started", "workers", "calls", "failing", "cpu", "memory",
+        "seen",
+    ];
     table::columns(&head, &rows)
 }
 
@@ -57,15 +60,16 @@ mod tests {
         let answer = json!({"instances": [{
             "id": "1", "name": "host", "version": "0.1.0", "started_ms": 0,
             "address": "127.0.0.1:7799", "cpu": 0.256, "memory_bytes": 20 << 20, "in_flight": 3,
-            "workers": true, "seen_ms": 1000, "answers": true,
+            "workers": true, "failing": 2, "seen_ms": 1000, "answers": true,
         }]});
         let table = shown(answer);
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0].join(" "), "NAME ADDRESS VERSION STARTED WORKERS CALLS CPU MEMORY SEEN");
+        let head = "NAME ADDRESS VERSION STARTED WORKERS CALLS FAILING CPU MEMORY SEEN";
+        assert_eq!(rows[0].join(" "), head);
         assert_eq!(
             rows[1].join(" "),
-            "host 127.0.0.1:7799 0.1.0 1970-01-01T00:00:00.000Z yes 3 26% 20 MiB \
+            "host 127.0.0.1:7799 0.1.0 1970-01-01T00:00:00.000Z yes 3 2 26% 20 MiB \
              1970-01-01T00:00:01.000Z"
         );
     }

@@ -66,6 +66,10 @@ impl Gate {
         self.rate.set(rate, now);
     }
 
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.rate.rate()
+    }
+
     /// Changes the settings of the breaker. Its state stays.
     pub(super) fn set_breaker(&mut self, params: &breaker::Params, now: Instant) {
         self.breaker.set_params(params, now);

@@ -18,9 +18,14 @@ impl RateLimit {
 
     /// Changes the rate. A different rate starts with a full bucket.
     pub(super) fn set(&mut self, rate: Option<Rate>, now: Instant) {
-        if self.0.map(|bucket| bucket.rate()) != rate {
+        if self.rate() != rate {
             *self = Self::new(rate, now);
         }
+    }
+
+    /// The rate.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.0.map(|bucket| bucket.rate())
     }
 
     /// How many calls may begin now.

@@ -84,9 +84,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
         workers: lanes.clone(),
         consumers: awaited.clone(),
         planners: planners.clone(),
-        heartbeat: Some(
-            shared.ownership.announce(parts.instances.heartbeat(parts.limits.in_flight())),
-        ),
+        heartbeat: Some(shared.ownership.announce(parts.instances.heartbeat(&parts.limits, asked))),
     };
     let looked = parts.store.look(look).await;
     let Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances } = looked;
@@ -96,7 +94,10 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     if let Some(living) = living {
         let own = living.iter().find(|one| one.id == parts.instances.id());
         beat = own.map(|own| own.seen);
-        parts.instances.take_in(living);
+        for sn in parts.instances.take_in(living) {
+            parts.limits.probe(&sn);
+            tracing::info!(%sn, "Service {sn} is probed by hand");
+        }
     }
     if let Some(Some(NextDue { now, lanes: looks })) = polled.part(plans) {
         let looked = planners.into_iter().zip(looks);

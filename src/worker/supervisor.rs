@@ -131,7 +131,7 @@ async fn next(messages: &mut Option<broadcast::Receiver<Message>>) -> Result<Mes
 async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
     let parts = &shared.parts;
     if shared.params.enabled && shared.ownership.is_shared() {
-        let own = parts.instances.heartbeat(parts.limits.in_flight());
+        let own = parts.instances.heartbeat(&parts.limits, parts.clock.now());
         let heartbeat = Some(Instance { has_workers: false, ..own });
         let seen = parts.topics.seen().revision;
         // The others read the heartbeat, so it must be stored before they hear of it.

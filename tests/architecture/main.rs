@@ -29,7 +29,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("outcome", &["callback", "model", "store"]),
     ("planner", &["model", "store"]),
     ("maintenance", &["metrics", "model", "planner", "store", "topic"]),
-    ("instances", &["metrics", "model", "store"]),
+    ("instances", &["limits", "metrics", "model", "store"]),
     (
         "worker",
         &[

@@ -320,10 +320,129 @@ async fn an_open_breaker_probes_when_an_operator_says_so(kept: Kept) {
         .map(|change| change["to"].as_str().unwrap())
         .collect();
     assert_eq!(to, ["open", "half_open", "closed"], "{closed}");
-    assert_eq!(closed["probes_in_ms"], Value::Null);
+    assert_eq!((&closed["probes_in_ms"], &closed["instances"]), (&Value::Null, &json!([])));
     for verb in ["get", "probe"] {
         let path = format!("/delay/destination/{verb}");
         assert_eq!(delayd.post(&path, r#"{"sn":"nobody"}"#).await.status, 404, "{verb}");
         assert_eq!(delayd.post(&path, r#"{"sn":"@pull"}"#).await.status, 400, "{verb}");
+    }
+}
+
+/// The settings of an instance whose breaker of this receiver stays open for the whole test.
+fn with_lasting_breaker(receiver: &Receiver) -> Vec<String> {
+    let mut settings = vec![service("message.call", receiver)];
+    settings.extend(quick_breaker());
+    settings.extend(
+        ["callback.breaker.open=\"10m\"", "callback.breaker.open_max=\"10m\""].map(str::to_owned),
+    );
+    settings
+}
+
+/// Two instances: one that calls a receiver that fails until its breaker is open, and one that
+/// makes no calls.
+pub(crate) async fn one_fails(kept: &Kept) -> (Receiver, Program, Program) {
+    let receiver = Receiver::answering(|_| Answer::Status(500)).await;
+    let settings = with_lasting_breaker(&receiver);
+    let calls = kept.start(&settings).await;
+    let looks = kept.start(&[settings, vec!["worker.enabled=false".into()]].concat()).await;
+    looks.add_all(&tasks("message.call", 50)).await;
+    wait_for_breaker(&calls, "message.call", "open").await;
+    (receiver, calls, looks)
+}
+
+/// The instance that made no calls showed a closed breaker. Behind round robin, the state changed
+/// from answer to answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_instance_shows_the_breaker_that_is_open_on_one() {
+    let kept = Kept::redis();
+    let (_receiver, calls, looks) = one_fails(&kept).await;
+    wait_for_breaker(&looks, "message.call", "open").await;
+    let id = calls.post("/delay/whoami", "{}").await.ok().body["instance"].clone();
+    let get = async |of: &Program| {
+        of.post("/delay/destination/get", r#"{"sn":"message.call"}"#).await.ok().body
+    };
+    for (answers, instance) in [(true, &calls), (false, &looks)] {
+        let shows_both = async || get(instance).await["instances"].as_array().unwrap().len() == 1;
+        assert!(poll::until(shows_both).await, "{}", get(instance).await);
+        for shown in [listed(instance, "message.call").await, get(instance).await] {
+            assert_eq!(shown["breaker"], "open", "{shown}");
+            assert_eq!(shown["last_error"], "500 Internal Server Error", "{shown}");
+            assert!(shown["recent"]["failures"].as_u64().unwrap() >= 5, "{shown}");
+            let [one] = &shown["instances"].as_array().unwrap()[..] else {
+                panic!("one instance calls it: {shown}")
+            };
+            assert_eq!((&one["instance"], &one["answers"]), (&id, &json!(answers)), "{one}");
+            assert_eq!((&one["breaker"], &one["probed_ms"]), (&json!("open"), &Value::Null));
+            assert!(one["probes_in_ms"].as_u64().unwrap() > 400_000, "{one}");
+        }
+        assert!(get(instance).await["probes_in_ms"].as_u64().unwrap() > 400_000);
+        let post = async |path| instance.post(path, "{}").await.ok().body;
+        let is_open =
+            async || post("/delay/overview").await["destinations"][0]["breaker"] == "open";
+        assert!(poll::until(is_open).await, "{}", post("/delay/overview").await);
+        let counts = async || {
+            let living =
+                post("/delay/instance/list").await["instances"].as_array().unwrap().clone();
+            let one = living.iter().find(|one| one["id"] == id);
+            one.is_some_and(|one| one["failing"] == 1)
+                && living.iter().filter(|one| one["failing"] == 1).count() == 1
+        };
+        assert!(poll::until(counts).await, "{}", post("/delay/instance/list").await);
+    }
+    assert_eq!(get(&calls).await["transitions"][0]["to"], "open");
+    // What a killed instance knew goes with its heartbeat.
+    calls.kill();
+    let closed = wait_for_breaker(&looks, "message.call", "closed").await;
+    assert_eq!(closed["instances"], json!([]));
+}
+
+/// An instance that was not asked kept its breaker open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_through_one_instance_reaches_the_others() {
+    let kept = Kept::redis();
+    let (receiver, calls, looks) = one_fails(&kept).await;
+    wait_for_breaker(&looks, "message.call", "open").await;
+    receiver.answer(|_| Answer::Status(200));
+    let probe = r#"{"sn":"message.call"}"#;
+    let probed = looks.post("/delay/destination/probe", probe).await.ok().body;
+    assert_eq!(probed["breaker"], "closed", "its own: {probed}");
+    assert_eq!(probed["instances"][0]["breaker"], "open", "{probed}");
+    wait_for_breaker(&calls, "message.call", "closed").await;
+    let heard = async || {
+        let one = wait_for_breaker(&looks, "message.call", "closed").await;
+        one["instances"][0]["probed_ms"].is_i64()
+    };
+    assert!(poll::until(heard).await, "{}", listed(&looks, "message.call").await);
+    assert!(calls.log().contains("Service message.call is probed by hand"), "{}", calls.log());
+}
+
+/// Each instance has a breaker of its own, and a probe ends the wait of all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_ends_the_wait_on_both_of_two_instances_that_call() {
+    let kept = Kept::redis();
+    let receiver = Receiver::answering(|_| Answer::Status(500)).await;
+    let settings = with_lasting_breaker(&receiver);
+    let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
+    one.add_all(&tasks("message.call", 200)).await;
+    let on_each = async |of: &Program| {
+        let shown = listed(of, "message.call").await;
+        shown["instances"].as_array().unwrap().clone()
+    };
+    let both_open = async || {
+        let each = on_each(&one).await;
+        each.len() == 2 && each.iter().all(|on| on["breaker"] == "open")
+    };
+    assert!(poll::until(both_open).await, "{:?}", on_each(&one).await);
+    receiver.answer(|_| Answer::Status(200));
+    let probe = r#"{"sn":"message.call"}"#;
+    let probed = two.post("/delay/destination/probe", probe).await.ok().body;
+    assert_eq!(probed["instances"].as_array().unwrap().len(), 2, "{probed}");
+    for instance in [&one, &two] {
+        let heard = async || {
+            let each = on_each(instance).await;
+            let has_heard = |on: &Value| on["probed_ms"].is_i64() && on["breaker"] != "open";
+            each.len() == 2 && each.iter().all(has_heard)
+        };
+        assert!(poll::until(heard).await, "{:?}", on_each(instance).await);
     }
 }

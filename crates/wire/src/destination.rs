@@ -29,8 +29,9 @@ pub struct Unharmed {
     pub lateness_p99_ms: Option<u64>,
 }
 
-/// One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms`, `no_access_token` and
-/// the last error are those of the instance that answers. The rest comes from the store.
+/// One destination. `breaker`, `retry_after_ms`, `no_access_token` and the last error are those of
+/// the instance where they are worst. `in_flight` and `concurrency` are sums over the instances
+/// that call it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationShown {
@@ -59,9 +60,46 @@ pub struct DestinationShown {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub recent: RecentCalls,
+    /// Its state on each instance that has called it lately. Empty while only one instance lives.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub instances: Vec<DestinationOnInstance>,
 }
 
-/// All that the instance that answers knows about a destination.
+/// The state of a destination on one instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DestinationOnInstance {
+    /// The id of the instance.
+    pub instance: String,
+    /// The name of its host.
+    pub name: String,
+    /// Whether it is the instance that answers.
+    pub answers: bool,
+    /// When the store heard of it last. The state is that of then.
+    pub seen_ms: UnixMillis,
+    pub breaker: BreakerState,
+    /// How much longer an open breaker stays open.
+    pub probes_in_ms: Option<u64>,
+    pub in_flight: usize,
+    /// The current limit of concurrent calls.
+    pub concurrency: usize,
+    /// Its rate in the configuration of the instance.
+    pub rate: Option<String>,
+    /// The remaining time of its own `Retry-After`.
+    pub retry_after_ms: Option<u64>,
+    /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
+    /// Null before the first failure, and for a token with only the scope `view`.
+    pub last_error: Option<String>,
+    pub last_error_ms: Option<UnixMillis>,
+    pub recent: RecentCalls,
+    /// When the instance heard of the last `probe`. Null if it did not within the last minute.
+    pub probed_ms: Option<UnixMillis>,
+}
+
+/// All that is known about a destination. What differs between instances is as in the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationDetail {
@@ -81,12 +119,12 @@ pub struct DestinationDetail {
     /// Whether the store stopped counting, so that `waiting` and `overdue` are lower bounds.
     pub cut: bool,
     pub breaker: BreakerState,
-    /// How much longer an open breaker stays open.
+    /// How much longer an open breaker stays open: where it does so longest.
     pub probes_in_ms: Option<u64>,
     pub in_flight: usize,
     /// The current limit of concurrent calls, which is lower during a slow start.
     pub concurrency: usize,
-    /// The limit of concurrent calls in the configuration.
+    /// The limit of concurrent calls of each instance, in the configuration.
     pub slots: usize,
     pub rate: Option<String>,
     /// What counts as success, as the configuration writes it. Null for a destination that it does
@@ -105,20 +143,24 @@ pub struct DestinationDetail {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub unharmed: Unharmed,
-    /// The last changes of the breaker, at most 16, the oldest first.
+    /// The last changes of the breaker of the instance that answers, at most 16, the oldest first.
     pub transitions: Vec<BreakerChange>,
+    /// Its state on each instance that has called it lately. Empty while only one instance lives.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub instances: Vec<DestinationOnInstance>,
 }
 
-/// The last calls, at most 128.
+/// The last calls, at most 128 of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RecentCalls {
     pub calls: usize,
     /// How many of them failed, as the breaker counts failures.
     pub failures: usize,
-    /// The median of their durations. Null without calls.
+    /// The median of their durations, on the slowest instance. Null without calls.
     pub p50_ms: Option<u64>,
-    /// The 99th percentile of their durations. Null without calls.
+    /// The 99th percentile of their durations, on the slowest instance. Null without calls.
     pub p99_ms: Option<u64>,
 }
 
@@ -136,6 +178,11 @@ pub struct Probed {
     pub sn: String,
     /// The breaker of the instance that answers: `half_open`, if it was open.
     pub breaker: BreakerState,
+    /// The state on each instance that has called it lately. The others hear of the probe within
+    /// two seconds. Empty while only one instance lives.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub instances: Vec<DestinationOnInstance>,
 }
 
 /// The answer of hold and release.

@@ -37,6 +37,10 @@ pub struct InstanceShown {
     pub in_flight: u64,
     /// Whether it makes callbacks.
     pub workers: bool,
+    /// The destinations whose circuit breaker is open on it.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub failing: usize,
     /// When the store heard of it last.
     pub seen_ms: UnixMillis,
     /// Whether it is the instance that answers.

@@ -42,8 +42,8 @@ pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
 pub use dead::{Cause, CauseTopic, Causes, Done};
 pub use destination::{
-    BreakerChange, DestinationDetail, DestinationShown, Destinations, Held, Probed, RecentCalls,
-    Unharmed,
+    BreakerChange, DestinationDetail, DestinationOnInstance, DestinationShown, Destinations, Held,
+    Probed, RecentCalls, Unharmed,
 };
 pub use failure::Failure;
 pub use forecast::{

@@ -138,8 +138,7 @@ pub struct Objective {
     pub late: u64,
 }
 
-/// A destination. `breaker`, `no_access_token`, `in_flight`, `concurrency` and the last error are
-/// those of the instance that answers.
+/// A destination. What differs between instances is as in the list of destinations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationFigures {

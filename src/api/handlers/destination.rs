@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use delayd_wire::{
     BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
-    Destinations, Held, Probed, RecentCalls, Unharmed,
+    Destinations, Held, Probed, Unharmed,
 };
 
+use super::everywhere::{Everywhere, everywhere, recent, store_now};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, ServiceName};
 use crate::api::wire::json::{self, required};
-use crate::limits::{Allowance, Detail};
+use crate::limits::Allowance;
 use crate::metrics::Quantiles;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
@@ -51,12 +52,9 @@ pub(crate) async fn list(
             let allowance = services.get(sn).copied().or_else(known);
             let detail = api.limits.detail(sn, allowance.unwrap_or_default());
             let (waiting, overdue) = waiting.get(sn).copied().unwrap_or_default();
-            let shown = shown(sn, allowance, &detail, waiting, holds.contains(sn), api.clock.now());
-            DestinationShown {
-                overdue: as_of.map(|_| overdue),
-                last_error: shown.last_error.and_then(|error| caller.content(error)),
-                ..shown
-            }
+            let everywhere = everywhere(&api, sn, detail, caller.sees_content());
+            let shown = shown(sn, allowance, everywhere, waiting, holds.contains(sn));
+            DestinationShown { overdue: as_of.map(|_| overdue), ..shown }
         })
         .collect();
     let (unharmed, as_of_ms) = (unharmed(&api, None), as_of.map(Into::into));
@@ -129,36 +127,30 @@ fn millis(span: Duration) -> u64 {
 fn shown(
     sn: &Destination,
     configured: Option<Allowance>,
-    Detail { standing, recent, .. }: &Detail,
+    Everywhere { together, each }: Everywhere,
     waiting: u64,
     held: bool,
-    now: UnixMillis,
 ) -> DestinationShown {
-    let (last_error, ago) = standing.last_failure.clone().unzip();
     DestinationShown {
         sn: sn.to_string(),
         configured: configured.is_some(),
         held,
         waiting,
         overdue: None,
-        breaker: standing.breaker,
-        in_flight: standing.in_flight,
-        concurrency: standing.window,
+        breaker: together.breaker,
+        in_flight: together.in_flight,
+        concurrency: together.concurrency,
         rate: configured.and_then(|allowance| allowance.rate).map(|rate| rate.to_string()),
-        retry_after_ms: standing.held_for.map(millis),
-        no_access_token: standing.no_token.clone(),
-        last_error,
-        last_error_ms: ago.map(|ago| (now - ago).into()),
-        recent: RecentCalls {
-            calls: recent.count,
-            failures: recent.failures,
-            p50_ms: recent.p50.map(millis),
-            p99_ms: recent.p99.map(millis),
-        },
+        retry_after_ms: together.retry_after_ms,
+        recent: recent(&together),
+        no_access_token: together.no_access_token,
+        last_error: together.last_error,
+        last_error_ms: together.last_error_at.map(Into::into),
+        instances: each,
     }
 }
 
-/// `POST /delay/destination/get`: what this instance knows, without a look at the store.
+/// `POST /delay/destination/get`: what is in memory, without a look at the store.
 pub(crate) async fn get(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
@@ -177,32 +169,33 @@ pub(crate) async fn get(
     }
     let detail = api.limits.detail(&sn, allowance.unwrap_or_default());
     let unharmed = unharmed(&api, Some(&sn));
-    let now = api.clock.now();
+    let (now, slots, changes) = (api.clock.now(), detail.slots, detail.changes.clone());
     let waiting = sampled.map_or(0, |figures| figures.waiting);
-    let DestinationShown { sn, last_error, last_error_ms, rate, retry_after_ms, recent, .. } =
-        shown(&sn, allowance, &detail, waiting, held, now);
-    let Detail { standing, slots, probes_in, changes, .. } = detail;
+    let everywhere = everywhere(&api, &sn, detail, caller.sees_content());
+    let probes_in_ms = everywhere.together.probes_in_ms;
+    let shown = shown(&sn, allowance, everywhere, waiting, held);
     Ok(Success::of(DestinationDetail {
-        sn,
-        configured: allowance.is_some(),
+        sn: shown.sn,
+        configured: shown.configured,
         held,
         waiting,
         overdue: sampled.map_or(0, |figures| figures.overdue),
         as_of_ms: as_of(&snapshot).into(),
         complete: snapshot.is_complete,
         cut: sampled.is_some_and(|figures| figures.is_cut),
-        breaker: standing.breaker,
-        probes_in_ms: probes_in.map(millis),
-        in_flight: standing.in_flight,
-        concurrency: standing.window,
+        breaker: shown.breaker,
+        probes_in_ms,
+        in_flight: shown.in_flight,
+        concurrency: shown.concurrency,
         slots,
-        rate,
+        rate: shown.rate,
         success: service.map(|service| service.success().to_string()),
-        retry_after_ms,
-        no_access_token: standing.no_token,
-        last_error: last_error.and_then(|error| caller.content(error)),
-        last_error_ms,
-        recent,
+        retry_after_ms: shown.retry_after_ms,
+        no_access_token: shown.no_access_token,
+        last_error: shown.last_error,
+        last_error_ms: shown.last_error_ms,
+        recent: shown.recent,
+        instances: shown.instances,
         unharmed,
         transitions: changes
             .into_iter()
@@ -211,19 +204,20 @@ pub(crate) async fn get(
     }))
 }
 
-/// `POST /delay/destination/probe`: an open breaker becomes half-open now, on this instance. The
-/// probes are tasks that are due: nothing else is sent.
+/// `POST /delay/destination/probe`: open breakers become half-open, on this instance now, on the
+/// others when they hear of it. The probes are tasks that are due: nothing else is sent.
 pub(crate) async fn probe(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Probed>, Error> {
     let sn = read_sn(request.body())?;
-    if api.services.get(sn.as_str()).is_none() {
-        return Err(no_service());
-    }
+    let service = api.services.get(sn.as_str()).ok_or_else(no_service)?;
     let breaker = api.limits.probe(&sn);
+    api.instances.probe(&sn, store_now(&api));
     tracing::info!(%sn, "Service {sn} is probed by hand");
-    Ok(Success::of(Probed { sn: sn.to_string(), breaker }))
+    let detail = api.limits.detail(&sn, service.allowance());
+    let Everywhere { each, .. } = everywhere(&api, &sn, detail, caller.sees_content());
+    Ok(Success::of(Probed { sn: sn.to_string(), breaker, instances: each }))
 }
 
 fn no_service() -> Error {

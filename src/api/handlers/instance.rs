@@ -40,6 +40,7 @@ pub(crate) async fn list(
         memory_bytes: instance.memory,
         in_flight: instance.calls,
         workers: instance.has_workers,
+        failing: instance.failing(),
         seen_ms: instance.seen.into(),
         answers: instance.id == api.instances.id(),
     };

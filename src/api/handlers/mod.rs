@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod dead;
 pub(crate) mod destination;
+mod everywhere;
 pub(crate) mod forecast;
 pub(crate) mod health;
 pub(crate) mod instance;

@@ -9,6 +9,7 @@ use delayd_wire::{
     TaskCounts, WhoAmI, WhoAmIRequest,
 };
 
+use super::everywhere::{Everywhere, everywhere};
 use super::instance;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -128,20 +129,20 @@ fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<Destin
     all.sort_by_key(|(_, figures)| Reverse((figures.overdue, figures.waiting)));
     let shown = |(sn, figures): (&Destination, &sampler::DestinationFigures)| {
         let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
-        let standing = api.limits.standing(sn, allowance.unwrap_or_default());
-        let (last_error, ago) = standing.last_failure.unzip();
+        let detail = api.limits.detail(sn, allowance.unwrap_or_default());
+        let Everywhere { together, .. } = everywhere(api, sn, detail, sees_errors);
         DestinationFigures {
             sn: sn.to_string(),
             waiting: figures.waiting,
             overdue: figures.overdue,
             held: figures.is_held,
             configured: figures.is_configured,
-            breaker: standing.breaker,
-            no_access_token: standing.no_token,
-            in_flight: standing.in_flight as u64,
-            concurrency: standing.window as u64,
-            last_error: last_error.filter(|_| sees_errors),
-            last_error_ms: ago.map(|ago| (api.clock.now() - ago).into()),
+            breaker: together.breaker,
+            no_access_token: together.no_access_token,
+            in_flight: together.in_flight as u64,
+            concurrency: together.concurrency as u64,
+            last_error: together.last_error,
+            last_error_ms: together.last_error_at.map(Into::into),
         }
     };
     all.into_iter().take(MOST_DESTINATIONS).map(shown).collect()

@@ -116,6 +116,12 @@ impl Entry {
         self.gate.end(ticket, ending, self.bulkhead.limit(), now);
     }
 
+    /// How bad its state is. What is not called, and has no call in flight, comes last.
+    pub(super) fn badness(&mut self, now: Instant) -> impl Ord + use<> {
+        let is_stopped = self.gate.no_token().is_some() || self.gate.held_for(now).is_some();
+        (self.gate.breaker(now), is_stopped, self.bulkhead.in_flight(), self.used)
+    }
+
     pub(super) fn standing(&mut self, now: Instant) -> Standing {
         Standing {
             breaker: self.gate.breaker(now),
@@ -132,6 +138,7 @@ impl Entry {
             standing: self.standing(now),
             slots: self.bulkhead.limit(),
             probes_in: self.gate.probes_in(now),
+            rate: self.gate.rate(),
             recent: self.recent.calls(),
             changes: self.recent.changes(now),
         }

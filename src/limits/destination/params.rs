@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::recent::RecentCalls;
 use crate::limits::Allowance;
 use crate::model::breaker;
+use delayd_wire::Rate;
 
 /// The settings of the limits of destinations.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct Detail {
     pub slots: usize,
     /// How long until its open breaker becomes half-open.
     pub probes_in: Option<Duration>,
+    /// Its rate in the configuration.
+    pub rate: Option<Rate>,
     /// Its last calls.
     pub recent: RecentCalls,
     /// The last changes of its breaker, the oldest first, and how long ago each was.

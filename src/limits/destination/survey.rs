@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::DestinationLimits;
 use super::entry::Entry;
+use super::params::Detail;
 use crate::limits::Allowance;
 use crate::model::breaker::State;
 use crate::model::task::Destination;
@@ -75,6 +76,24 @@ impl DestinationLimits {
         }
         survey.others.in_flight = in_flight;
         survey
+    }
+
+    /// The destinations in use, the worst first: at most `most`, out of 10,000.
+    pub fn worst(&self, most: usize) -> Vec<(Destination, Detail)> {
+        let now = Instant::now();
+        let mut ranked: Vec<_> = {
+            let mut table = self.0.table();
+            let entries = table.entries.iter_mut().take(MOST_OTHERS);
+            entries.map(|(name, entry)| (entry.badness(now), name.clone())).collect()
+        };
+        ranked.sort_unstable_by(|one, other| other.cmp(one));
+        ranked.truncate(most);
+        let mut table = self.0.table();
+        let mut detail = |name: Destination| {
+            let detail = table.entries.get_mut(&name)?.detail(now);
+            Some((name, detail))
+        };
+        ranked.into_iter().filter_map(|(_, name)| detail(name)).collect()
     }
 }
 

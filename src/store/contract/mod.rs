@@ -39,7 +39,9 @@ pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_o
 pub use lookup::{Condition, Selected, TaskName};
 pub use maintenance::{Histories, History, Maintenance};
 pub use migration::{Adopted, Adoptee, MOVED, Standing};
-pub use sampling::{Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample};
+pub use sampling::{
+    DestinationState, Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample,
+};
 pub use schedules::{
     DueSchedules, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule, NewSchedule,
     NextOccurrence, Pause, Plan, Planned, PlannedOccurrence, SKIPPED, Schedule, ScheduleSet,

@@ -1,11 +1,13 @@
 //! The counts of lanes that the sampler reads once a second, and the heartbeats of instances.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::topics::Counts;
+use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::store::Result;
@@ -50,9 +52,62 @@ pub struct Instance {
     pub format: u32,
     /// Whether the server of some lanes has not answered its polls for a while.
     pub lacks_lanes: bool,
+    /// The destinations that it has called lately, the worst if there are many. Earlier versions
+    /// do not say it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub destinations: BTreeMap<Destination, DestinationState>,
+    /// The destinations that operators had probed lately, and when, by the store's clock.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub probes: BTreeMap<Destination, UnixMillis>,
     /// When the store received the heartbeat. The sender leaves 0.
     #[serde(skip)]
     pub seen: UnixMillis,
+}
+
+impl Instance {
+    /// The number of destinations whose breaker is open on it.
+    pub fn failing(&self) -> usize {
+        self.destinations.values().filter(|state| state.breaker == State::Open).count()
+    }
+}
+
+/// The state of a destination on one instance. Times that are left count from the heartbeat on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DestinationState {
+    /// The state of its breaker.
+    pub breaker: State,
+    /// How much longer its open breaker stays open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes_in_ms: Option<u64>,
+    /// Its calls in flight.
+    pub in_flight: usize,
+    /// The present limit of its calls in flight.
+    pub concurrency: usize,
+    /// Its rate in the instance's configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// How much longer its `Retry-After` stops calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Why there is no OAuth access token for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
+    /// The outcome of its last failed call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// When that was, by the instance's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error_at: Option<UnixMillis>,
+    /// The last calls, at most 128.
+    pub calls: usize,
+    /// How many of them failed.
+    pub failures: usize,
+    /// The median of their durations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<u64>,
+    /// The 99th percentile of their durations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<u64>,
 }
 
 /// Which lanes to count, and up to which due times.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::dashboard::browse;
+use crate::destinations::one_fails;
 use crate::nginx::Nginx;
 use crate::oauth::{Issuer, Mode, task, wait_for_reason};
 use crate::program::{Program, client, folder, service};
@@ -273,4 +274,13 @@ async fn the_dashboard_shows_that_there_is_no_token() {
     issuer.turn(Mode::Up);
     delayd.wait_for_state("t", id, "delivered").await;
     browse("access_tokens.mjs", json!({"url": delayd.url("/"), "why": null})).await;
+}
+
+/// Behind a load balancer, the pages changed with the instance that answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dashboard_shows_the_breaker_that_is_open_on_another_instance() {
+    let kept = Kept::redis();
+    let (_receiver, calls, looks) = one_fails(&kept).await;
+    let id = calls.post("/delay/whoami", "{}").await.ok().body["instance"].clone();
+    browse("instances.mjs", json!({"url": looks.url("/"), "id": id})).await;
 }

@@ -2554,7 +2554,7 @@ export interface components {
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
-        /** @description All that the instance that answers knows about a destination. */
+        /** @description All that is known about a destination. What differs between instances is as in the list. */
         DestinationDetailAnswer: {
             /** @description When the oldest part of `waiting` and `overdue` was counted; 0 until all lanes were. */
             as_of_ms: components["schemas"]["UnixMillis"];
@@ -2576,6 +2576,8 @@ export interface components {
             error_msg: string;
             held: boolean;
             in_flight: number;
+            /** @description Its state on each instance that has called it lately. Empty while only one instance lives. */
+            instances: components["schemas"]["DestinationOnInstance"][];
             /** @description Null before the first failure, and for a token with only the scope `view`. */
             last_error?: string | null;
             last_error_ms?: components["schemas"]["UnixMillis"] | null;
@@ -2588,7 +2590,7 @@ export interface components {
             overdue: number;
             /**
              * Format: int64
-             * @description How much longer an open breaker stays open.
+             * @description How much longer an open breaker stays open: where it does so longest.
              */
             probes_in_ms?: number | null;
             rate?: string | null;
@@ -2598,7 +2600,7 @@ export interface components {
              * @description The remaining time of its own `Retry-After`.
              */
             retry_after_ms?: number | null;
-            /** @description The limit of concurrent calls in the configuration. */
+            /** @description The limit of concurrent calls of each instance, in the configuration. */
             slots: number;
             sn: string;
             /**
@@ -2606,7 +2608,7 @@ export interface components {
              *     not name or allow.
              */
             success?: string | null;
-            /** @description The last changes of the breaker, at most 16, the oldest first. */
+            /** @description The last changes of the breaker of the instance that answers, at most 16, the oldest first. */
             transitions: components["schemas"]["BreakerChange"][];
             /** @description Of the other services. */
             unharmed: components["schemas"]["Unharmed"];
@@ -2616,10 +2618,7 @@ export interface components {
              */
             waiting: number;
         };
-        /**
-         * @description A destination. `breaker`, `no_access_token`, `in_flight`, `concurrency` and the last error are
-         *     those of the instance that answers.
-         */
+        /** @description A destination. What differs between instances is as in the list of destinations. */
         DestinationFigures: {
             breaker: components["schemas"]["BreakerState"];
             /**
@@ -2647,6 +2646,40 @@ export interface components {
             /** @description Answers with the last counts of the instance, and does not read the store. */
             sampled?: boolean | null;
         };
+        /** @description The state of a destination on one instance. */
+        DestinationOnInstance: {
+            /** @description Whether it is the instance that answers. */
+            answers: boolean;
+            breaker: components["schemas"]["BreakerState"];
+            /** @description The current limit of concurrent calls. */
+            concurrency: number;
+            in_flight: number;
+            /** @description The id of the instance. */
+            instance: string;
+            /** @description Null before the first failure, and for a token with only the scope `view`. */
+            last_error?: string | null;
+            last_error_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description The name of its host. */
+            name: string;
+            /** @description Why there is no OAuth access token for it, so that its tasks wait; only while there is none. */
+            no_access_token?: string | null;
+            probed_ms?: components["schemas"]["UnixMillis"] | null;
+            /**
+             * Format: int64
+             * @description How much longer an open breaker stays open.
+             */
+            probes_in_ms?: number | null;
+            /** @description Its rate in the configuration of the instance. */
+            rate?: string | null;
+            recent: components["schemas"]["RecentCalls"];
+            /**
+             * Format: int64
+             * @description The remaining time of its own `Retry-After`.
+             */
+            retry_after_ms?: number | null;
+            /** @description When the store heard of it last. The state is that of then. */
+            seen_ms: components["schemas"]["UnixMillis"];
+        };
         /** @description All destinations. */
         DestinationsAnswer: {
             as_of_ms?: components["schemas"]["UnixMillis"] | null;
@@ -2658,8 +2691,9 @@ export interface components {
             unharmed: components["schemas"]["Unharmed"];
         };
         /**
-         * @description One destination. `breaker`, `in_flight`, `concurrency`, `retry_after_ms`, `no_access_token` and
-         *     the last error are those of the instance that answers. The rest comes from the store.
+         * @description One destination. `breaker`, `retry_after_ms`, `no_access_token` and the last error are those of
+         *     the instance where they are worst. `in_flight` and `concurrency` are sums over the instances
+         *     that call it.
          */
         DestinationShown: {
             breaker: components["schemas"]["BreakerState"];
@@ -2672,6 +2706,8 @@ export interface components {
             configured: boolean;
             held: boolean;
             in_flight: number;
+            /** @description Its state on each instance that has called it lately. Empty while only one instance lives. */
+            instances: components["schemas"]["DestinationOnInstance"][];
             /** @description Null before the first failure, and for a token with only the scope `view`. */
             last_error?: string | null;
             last_error_ms?: components["schemas"]["UnixMillis"] | null;
@@ -3019,6 +3055,8 @@ export interface components {
              * @description Processor time per time: 1 is a whole core.
              */
             cpu: number;
+            /** @description The destinations whose circuit breaker is open on it. */
+            failing: number;
             /** @description Drawn at its start. */
             id: string;
             /**
@@ -3352,6 +3390,11 @@ export interface components {
             dm_error: number;
             /** @description The text of success. */
             error_msg: string;
+            /**
+             * @description The state on each instance that has called it lately. The others hear of the probe within
+             *     two seconds. Empty while only one instance lives.
+             */
+            instances: components["schemas"]["DestinationOnInstance"][];
             sn: string;
         };
         /** @description A task as its consumer sees it. If nothing is due, `content` and `task_id` are null. */
@@ -3435,19 +3478,19 @@ export interface components {
         Rate: string;
         /** @description The receipt of a lease, as the pull or the callback gave it; opaque. */
         Receipt: string;
-        /** @description The last calls, at most 128. */
+        /** @description The last calls, at most 128 of an instance. */
         RecentCalls: {
             calls: number;
             /** @description How many of them failed, as the breaker counts failures. */
             failures: number;
             /**
              * Format: int64
-             * @description The median of their durations. Null without calls.
+             * @description The median of their durations, on the slowest instance. Null without calls.
              */
             p50_ms?: number | null;
             /**
              * Format: int64
-             * @description The 99th percentile of their durations. Null without calls.
+             * @description The 99th percentile of their durations, on the slowest instance. Null without calls.
              */
             p99_ms?: number | null;
         };

@@ -76,6 +76,13 @@ function List({ instances }: { instances: Instance[] }) {
           cell: ({ in_flight }) => number(in_flight),
         },
         {
+          name: texts.failing,
+          isMinor: true,
+          isNumber: true,
+          by: ({ failing }) => failing,
+          cell: ({ failing }) => number(failing),
+        },
+        {
           name: texts.cpu,
           isMinor: true,
           isNumber: true,

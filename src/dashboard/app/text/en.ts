@@ -514,9 +514,11 @@ export const en = {
     release: "Release",
     ofLimit: (used: string, limit: string) => `${used} of ${limit}`,
     empty: "The configuration names no service, and no task waits.",
-    note:
-      "Circuit breaker, access token, calls in flight and last error are those of the instance " +
-      "that answers.",
+    note: "With several instances, the worst state and the sum of the calls are shown.",
+    on: (instances: string) => `on ${instances}`,
+    each: "On each instance",
+    eachNote: "Instances that have not called it lately are not shown.",
+    probed: "Probed",
     unharmed: (late: string, count: string) =>
       "The other services are called on time: the 99th percentile of their lateness is " +
       `${late} (${plural(count, "call", "calls")} of the last minute).`,
@@ -531,9 +533,11 @@ export const en = {
     probe: "Probe now",
     probeTitle: (sn: string) => `Probe ${sn} now?`,
     probeText:
-      "The instance that answers this page ends the wait of its circuit breaker. The next due " +
+      "All instances end the wait of their circuit breakers within two seconds. The next due " +
       "tasks are the probes; no other request is sent.",
     probeDone: (sn: string, breaker: string) => `The circuit breaker of ${sn} is ${breaker}.`,
+    probeOnAll: (sn: string) =>
+      `All instances end the wait of their circuit breakers of ${sn} within two seconds.`,
     heading: (sn: string) => `Destination ${sn}`,
     now: "Now",
     probesIn: "Open for",
@@ -541,16 +545,16 @@ export const en = {
     slots: "Calls at most, configured",
     counted: "Tasks counted",
     recent: "Last calls",
-    noCalls: "This instance has not called it lately.",
+    noCalls: "It has not been called lately.",
     calls: "Calls",
     failures: "Failed",
     share: (count: string, share: string) => `${count} (${share})`,
     p50: "Duration, median",
     p99: "Duration, 99th percentile",
-    transitions: "Changes of the circuit breaker",
+    transitions: "Changes of the circuit breaker, this instance",
     noTransitions: "It has not changed lately.",
     time: "Time",
-    detailNote: "Except for hold and tasks, these are figures of the instance that answers.",
+    detailNote: "With several instances, durations are those of the slowest one.",
   },
   forecast: {
     span: "The next",
@@ -645,6 +649,7 @@ export const en = {
     memory: "Memory",
     inFlight: "Calls in flight",
     workers: "Makes callbacks",
+    failing: "Failing destinations",
     seen: "Last heartbeat",
     answers: "answers this page",
     caller: "Your access",

@@ -32,8 +32,9 @@ function questionsOf({ of: { sn, held, configured, breaker, retry_after_ms }, re
     text: texts.probeText,
     action: texts.probe,
     run: async () => {
-      const answer = await call("/delay/destination/probe", { sn });
-      say(texts.probeDone(sn, t().breakers[answer.breaker]));
+      const { breaker, instances } = await call("/delay/destination/probe", { sn });
+      const isAlone = instances.length === 0;
+      say(isAlone ? texts.probeDone(sn, t().breakers[breaker]) : texts.probeOnAll(sn));
       await reload();
     },
   };

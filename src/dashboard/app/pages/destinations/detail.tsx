@@ -7,7 +7,7 @@ import { Ago, Field, When } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { Breaker, isTroubled, LastError, State, Unharmed } from "./parts";
+import { Breaker, Each, isTroubled, LastError, State, Unharmed } from "./parts";
 
 type Detail = AnswerOf<"/delay/destination/get">;
 
@@ -24,6 +24,7 @@ export function DestinationDetail({ sn }: { sn: string }) {
           {isTroubled(detail) && <Unharmed of={detail.unharmed} />}
           <Changes of={detail} reload={loaded.reload} />
           <Now of={detail} />
+          <Each of={detail.instances} />
           <Recent of={detail} />
           <Transitions of={detail} />
           <p class="quiet small-text">{t().destinations.detailNote}</p>

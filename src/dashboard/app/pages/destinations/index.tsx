@@ -6,7 +6,7 @@ import { Ago } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { count, duration, number, percent } from "../../view/format";
 import { Changes } from "./changes";
-import { DestinationLink, isTroubled, LastError, State, Unharmed } from "./parts";
+import { DestinationLink, isTroubled, LastError, State, Unharmed, Where } from "./parts";
 
 /** All destinations, with holds. */
 export function Destinations() {
@@ -38,7 +38,14 @@ function List({ of: { destinations, unharmed, as_of_ms }, reload }: ListProps) {
         id={({ sn }) => sn}
         columns={[
           { name: texts.destination, by: ({ sn }) => sn, cell: DestinationLink },
-          { name: texts.state, cell: (destination) => <State of={destination} /> },
+          {
+            name: texts.state,
+            cell: (destination) => (
+              <>
+                <State of={destination} /> <Where of={destination} />
+              </>
+            ),
+          },
           {
             name: texts.waiting,
             isNumber: true,

@@ -4,7 +4,8 @@ import { href } from "../../state/route";
 import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { Ago, Badge, type Tone } from "../../ui/parts";
-import { duration, number } from "../../view/format";
+import { Table } from "../../ui/table";
+import { duration, number, percent } from "../../view/format";
 
 /** The fields that the list and the page have. */
 export type Shown = Pick<
@@ -74,7 +75,89 @@ export function State({ of }: { of: Stated }) {
   );
 }
 
-export function LastError({ of: { last_error, last_error_ms } }: { of: Shown }) {
+type OnInstance = Destination["instances"][number];
+
+/** The instances on which something keeps it from being called, if others call it. */
+export function Where({ of }: { of: Pick<Destination, "instances"> }) {
+  const isWell = (one: OnInstance) =>
+    conditionsOf({ ...one, configured: true, held: false }).length === 0;
+  const ill = of.instances.filter((one) => !isWell(one));
+  if (ill.length === 0) return null;
+  return (
+    <span class="quiet">
+      {t().destinations.on(ill.map(({ name, instance }) => `${name} ${instance}`).join(", "))}
+    </span>
+  );
+}
+
+/** Its state on each instance, if there are several. */
+export function Each({ of }: { of: OnInstance[] }) {
+  const texts = t().destinations;
+  const dash = <span class="quiet">–</span>;
+  const left = (ms: number | null | undefined) => (ms == null ? dash : duration(ms));
+  if (of.length === 0) return null;
+  return (
+    <section aria-labelledby="each">
+      <h2 id="each">{texts.each}</h2>
+      <Table
+        label={texts.each}
+        rows={of}
+        id={({ instance }) => instance}
+        columns={[
+          {
+            name: t().system.id,
+            cell: ({ instance, name, answers }) => (
+              <>
+                <code>{instance}</code> <bdi>{name}</bdi>{" "}
+                {answers && <Badge tone="plain">{t().system.answers}</Badge>}
+              </>
+            ),
+          },
+          { name: texts.breaker, cell: ({ breaker }) => <Breaker of={breaker} /> },
+          { name: texts.probesIn, cell: ({ probes_in_ms }) => left(probes_in_ms) },
+          {
+            name: texts.inFlight,
+            isMinor: true,
+            isNumber: true,
+            cell: ({ in_flight, concurrency }) =>
+              texts.ofLimit(number(in_flight), number(concurrency)),
+          },
+          { name: texts.rate, isMinor: true, cell: ({ rate }) => rate ?? dash },
+          {
+            name: texts.retryAfterLeft,
+            isMinor: true,
+            cell: ({ retry_after_ms }) => left(retry_after_ms),
+          },
+          {
+            name: texts.failures,
+            isMinor: true,
+            isNumber: true,
+            cell: ({ recent: { calls, failures } }) =>
+              calls === 0 ? dash : texts.share(number(failures), percent(failures / calls, 1)),
+          },
+          {
+            name: texts.lastError,
+            isMinor: true,
+            cell: (one) => <LastError of={one} />,
+          },
+          {
+            name: texts.probed,
+            isMinor: true,
+            cell: ({ probed_ms }) => (probed_ms == null ? dash : <Ago at={probed_ms} />),
+          },
+          { name: t().system.seen, cell: ({ seen_ms }) => <Ago at={seen_ms} /> },
+        ]}
+      />
+      <p class="quiet small-text">{texts.eachNote}</p>
+    </section>
+  );
+}
+
+interface Failed {
+  of: Pick<Destination, "last_error" | "last_error_ms">;
+}
+
+export function LastError({ of: { last_error, last_error_ms } }: Failed) {
   if (last_error_ms == null) return <span class="quiet">–</span>;
   return (
     <>

@@ -81,16 +81,29 @@ impl Pages {
             self.news.polled = false;
             self.scan.clone_from(&end);
         }
+        if page.is_of_scan && self.is_beyond_front(page) {
+            // What is between them is read next.
+            self.has_more = true;
+            return;
+        }
         self.has_more = end.is_some() || self.news.hinted.is_some();
         match end {
             None => self.front = Some(Position { moment: now, destination: None }),
-            Some(end) if page.after == self.front => self.front = Some(end),
+            // A hint may be of more than one page, so it sets the front back.
+            Some(end) if !page.is_of_scan => self.front = Some(end),
             Some(end) if self.front.as_ref().is_some_and(|front| end.moment > front.moment) => {
                 self.front = Some(end);
             }
-            // The page ended before the front, which is read next.
+            // The scan is before the front, which is read next.
             Some(_) => {}
         }
+    }
+
+    fn is_beyond_front(&self, page: &Page) -> bool {
+        let Some((front, after)) = self.front.as_ref().zip(page.after.as_ref()) else {
+            return false;
+        };
+        after.moment >= front.moment && after != front
     }
 }
 
@@ -137,7 +150,7 @@ mod tests {
         hint(&mut pages, 70);
         hint(&mut pages, 40);
         assert!(read(&mut pages, Some(39), 120, Some(60)), "the page ended before the front");
-        assert!(!read(&mut pages, Some(100), 121, None));
+        assert!(!read(&mut pages, Some(60), 121, None), "what follows may have been hinted, too");
         hint(&mut pages, 40);
         assert!(!read(&mut pages, Some(39), 130, None));
         assert!(!read(&mut pages, Some(130), 131, None));
@@ -157,6 +170,22 @@ mod tests {
                 assert!(!read(&mut pages, Some(100), 100, None));
             }
         }
+    }
+
+    /// Adds whose sync was awaited were hinted at once: more than one page of them. Those behind the
+    /// first page were found by the scan, seconds later.
+    #[test]
+    fn a_hint_of_more_than_a_page_sets_the_front_back() {
+        let mut pages = Pages::default();
+        read(&mut pages, None, 100, None);
+        poll(&mut pages);
+        read(&mut pages, None, 100, Some(80));
+        hint(&mut pages, 40);
+        assert!(read(&mut pages, Some(39), 101, Some(60)));
+        poll(&mut pages);
+        assert!(read(&mut pages, Some(80), 102, None), "the scan is beyond the front");
+        assert!(!read(&mut pages, Some(60), 103, None));
+        assert!(!read(&mut pages, Some(103), 104, None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::callback::{
 };
 use crate::limits::{Allowance, DestinationLimits, LimitParams};
 use crate::model::clock::Clock;
-use crate::model::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
+use crate::model::task::{Destination, Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::outcome::Policy;
 use crate::store::*;
 use crate::topic::{self, Registry};
@@ -31,7 +31,8 @@ pub(super) struct Watched {
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
-    /// How many due destinations the answers named.
+    /// The due destinations that the answers named, and how often they named one.
+    seen_due: Mutex<BTreeSet<Destination>>,
     named: AtomicUsize,
     /// The lanes whose planned moments the polls asked for.
     pub(super) planners: Mutex<BTreeSet<Lane>>,
@@ -60,6 +61,7 @@ impl Watched {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
             claimed: Notify::new(),
+            seen_due: Mutex::default(),
             named: AtomicUsize::new(0),
             planners: Mutex::default(),
             round_trip: Mutex::default(),
@@ -95,6 +97,11 @@ pub(super) struct Cost {
 }
 
 impl Watched {
+    /// How many due destinations the answers named.
+    pub(super) fn count_seen(&self) -> usize {
+        self.seen_due.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// What the claims have cost so far.
     pub(super) fn cost(&self) -> Cost {
         let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -136,6 +143,8 @@ impl Delivery for Watched {
         let claimed = self.store.claim(claim.clone()).await;
         if let Ok(Claimed::Granted(grant)) = &claimed {
             self.named.fetch_add(grant.outlook.due.len(), Ordering::SeqCst);
+            let mut seen = self.seen_due.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.extend(grant.outlook.due.iter().cloned());
         }
         self.claims.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
         self.claimed.notify_waiters();

@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// Adds that became durable together were hinted together: more than a page of them. Those behind
-    /// the first page were found by the scan, seconds later.
+    /// Adds that became durable together were hinted together: more than a page of them. Those
+    /// behind the first page were found by the scan, seconds later.
     #[test]
     fn a_hint_of_more_than_a_page_sets_the_front_back() {
         let mut pages = Pages::default();

@@ -17,7 +17,7 @@ use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::lateness::Lateness;
 use crate::model::task::{Destination, Lane, Receipt};
-use crate::store::{Claim, Claimed, Delivery, Grant, LeasedTask, Outlook, Result, Want};
+use crate::store::{Claim, Claimed, Delivery, Grant, LeasedTask, MAX_SWEEP, Outlook, Result, Want};
 
 /// How many recent destinations a claim asks for.
 const RECENT: usize = 4;
@@ -34,7 +34,9 @@ pub(super) struct Claimer {
     next: Option<UnixMillis>,
     /// Whether the last claim failed.
     has_failed: bool,
-    /// Destinations that are not due any more.
+    /// Whether the last claim swept as many leases as one may.
+    was_sweep_cut: bool,
+    /// Destinations that are not due any more, or were recent.
     gone: Vec<Destination>,
     /// Destinations that had tasks lately. A claim asks for them before they are seen due, which
     /// saves a claim.
@@ -96,6 +98,7 @@ impl Claimer {
             pages: Pages::default(),
             next: None,
             has_failed: false,
+            was_sweep_cut: false,
             gone: Vec::new(),
             recent: Vec::new(),
             last: None,
@@ -125,7 +128,7 @@ impl Claimer {
         let result = self.send(shared, ask).await;
         self.has_failed = result.is_err();
         if self.has_failed {
-            self.recent.clear();
+            self.gone.append(&mut self.recent);
             self.pages.begin_again();
         }
         result
@@ -180,10 +183,12 @@ impl Claimer {
         let Grant { now, receipt, tasks, outlook, swept } = grant;
         self.keeps_lock &= !outlook.due.is_empty();
         self.learn(shared, &tasks, outlook, wanted, (page, now));
-        if swept.push_leases > 0 {
-            // These tasks are due since their leases ran out, perhaps before the front.
+        // The leases that ran out since the claim before are behind the front. If that could not
+        // sweep all, these may be before it.
+        if swept.push_leases > 0 && self.was_sweep_cut {
             self.pages.begin_again();
         }
+        self.was_sweep_cut = swept.push_leases as usize >= MAX_SWEEP;
         // The answer may have been on its way for a while, so `now` is too early.
         let claim = Answered { asked: asked_store, answered: shared.time.store_now().max(now) };
         Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, claim }))
@@ -204,7 +209,7 @@ impl Claimer {
         for task in tasks {
             if !self.recent.contains(&task.destination) {
                 self.recent.insert(0, task.destination.clone());
-                self.recent.truncate(RECENT);
+                self.gone.extend(self.recent.drain(RECENT.min(self.recent.len())..));
             }
         }
         let Outlook { due, end, next } = outlook;

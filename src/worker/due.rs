@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -113,7 +114,8 @@ impl DueDestinations {
             }
             // No queue tells of changed settings, nor that an operator holds it now.
             let by = blocked_by(shared, &destination);
-            if by.is_some() {
+            let is_in_queue = known.waiter.is_some() || by == Some(Culprit::Operator);
+            if by.is_some() && is_in_queue {
                 delays.blocked(&destination, shared.time.store_now(), by);
             } else {
                 self.unknown.remove(&destination);
@@ -269,7 +271,8 @@ impl DueDestinations {
             delays.topic_blocked(shared.time.store_now(), by);
             self.take_turns(false);
             self.suspend_destinations();
-            return Availability::Later(wait);
+            // The lane keeps timers for others, too.
+            return Availability::Later(wait.into_iter().chain(self.first_timer()).min());
         }
         self.take_turns(true);
         while let Some(destination) = self.ready.first().cloned() {
@@ -280,8 +283,12 @@ impl DueDestinations {
         }
         delays.topic_blocked(shared.time.store_now(), None);
         self.of_topic.iter().for_each(TopicWaiter::suspend);
-        let first = self.timers.first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        Availability::Later(first)
+        Availability::Later(self.first_timer())
+    }
+
+    /// How long until the first timer ends.
+    fn first_timer(&self) -> Option<Duration> {
+        self.timers.first().map(|(at, _)| at.saturating_duration_since(Instant::now()))
     }
 
     /// Whether there is a permit for a ready destination. If not, it waits, and is not ready any
@@ -333,7 +340,9 @@ impl DueDestinations {
                 break;
             }
             if self.contains(&destination) {
-                self.ready.insert(destination);
+                self.ready.insert(destination.clone());
+                // If the lane has no use for it, the next in the queue gets the timer.
+                self.woken.insert(destination);
             }
         }
     }
@@ -409,6 +418,7 @@ fn blocked_by(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::task::TopicPolicy;
     use crate::worker::testing::{Bench, lane};
 
     /// The tasks behind those of a claim were charged to delayd until the next check found no slot,
@@ -436,5 +446,36 @@ mod tests {
             drop((one, two));
             assert_eq!(take(1).1, None);
         }
+    }
+
+    /// A lane that waited for its topic kept the timers of its destinations, and no other lane was
+    /// woken when they ended.
+    #[tokio::test]
+    async fn a_lane_that_waits_for_its_topic_leaves_its_timers_to_others() {
+        let bench = Bench::start(&[("s", 1)], |params| params.enabled = false);
+        bench.add(["s"]).await;
+        bench.set_policy(TopicPolicy { concurrency: Some(1), ..TopicPolicy::default() }).await;
+        let shared = &bench.worker.shared;
+        let s: Destination = "s".parse().unwrap();
+        shared.parts.limits.hold(&s, Duration::from_millis(50));
+        let (mut delays, woken) = (Delays::default(), Arc::<Notify>::default());
+        let mut of = |topic: Topic, wake: &Arc<Notify>| {
+            let mut due = DueDestinations::new(topic, Arc::clone(wake));
+            due.named(shared, s.clone(), &mut delays);
+            let availability = due.check(shared, &mut delays);
+            (due, availability)
+        };
+        let (mut first, keeps_timer) = of(lane().topic, &Arc::default());
+        assert!(matches!(keeps_timer, Availability::Later(Some(_))), "{keeps_timer:?}");
+        let (_other, has_none) = of("other".parse().unwrap(), &woken);
+        assert_eq!(has_none, Availability::Later(None));
+        let topic = shared.parts.topic_limits.of(&lane().topic);
+        let _full = topic.reserve(Allowance { concurrency: 1, rate: None }, 1);
+        while shared.parts.limits.blocked_by(&s, Allowance::default()).is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(matches!(first.check(shared, &mut delays), Availability::Later(_)));
+        let woken = tokio::time::timeout(Duration::from_secs(60), woken.notified()).await;
+        assert!(woken.is_ok(), "the other lane is woken");
     }
 }

@@ -325,8 +325,11 @@ fn read_page(
     if let Some(Position { moment, destination: Some(name) }) = after
         && *moment <= tx.now
     {
-        // A destination without tasks may have been deleted. Then the moment begins again.
-        let last = tx.find_destination(lane, name)?.unwrap_or(i64::MIN);
+        // If the destination has other tasks by now, or was deleted, the moment begins again.
+        let last = match tx.find_destination(lane, name)? {
+            Some(last) if tx.earliest_of(last)? == Some(*moment) => last,
+            _ => i64::MIN,
+        };
         let mut select = tx.db.prepare_cached(due_at::SQL)?;
         for listed in select.query_map((lane, moment, last, rows(MAX_OUTLOOK)), read)? {
             page.push(listed?);

@@ -188,6 +188,7 @@ function List({ found: { rows, isCut }, topic, reload }: ListProps) {
           },
           {
             name: texts.last,
+            isMinor: true,
             by: ({ last_ms }) => last_ms,
             cell: ({ last_ms }) => <When at={last_ms} />,
           },

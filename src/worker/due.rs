@@ -457,7 +457,7 @@ mod tests {
         bench.set_policy(TopicPolicy { concurrency: Some(1), ..TopicPolicy::default() }).await;
         let shared = &bench.worker.shared;
         let s: Destination = "s".parse().unwrap();
-        shared.parts.limits.hold(&s, Duration::from_millis(50));
+        shared.parts.limits.hold(&s, Duration::from_secs(3));
         let (mut delays, woken) = (Delays::default(), Arc::<Notify>::default());
         let mut of = |topic: Topic, wake: &Arc<Notify>| {
             let mut due = DueDestinations::new(topic, Arc::clone(wake));

@@ -114,8 +114,8 @@ impl DueDestinations {
             }
             // No queue tells of changed settings, nor that an operator holds it now.
             let by = blocked_by(shared, &destination);
-            let is_in_queue = known.waiter.is_some() || by == Some(Culprit::Operator);
-            if by.is_some() && is_in_queue {
+            let is_unknown = shared.parts.services.allowance_of(&destination).is_none();
+            if by.is_some() && (known.waiter.is_some() || is_unknown) {
                 delays.blocked(&destination, shared.time.store_now(), by);
             } else {
                 self.unknown.remove(&destination);
@@ -154,8 +154,9 @@ impl DueDestinations {
     /// ones: at most `batch` in total, shared so that each ready destination can get some. Also
     /// returns whether ready destinations have more permits than that.
     ///
-    /// The lane goes to the end of the queue of each destination that it got permits of. Elsewhere
-    /// it keeps its position, and declines its turns until the next [`Self::check`].
+    /// The lane goes to the end of the queue of its topic, and of each destination, that it got
+    /// permits of. Elsewhere it keeps its position, and declines its turns until the next
+    /// [`Self::check`].
     pub(super) fn reserve(
         &mut self,
         shared: &Shared<impl Delivery, impl Caller>,
@@ -242,6 +243,9 @@ impl DueDestinations {
                     reserved.add(destination.clone(), permits);
                 }
             }
+        }
+        if reserved.destinations().next().is_some() {
+            self.of_topic = None;
         }
         (reserved, more)
     }
@@ -416,66 +420,5 @@ fn blocked_by(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::task::TopicPolicy;
-    use crate::worker::testing::{Bench, lane};
-
-    /// The tasks behind those of a claim were charged to delayd until the next check found no slot,
-    /// and mostly it found one.
-    #[tokio::test]
-    async fn what_follows_the_last_permits_waits_for_receivers() {
-        let bench = Bench::start(&[("s", 2)], |params| params.enabled = false);
-        let shared = &bench.worker.shared;
-        let s: Destination = "s".parse().unwrap();
-        for is_due in [true, false] {
-            let mut due = DueDestinations::new(lane().topic, Arc::default());
-            let mut delays = Delays::default();
-            if is_due {
-                due.named(shared, s.clone(), &mut delays);
-            }
-            let mut take = |most| {
-                let recent = std::slice::from_ref(&s);
-                let (reserved, _) = due.reserve(shared, None, recent, most, &mut delays);
-                (reserved, delays.of_destination(&s))
-            };
-            let (one, by) = take(1);
-            assert_eq!((one.count(&s), by), (1, None));
-            let (two, by) = take(64);
-            assert_eq!((two.count(&s), by), (1, Some(Culprit::Receiver)));
-            drop((one, two));
-            assert_eq!(take(1).1, None);
-        }
-    }
-
-    /// A lane that waited for its topic kept the timers of its destinations, and no other lane was
-    /// woken when they ended.
-    #[tokio::test]
-    async fn a_lane_that_waits_for_its_topic_leaves_its_timers_to_others() {
-        let bench = Bench::start(&[("s", 1)], |params| params.enabled = false);
-        bench.add(["s"]).await;
-        bench.set_policy(TopicPolicy { concurrency: Some(1), ..TopicPolicy::default() }).await;
-        let shared = &bench.worker.shared;
-        let s: Destination = "s".parse().unwrap();
-        shared.parts.limits.hold(&s, Duration::from_secs(3));
-        let (mut delays, woken) = (Delays::default(), Arc::<Notify>::default());
-        let mut of = |topic: Topic, wake: &Arc<Notify>| {
-            let mut due = DueDestinations::new(topic, Arc::clone(wake));
-            due.named(shared, s.clone(), &mut delays);
-            let availability = due.check(shared, &mut delays);
-            (due, availability)
-        };
-        let (mut first, keeps_timer) = of(lane().topic, &Arc::default());
-        assert!(matches!(keeps_timer, Availability::Later(Some(_))), "{keeps_timer:?}");
-        let (_other, has_none) = of("other".parse().unwrap(), &woken);
-        assert_eq!(has_none, Availability::Later(None));
-        let topic = shared.parts.topic_limits.of(&lane().topic);
-        let _full = topic.reserve(Allowance { concurrency: 1, rate: None }, 1);
-        while shared.parts.limits.blocked_by(&s, Allowance::default()).is_some() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert!(matches!(first.check(shared, &mut delays), Availability::Later(_)));
-        let woken = tokio::time::timeout(Duration::from_secs(60), woken.notified()).await;
-        assert!(woken.is_ok(), "the other lane is woken");
-    }
-}
+#[path = "due_tests.rs"]
+mod tests;

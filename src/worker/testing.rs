@@ -237,6 +237,18 @@ pub(super) fn lane() -> Lane {
     "orders:0".parse().unwrap()
 }
 
+/// A service with these limits.
+pub(super) fn service(name: &str, allowance: Allowance) -> ServiceParams {
+    ServiceParams {
+        name: name.into(),
+        endpoints: vec!["http://127.0.0.1:9".into()],
+        allowance,
+        success: SuccessRule::default(),
+        secrets: Vec::new(),
+        credentials: Default::default(),
+    }
+}
+
 /// Running workers, and their store and calls.
 pub(super) struct Bench {
     pub(super) store: Arc<Watched>,
@@ -254,13 +266,9 @@ impl Bench {
         let clock = Clock::system();
         let store = Arc::new(Watched::new(&clock));
         let (made, calls) = mpsc::unbounded_channel();
-        let service = |(name, concurrency): &(_, usize)| ServiceParams {
-            name: AsRef::<str>::as_ref(name).into(),
-            endpoints: vec!["http://127.0.0.1:9".into()],
-            allowance: Allowance { concurrency: *concurrency, rate: None },
-            success: SuccessRule::default(),
-            secrets: Vec::new(),
-            credentials: Default::default(),
+        let service = |(name, concurrency): &(_, usize)| {
+            let allowance = Allowance { concurrency: *concurrency, rate: None };
+            service(AsRef::<str>::as_ref(name), allowance)
         };
         let limits = LimitParams {
             concurrency: 5_000,

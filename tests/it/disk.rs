@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Kept;
 use crate::poll;
-use crate::program::{self, Program, StoreAt, command, run, service};
+use crate::program::{self, Program, StoreAt, run, serve_with, service};
 use crate::receiver::{self, Receiver};
 
 /// strace around the program. It records these calls on that file.
@@ -220,9 +220,7 @@ async fn a_damaged_file_is_one_clear_line() {
     bytes.resize(8_192, 0xa5);
     std::fs::write(&path, bytes).unwrap();
     let set = format!("store.embedded.path={path:?}");
-    let mut serve = command(&["http.bind=\"127.0.0.1:0\"".into(), set]);
-    serve.arg("serve");
-    let (code, _, log) = run(serve).await;
+    let (code, _, log) = run(serve_with(&[set])).await;
     assert!([1, 78].contains(&code), "{code}: {log}");
     assert!(log.contains(&path.display().to_string()) && !log.contains("panicked"), "{log}");
 }

@@ -88,11 +88,13 @@ fn inside(mut outer: Command, inner: &Command) -> Command {
 
 /// The command that [`Program::start`] runs.
 pub fn serve(store: &StoreAt, sets: &[String]) -> Command {
-    let mut all = store.sets();
-    all.push("http.bind=\"127.0.0.1:0\"".into());
-    all.extend_from_slice(sets);
-    let mut command = command(&all);
-    command.arg("serve");
+    serve_with(&[store.sets(), sets.to_vec()].concat())
+}
+
+/// `serve` with these settings, on a free port unless they name one.
+pub fn serve_with(sets: &[String]) -> Command {
+    let mut command = command(&["http.bind=\"127.0.0.1:0\"".into()]);
+    command.args(sets.iter().flat_map(|set| ["--set", set])).arg("serve");
     command
 }
 

@@ -64,13 +64,13 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     let server = redis_server::shared();
     let wire = SlowWire::to(server.port(), Duration::ZERO).await;
     let prefix = format!("far{:x}", rand::random::<u64>());
-    let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(400)).await;
+    let far = connect_within(wire.address.port(), &prefix, Duration::from_secs(3)).await;
     // With connections, ids and scripts, but a topic that is new.
     let new = || TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
     let adding = async |topic| far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0);
     let is_ready = async || adding(topic()).await.is_ok() && far.register(new()).await.is_ok();
     assert!(poll::until(is_ready).await, "the store never answers within its timeout");
-    wire.set_delay(Duration::from_millis(250));
+    wire.set_delay(Duration::from_millis(1_800));
     let adding = async || adding(new()).await;
     let first = adding().await;
     assert!(matches!(first, Err(Error::Unavailable(_))), "{first:?}");

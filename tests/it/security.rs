@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, client, command, run, service};
+use crate::program::{Program, client, command, run, serve_with, service};
 use crate::receiver::Receiver;
 use crate::{Kept, StoreAt, on_both_stores, redis_server};
 
@@ -421,8 +421,7 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
         "services.\"message.call\".secrets=['whsec_wrong-secret']".into(),
         "http.auth.tokens=['wrong-secret']".into(),
     ] {
-        let mut serve = command(&[&base[..], &[url(password), bad]].concat());
-        serve.arg("serve");
+        let serve = serve_with(&[&base[..], &[url(password), bad]].concat());
         let (code, output, error) = run(serve).await;
         assert_eq!((code, secrets(&(output + &error))), (78, vec![]), "{error}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::poll;
-use crate::program::{self, Program, StoreAt, command, run, service};
+use crate::program::{self, Program, StoreAt, run, serve_with, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, redis_server};
 
@@ -20,9 +20,7 @@ on_both_stores!(
 /// Runs `serve` with settings that cannot work, and checks its exit code and the line that says
 /// why.
 pub async fn refuses(sets: &[String], code: i32, says: &[&str]) {
-    let mut serve = command(sets);
-    serve.arg("serve");
-    let (status, _, log) = run(serve).await;
+    let (status, _, log) = run(serve_with(sets)).await;
     assert_eq!(status, code, "{log}");
     for what in says {
         assert!(log.contains(what), "the log does not say {what:?}:\n{log}");
@@ -79,12 +77,7 @@ async fn an_unwritable_folder_is_one_clear_line() {
     let file = folder.path().join("a-file");
     std::fs::write(&file, "").unwrap();
     let path = file.join("delayd.db");
-    refuses(
-        &["http.bind=\"127.0.0.1:0\"".into(), format!("store.embedded.path={path:?}")],
-        78,
-        &[&file.display().to_string()],
-    )
-    .await;
+    refuses(&[format!("store.embedded.path={path:?}")], 78, &[&file.display().to_string()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +87,7 @@ async fn a_second_process_on_the_same_file_is_refused() {
     let _first = kept.start(&[]).await;
     let path = folder.join("delayd.db");
     refuses(
-        &["http.bind=\"127.0.0.1:0\"".into(), format!("store.embedded.path={path:?}")],
+        &[format!("store.embedded.path={path:?}")],
         78,
         &[&path.display().to_string(), "another process"],
     )
@@ -107,7 +100,6 @@ async fn a_wrong_password_is_one_clear_line_without_the_password() {
     redis.command(&["CONFIG", "SET", "requirepass", "right"]);
     refuses(
         &[
-            "http.bind=\"127.0.0.1:0\"".into(),
             "store.kind=\"redis\"".into(),
             format!("store.redis.urls=[\"redis://:secret@127.0.0.1:{}/0\"]", redis.port()),
         ],
@@ -123,7 +115,6 @@ async fn a_redis_that_evicts_is_refused() {
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     refuses(
         &[
-            "http.bind=\"127.0.0.1:0\"".into(),
             "store.kind=\"redis\"".into(),
             format!("store.redis.urls=[\"redis://127.0.0.1:{}/0\"]", redis.port()),
         ],

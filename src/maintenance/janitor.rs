@@ -243,7 +243,7 @@ async fn is_empty(store: &impl Topics, topic: &TopicEntry) -> Result<bool> {
 /// trip.
 async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Result<()> {
     let of_state = async |state| {
-        while store.purge(lane, state, before, CHUNK).await? == CHUNK {
+        while store.purge(lane, 0, state, before, CHUNK).await? == CHUNK {
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -267,7 +267,7 @@ async fn cap(
         let Some((state, until)) = oldest(store, lane, now).await?.filter(|_| limit > 0) else {
             return Ok(forgotten);
         };
-        forgotten += store.purge_beyond(lane, most, state, until, limit).await? as u64;
+        forgotten += store.purge(lane, most, state, until, limit).await? as u64;
     }
 }
 

@@ -71,9 +71,7 @@ mod tests {
     use super::*;
     use crate::model::clock::Clock;
     use crate::model::task::Options;
-    use crate::store::{
-        Claim, Delivery, Intake, Misfired, Moment, NewTask, TopicEntry, Want, embedded,
-    };
+    use crate::store::{Claim, Misfired, Moment, NewTask, TopicEntry, Want, embedded};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -112,7 +110,7 @@ mod tests {
 
         /// A pause of ten minutes, which has ended.
         async fn pause(&self) {
-            self.store.register(self.topic.clone()).await.unwrap();
+            self.store.create(self.topic.clone(), None).await.unwrap();
             self.store.pause(&self.topic.topic).await.unwrap();
             self.clock.advance(10 * MINUTE);
             self.store.resume(&self.topic.topic, Some(Misfired::Expired)).await.unwrap();

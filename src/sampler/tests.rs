@@ -8,7 +8,7 @@ use crate::limits::{Allowance, LimitParams};
 use crate::model::clock::Clock;
 use crate::model::task::{Destination, Options, Topic, TopicPolicy};
 use crate::store::embedded::{self, Embedded};
-use crate::store::{Instance, Intake, Moment, NewTask, Store, TopicEntry, Topics};
+use crate::store::{Instance, Moment, NewTask, Store, TopicEntry};
 use crate::topic;
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);

@@ -11,6 +11,7 @@
 //! Absent on purpose: HTTP, retry policy and the endpoints of services. The caller decides what a
 //! failed attempt means, and says it with a [`Transition`].
 
+#[macro_use]
 mod any;
 mod check;
 mod contract;
@@ -34,9 +35,9 @@ pub use contract::{
     Misfired, Moment, MovedSchedule, NewContent, NewSchedule, NewTask, NextDue, NextOccurrence,
     Novelty, Outlook, PING_TIMEOUT, Pause, Plan, Planned, PlannedOccurrence, Position,
     RELEASES_KEPT, Registered, Rescheduled, Revision, SKIPPED, SampleQuery, Sampled, Sampling,
-    Schedule, ScheduleSample, ScheduleSet, Schedules, Selected, Settle, Settled, Spread, Standing,
-    Store, Summary, Swept, Task, TaskName, TopicEntry, Topics, Transition, UNPLANNED, UNREADABLE,
-    Waiting, Want, warning_of,
+    Schedule, ScheduleSample, ScheduleSet, Schedules, Selected, Settle, Settled, Signals, Spread,
+    Standing, Store, Summary, Swept, Task, TaskName, TopicEntry, Topics, Transition, UNPLANNED,
+    UNREADABLE, Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, FORMAT_OF_SCHEDULES, Formats};

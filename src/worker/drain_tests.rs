@@ -27,18 +27,20 @@ async fn never<T>() -> T {
     std::future::pending().await
 }
 
-impl Delivery for Silent {
-    async fn look(&self, _: Look) -> Looked {
-        self.asked.notify_one();
-        never().await
-    }
-
+impl Signals for Silent {
     async fn id(&self) -> Result<StoreId> {
         never().await
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
+    }
+}
+
+impl Delivery for Silent {
+    async fn look(&self, _: Look) -> Looked {
+        self.asked.notify_one();
+        never().await
     }
 
     async fn claim(&self, _: Claim) -> Result<Claimed> {

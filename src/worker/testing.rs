@@ -113,6 +113,20 @@ async fn pass(gate: &Semaphore) {
     gate.acquire().await.expect("the gate is never closed").forget();
 }
 
+impl Signals for Watched {
+    async fn id(&self) -> Result<StoreId> {
+        self.store.id().await
+    }
+
+    fn round_trip(&self, _lane: &Lane) -> Duration {
+        *self.round_trip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.store.hints()
+    }
+}
+
 impl Delivery for Watched {
     async fn look(&self, look: Look) -> Looked {
         self.planners
@@ -125,18 +139,6 @@ impl Delivery for Watched {
         self.holds_read.notify_one();
         pass(&self.holds_gate).await;
         looked
-    }
-
-    async fn id(&self) -> Result<StoreId> {
-        self.store.id().await
-    }
-
-    fn round_trip(&self, _lane: &Lane) -> Duration {
-        *self.round_trip.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -309,8 +311,12 @@ impl Bench {
 
     /// Sets the policy of the topic. The worker should poll often.
     pub(super) async fn set_policy(&self, policy: TopicPolicy) {
-        let entry =
-            self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
+        let entry = self
+            .store
+            .store
+            .create(TopicEntry { topic: lane().topic, shards: 1 }, None)
+            .await
+            .unwrap();
         self.store.store.set_policy(&entry.topic, &policy).await.unwrap();
         // The first notice may be of a poll from before, the second is of one that reads the
         // policy, and the third tells that it has ended.
@@ -332,7 +338,7 @@ impl Bench {
             idempotency: None,
             quota: None,
         };
-        let registered = self.store.store.register(topic.clone()).await.unwrap();
+        let registered = self.store.store.create(topic.clone(), None).await.unwrap();
         if self.parts().topics.known_entry(&topic.topic).is_none() {
             let topics = &self.parts().topics;
             topics.learn(topics.begin_read(), &[Registered::plain(registered)]);

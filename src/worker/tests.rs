@@ -10,8 +10,8 @@ use super::testing::{Bench, lane, soon};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{
-    Admin, Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Schedules as _, Settle,
-    Settled, TopicEntry, Topics as _, Transition,
+    Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Settle, Settled, TopicEntry,
+    Transition,
 };
 
 /// The poll had read the holds before the hold was set, and its answer ended the hold.
@@ -213,7 +213,7 @@ async fn a_silence_within_a_poll_is_charged_to_the_store() {
     let store = &bench.store;
     store.poll_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     store.hides_due.store(true, Ordering::SeqCst);
-    store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
+    store.store.create(TopicEntry { topic: lane().topic, shards: 1 }, None).await.unwrap();
     let delays = &bench.parts().metrics.lateness.delays;
     // One of the next polls finds the topic. Each waits for its permit.
     let charged = async {
@@ -310,7 +310,7 @@ async fn a_poll_asks_for_plans_only_in_topics_that_have_schedules() {
     let (with, without) = (TopicEntry { topic: lane().topic, shards: 1 }, "other".parse().unwrap());
     let without = TopicEntry { topic: without, shards: 3 };
     for topic in [&with, &without] {
-        store.store.register(topic.clone()).await.unwrap();
+        store.store.create(topic.clone(), None).await.unwrap();
     }
     // The first notices may be of polls that do not know the registry as it is now.
     let asked = async || {

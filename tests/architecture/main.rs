@@ -120,7 +120,7 @@ const CRATES: &[(&str, &[&str], &str)] = &[
 /// The layers of a first-level module, the lowest first: files or folders in it. `mod.rs`, which
 /// puts them together, stands above all. A layer imports itself and those below it.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("store", &["error", "format", "check", "contract", "embedded", "redis", "counted", "any"]),
+    ("store", &["error", "format", "check", "contract", "counted", "embedded", "redis", "any"]),
     (
         "api",
         &[

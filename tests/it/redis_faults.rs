@@ -68,7 +68,7 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     // With connections, ids and scripts, but a topic that is new.
     let new = || TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
     let adding = async |topic| far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0);
-    let is_ready = async || adding(topic()).await.is_ok() && far.register(new()).await.is_ok();
+    let is_ready = async || adding(topic()).await.is_ok() && far.create(new(), None).await.is_ok();
     assert!(poll::until(is_ready).await, "the store never answers within its timeout");
     wire.set_delay(Duration::from_millis(1_800));
     let adding = async || adding(new()).await;

@@ -90,7 +90,7 @@ async fn each_step_of_a_task_takes_one_round_trip() {
     settle(&far, &grant).await;
     assert_eq!(wire.trips(LANE), 1, "the settles of a claim");
     let new = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
-    far.register(new.clone()).await.unwrap();
+    far.create(new.clone(), None).await.unwrap();
     wire.forget();
     far.add(vec![NewTask { topic: new, ..task(0) }]).await.remove(0).unwrap();
     assert_eq!(wire.trips("{new:0}"), 2, "an add that opens its lane");
@@ -110,9 +110,9 @@ async fn a_task_is_named_by_its_key_in_one_more_round_trip() {
     wire.forget();
     assert_eq!(far.find(&name, vec![lane.clone()]).await.unwrap(), [Some(id)]);
     assert_eq!(wire.trips(LANE), 1, "the look-up");
-    let moved = far.reschedule_if(&lane, id, only.as_ref(), moment, None).await.unwrap();
+    let moved = far.reschedule(&lane, id, only.as_ref(), moment, None).await.unwrap();
     assert!(matches!(moved, Rescheduled::Done { .. }));
-    let cancelled = far.cancel_if(&lane, id, only.as_ref()).await.unwrap();
+    let cancelled = far.cancel(&lane, id, only.as_ref()).await.unwrap();
     assert_eq!((cancelled, wire.trips(LANE)), (Cancelled::Done, 3));
     let unknown = TaskName::Key("other".into());
     wire.forget();

@@ -138,7 +138,7 @@ fn entry(topic: &str) -> TopicEntry {
 
 /// The next id is higher than all that somebody has seen.
 async fn draw(store: &Embedded, history: &History, position: u64) -> Result<(), String> {
-    let topic = store.register(entry("after")).await.map_err(|error| error.to_string())?;
+    let topic = store.create(entry("after"), None).await.map_err(|error| error.to_string())?;
     let task = NewTask {
         topic,
         destination: Destination::pull(),

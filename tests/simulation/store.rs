@@ -22,7 +22,7 @@ use delayd::store::{
     Added, Asker, AttemptNote, Cancelled, Claim, Claimed, Counts, Creator, Delivery, Error, Hint,
     Histories, Instance, ListQuery, Listed, Look, Looked, Maintenance, Message, Misfire, Misfired,
     Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle,
-    Settled, TaskName, TopicEntry, Topics, Transition,
+    Settled, Signals, TaskName, TopicEntry, Topics, Transition,
 };
 use tokio::sync::broadcast;
 use tokio::time::sleep;
@@ -242,6 +242,33 @@ impl Access {
     }
 }
 
+impl Signals for Access {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(StoreId(1))
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.life.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.life.messages.subscribe())
+    }
+
+    fn subscription(&self) -> Option<u64> {
+        // One that loses everything is none.
+        let is_dead = self.world.plan.lost_messages >= 1_000 && !self.world.is_healed();
+        (!is_dead).then(|| self.life.subscription())
+    }
+
+    fn tell_others(&self, message: Message) {
+        let is_known = matches!(message, Message::Due { .. });
+        if !self.life.is_dead() && (is_known || !self.world.is_of_old_version(&self.life)) {
+            self.world.tell_others(self.life.id, &message);
+        }
+    }
+}
+
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
         let Look { seen: _, mut workers, consumers, planners, heartbeat } = look;
@@ -278,10 +305,6 @@ impl Delivery for Access {
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
         let (unknown, unanswered) = (Vec::new(), Vec::new());
         Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
-    }
-
-    async fn id(&self) -> Result<StoreId> {
-        Ok(StoreId(1))
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -337,27 +360,6 @@ impl Delivery for Access {
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.life.hints.subscribe()
-    }
-
-    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
-        Some(self.life.messages.subscribe())
-    }
-
-    fn subscription(&self) -> Option<u64> {
-        // One that loses everything is none.
-        let is_dead = self.world.plan.lost_messages >= 1_000 && !self.world.is_healed();
-        (!is_dead).then(|| self.life.subscription())
-    }
-
-    fn tell_others(&self, message: Message) {
-        let is_known = matches!(message, Message::Due { .. });
-        if !self.life.is_dead() && (is_known || !self.world.is_of_old_version(&self.life)) {
-            self.world.tell_others(self.life.id, &message);
-        }
     }
 }
 
@@ -439,7 +441,7 @@ impl Maintenance for Access {
         self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
     }
 
-    async fn purge_beyond(
+    async fn purge(
         &self,
         lane: &Lane,
         most: u64,

@@ -382,7 +382,7 @@ impl World {
             (Transition::Delivered { .. }, Settled::Stale { .. })
         );
         let answer = if is_late_success && self.is_sabotaged(Sabotage::RevisionIgnored) {
-            kept.model.cancel_if(&settle.lane, settle.id, None);
+            kept.model.cancel(&settle.lane, settle.id, None);
             kept.falsely_delivered.insert(settle.id);
             Settled::Done
         } else {
@@ -419,9 +419,9 @@ impl World {
             .filter(|_| !self.is_sabotaged(Sabotage::NameNotCompared))
             .and_then(TaskName::condition);
         let answer = if self.is_sabotaged(Sabotage::CancelIgnored) {
-            kept.model.clone().cancel_if(lane, id, compared.as_ref())
+            kept.model.clone().cancel(lane, id, compared.as_ref())
         } else {
-            kept.model.cancel_if(lane, id, compared.as_ref())
+            kept.model.cancel(lane, id, compared.as_ref())
         };
         let key = name.map(|name| name.text().into_owned());
         self.write(What::Cancelled { id, key, answer });
@@ -437,14 +437,15 @@ impl World {
     ) -> Rescheduled {
         let mut kept = self.kept();
         let content = new.as_ref().map(|new| new.content.clone());
-        let answer = kept.model.reschedule_if(lane, id, None, moment, new);
+        let answer = kept.model.reschedule(lane, id, None, moment, new);
         self.write(What::Rescheduled { id, moment, content, answer });
         answer
     }
 
     pub(crate) fn replay(&self, lane: &Lane, ids: &[TaskId]) -> usize {
         let mut kept = self.kept();
-        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id], Spread::default()) == 1;
+        let replayed =
+            |id: &&TaskId| kept.model.replay(lane, &[**id], None, Spread::default()) == 1;
         let replayed: Vec<TaskId> = ids.iter().filter(replayed).copied().collect();
         replayed.iter().for_each(|id| self.write(What::Replayed { id: *id }));
         replayed.len()
@@ -463,8 +464,8 @@ impl World {
                 calls.push(kept.call_again(lane, &call));
             }
             if self.is_sabotaged(Sabotage::CallForgotten) {
-                kept.model.cancel_if(lane, call.id, None);
-                kept.model.discard(lane, State::Cancelled, &[call.id]);
+                kept.model.cancel(lane, call.id, None);
+                kept.model.discard(lane, State::Cancelled, &[call.id], None);
                 calls.retain(|kept| kept.id != call.id);
             }
         }

@@ -187,12 +187,12 @@ pub(crate) async fn a_task_for_consumers_is_hinted_when_an_admin_verb_moves_it(
     let mut hints = bench.store.hints();
     let id = bench.add("@pull", 60_000).await;
     assert_eq!(hear(&mut hints).await.due, at(60_000));
-    bench.store.reschedule(&lane(), id, Moment::At(at(30_000)), None).await.unwrap();
+    bench.store.reschedule(&lane(), id, None, Moment::At(at(30_000)), None).await.unwrap();
     while !matches!(hear(&mut hints).await, Hint { due, is_pull: true, .. } if due == at(30_000)) {}
     bench.advance(30_000);
     let grant = bench.claim(&[("@pull", 1)]).await;
     bench.settle(&Held { id, receipt: grant.receipt }, dead()).await;
-    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(), 1);
     while !matches!(hear(&mut hints).await, Hint { due, is_pull: true, .. } if due == at(30_000)) {}
 }
 

@@ -11,7 +11,7 @@ pub(crate) async fn a_reschedule_moves_the_due_moment(bench: Bench<impl Store>) 
     let id = bench.add("message.call", 10_000).await;
     bench.advance(1_000);
     let check = async |moment: Moment, due_ms: i64| {
-        let moved = bench.store.reschedule(&lane(), id, moment, None).await.unwrap();
+        let moved = bench.store.reschedule(&lane(), id, None, moment, None).await.unwrap();
         assert_eq!(moved, Rescheduled::Done { due: at(due_ms) }, "{moment:?}");
         let task = bench.get(id).await;
         assert_eq!((task.due, task.created), (at(due_ms), at(0)), "{moment:?}");
@@ -33,7 +33,11 @@ pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench
         bench.add_task(NewTask { options: options.clone(), ..new_task("old.server", 1_000) }).await;
     let content = "{\"v\":2}".to_owned();
     let new = NewContent { destination: "new.server".parse().unwrap(), content, keeps_mode: false };
-    bench.store.reschedule(&lane(), id, Moment::After(ms(0)), Some(new.clone())).await.unwrap();
+    bench
+        .store
+        .reschedule(&lane(), id, None, Moment::After(ms(0)), Some(new.clone()))
+        .await
+        .unwrap();
     let task = bench.get(id).await;
     assert_eq!((task.destination.as_str(), task.content.as_str()), ("new.server", "{\"v\":2}"));
     assert_eq!(task.options, options);
@@ -45,7 +49,11 @@ pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench
 
     let to_pull = bench.add("old.server", 1_000).await;
     let pulled = NewContent { destination: "@pull".parse().unwrap(), ..new };
-    bench.store.reschedule(&lane(), to_pull, Moment::After(ms(7)), Some(pulled)).await.unwrap();
+    bench
+        .store
+        .reschedule(&lane(), to_pull, None, Moment::After(ms(7)), Some(pulled))
+        .await
+        .unwrap();
     bench.advance(7);
     assert!(bench.sweep().await.outlook.due.is_empty(), "the old destination is still due");
     assert_eq!(ids(&bench.claim(&[("@pull", 1)]).await), [to_pull]);
@@ -61,7 +69,7 @@ pub(crate) async fn a_reschedule_can_insist_on_the_mode(bench: Bench<impl Store>
         let new = NewContent { destination, content: "{\"v\":2}".into(), keeps_mode: true };
         let before = bench.get(id).await;
         let moment = Moment::At(at(5_000));
-        let moved = bench.store.reschedule(&lane(), id, moment, Some(new)).await.unwrap();
+        let moved = bench.store.reschedule(&lane(), id, None, moment, Some(new)).await.unwrap();
         assert_eq!(moved, expected, "{id}");
         if expected == Rescheduled::OtherMode {
             assert_eq!(bench.get(id).await, before, "{id} changed");
@@ -77,11 +85,14 @@ pub(crate) async fn a_reschedule_can_insist_on_the_mode(bench: Bench<impl Store>
 pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Bench<impl Store>) {
     let moved = bench.add_held().await;
     bench.settle(&moved, retry(1_000)).await;
-    bench.store.reschedule(&lane(), moved.id, Moment::After(ms(60_000)), None).await.unwrap();
+    bench.store.reschedule(&lane(), moved.id, None, Moment::After(ms(60_000)), None).await.unwrap();
     let replayed = bench.add_held().await;
     bench.settle(&replayed, dead()).await;
     bench.advance(60_000);
-    assert_eq!(bench.store.replay(&lane(), vec![replayed.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![replayed.id], None, Spread::default()).await.unwrap(),
+        1
+    );
 
     for held in [moved, replayed] {
         let task = bench.get(held.id).await;
@@ -106,8 +117,9 @@ pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Be
 }
 
 pub(crate) async fn only_a_scheduled_task_is_rescheduled(bench: Bench<impl Store>) {
-    let reschedule =
-        async |id| bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
+    let reschedule = async |id| {
+        bench.store.reschedule(&lane(), id, None, Moment::After(ms(0)), None).await.unwrap()
+    };
     let held = bench.add_held().await;
     let check = async |state: State| {
         let before = bench.get(held.id).await;
@@ -120,7 +132,7 @@ pub(crate) async fn only_a_scheduled_task_is_rescheduled(bench: Bench<impl Store
     bench.settle(&held, delivered()).await;
     check(State::Delivered).await;
     let cancelled = bench.add("message.call", 0).await;
-    bench.store.cancel(&lane(), cancelled).await.unwrap();
+    bench.store.cancel(&lane(), cancelled, None).await.unwrap();
     assert_eq!(reschedule(cancelled).await, Rescheduled::Refused { state: State::Cancelled });
     assert_eq!(reschedule(TaskId(1)).await, Rescheduled::Unknown);
 }
@@ -133,9 +145,9 @@ pub(crate) async fn a_replay_schedules_dead_tasks_now_and_counts_them(bench: Ben
     bench.settle(&well, delivered()).await;
     bench.advance(5_000);
     let all = vec![first.id, well.id, TaskId(1), second.id, first.id];
-    assert_eq!(bench.store.replay(&lane(), all.clone(), Spread::default()).await.unwrap(), 2);
+    assert_eq!(bench.store.replay(&lane(), all.clone(), None, Spread::default()).await.unwrap(), 2);
     assert_eq!(
-        bench.store.replay(&lane(), all, Spread::default()).await.unwrap(),
+        bench.store.replay(&lane(), all, None, Spread::default()).await.unwrap(),
         0,
         "a repeated replay must find no dead task"
     );
@@ -145,7 +157,7 @@ pub(crate) async fn a_replay_schedules_dead_tasks_now_and_counts_them(bench: Ben
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [first.id, second.id]);
     assert_eq!(grant.tasks[0].due, at(5_000), "the due moment is not that of the replay");
-    assert_eq!(bench.store.replay(&lane(), Vec::new(), Spread::default()).await.unwrap(), 0);
+    assert_eq!(bench.store.replay(&lane(), Vec::new(), None, Spread::default()).await.unwrap(), 0);
 }
 
 pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<impl Store>) {
@@ -160,7 +172,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
     bench.settle(&dead_one, dead()).await;
     let waiting = bench.add("message.call", 0).await;
     let purge = async |state, before, limit| {
-        bench.store.purge(&lane(), state, before, limit).await.unwrap()
+        bench.store.purge(&lane(), 0, state, before, limit).await.unwrap()
     };
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
@@ -208,10 +220,10 @@ pub(crate) async fn an_excess_of_the_history_is_purged_once(bench: Bench<impl St
         bench.settle(&held, delivered()).await;
     }
     let cancelled = bench.add("message.call", 0).await;
-    bench.store.cancel(&lane(), cancelled).await.unwrap();
+    bench.store.cancel(&lane(), cancelled, None).await.unwrap();
     bench.advance(1);
     let excess = async |most, limit| {
-        bench.store.purge_beyond(&lane(), most, State::Delivered, bench.now(), limit).await.unwrap()
+        bench.store.purge(&lane(), most, State::Delivered, bench.now(), limit).await.unwrap()
     };
     assert_eq!(excess(3, 1).await, 1);
     assert_eq!((excess(3, 2).await, excess(3, 2).await), (1, 0));
@@ -223,11 +235,11 @@ pub(crate) async fn an_excess_of_the_history_is_purged_once(bench: Bench<impl St
 pub(crate) async fn a_purge_of_many_is_exact(bench: Bench<impl Store>) {
     let added = bench.store.add(vec![new_task("message.call", 60_000); 1_300]).await;
     for added in added {
-        bench.store.cancel(&lane(), added.unwrap().id).await.unwrap();
+        bench.store.cancel(&lane(), added.unwrap().id, None).await.unwrap();
     }
     bench.advance(1);
     let purge = async |limit| {
-        bench.store.purge(&lane(), State::Cancelled, bench.now(), limit).await.unwrap()
+        bench.store.purge(&lane(), 0, State::Cancelled, bench.now(), limit).await.unwrap()
     };
     assert_eq!(purge(1_201).await, 1_201);
     assert_eq!(purge(1_000).await, 99);

@@ -48,13 +48,13 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
         all.push(held.id);
         bench
             .store
-            .reschedule(&lane(), held.id, delayd::store::Moment::After(ms(99_000)), None)
+            .reschedule(&lane(), held.id, None, delayd::store::Moment::After(ms(99_000)), None)
             .await
             .unwrap();
     }
     all.push(bench.add_held().await.id);
     let cancelled = bench.add("message.call", 99_000).await;
-    bench.store.cancel(&lane(), cancelled).await.unwrap();
+    bench.store.cancel(&lane(), cancelled, None).await.unwrap();
     all.push(cancelled);
     let check = async |what: &str| {
         let unknown = [TaskId(1), TaskId::MAX];
@@ -96,7 +96,7 @@ pub(crate) async fn a_replay_spreads_dead_tasks_out(bench: Bench<impl Store>) {
     // Only dead tasks take a step, in the order in which they are named.
     let named = vec![died[2], waiting, died[0], died[2], TaskId(1), died[3]];
     let spread = Spread { first: ms(500), step: ms(250) };
-    assert_eq!(bench.store.replay(&lane(), named, spread).await.unwrap(), 3);
+    assert_eq!(bench.store.replay(&lane(), named, None, spread).await.unwrap(), 3);
     for (id, due) in [(died[2], 1_500), (died[0], 1_750), (died[3], 2_000), (waiting, 99_000)] {
         assert_eq!(
             (bench.get(id).await.state, bench.get(id).await.due),
@@ -122,10 +122,10 @@ pub(crate) async fn dead_tasks_of_another_outcome_are_left_alone(bench: Bench<im
     }
     let replay = async |ids: &[TaskId], outcome| {
         let spread = Spread::default();
-        bench.store.replay_if(&lane(), ids.to_vec(), Some(outcome), spread).await.unwrap()
+        bench.store.replay(&lane(), ids.to_vec(), Some(outcome), spread).await.unwrap()
     };
     let discard = async |outcome| {
-        bench.store.discard_if(&lane(), State::Dead, died.clone(), Some(outcome)).await.unwrap()
+        bench.store.discard(&lane(), State::Dead, died.clone(), Some(outcome)).await.unwrap()
     };
     assert_eq!(replay(&died, "500").await, 0);
     assert_eq!(replay(&died[..3], "410 Gone").await, 1);
@@ -147,13 +147,17 @@ pub(crate) async fn a_discard_removes_only_tasks_of_the_named_state(bench: Bench
     }
     all.push(bench.add("message.call", 0).await);
     let discard = async |state, ids: &[TaskId]| {
-        bench.store.discard(&lane(), state, ids.to_vec()).await.unwrap()
+        bench.store.discard(&lane(), state, ids.to_vec(), None).await.unwrap()
     };
     assert_eq!(discard(State::Scheduled, &all).await, 0);
     assert_eq!(discard(State::Leased, &all).await, 0);
     assert_eq!(discard(State::Expired, &all).await, 0);
     assert_eq!(
-        bench.store.discard(&"orders:1".parse().unwrap(), State::Dead, all.clone()).await.unwrap(),
+        bench
+            .store
+            .discard(&"orders:1".parse().unwrap(), State::Dead, all.clone(), None)
+            .await
+            .unwrap(),
         0
     );
     assert_eq!(
@@ -229,7 +233,7 @@ pub(crate) async fn a_leased_task_that_was_cleared_ends_with_its_lease(bench: Be
     let dies = bench.add_held().await;
     let is_lost = bench.add_held().await;
     let pulled = bench.add("@pull", 0).await;
-    bench.store.cancel(&lane(), dies.id).await.unwrap();
+    bench.store.cancel(&lane(), dies.id, None).await.unwrap();
     assert_eq!(clear().await, Cleared { removed: 1, cancelling: 3 });
     assert_eq!(clear().await, Cleared::default(), "a repeat");
     assert_eq!(bench.store.get(&lane(), pulled).await.unwrap(), None);
@@ -278,7 +282,7 @@ pub(crate) async fn a_forecast_counts_the_tasks_due_in_each_step(bench: Bench<im
         bench.add(["message.call", "other.server", "@pull"][after as usize % 3], after).await;
     }
     let dead_one = bench.add_task(new_task("ended", 0)).await;
-    bench.store.cancel(&lane(), dead_one).await.unwrap();
+    bench.store.cancel(&lane(), dead_one, None).await.unwrap();
     assert_eq!(
         forecast(10, 3).await,
         Forecast { now: at(1_000), overdue: 2, steps: vec![2, 3, 2] }
@@ -306,7 +310,7 @@ pub(crate) async fn the_earliest_due_moment_of_a_lane_is_known(bench: Bench<impl
         Some(at(5_000)),
         "the moment must be that of the oldest overdue task"
     );
-    bench.store.cancel(&lane(), pulled).await.unwrap();
+    bench.store.cancel(&lane(), pulled, None).await.unwrap();
     assert_eq!(earliest().await, Some(at(7_000)));
     let grant = bench.claim(&[("other.server", 1)]).await;
     assert_eq!(earliest().await, Some(at(9_000)), "a leased task counts as waiting");

@@ -184,7 +184,11 @@ pub(crate) async fn an_ended_task_is_adopted_as_ended(bench: Bench<impl Store>) 
     );
     let dead = TaskId(1_700_000_000_000_001);
     assert_eq!(
-        bench.store.replay(&lane(), vec![dead], delayd::store::Spread::default()).await.unwrap(),
+        bench
+            .store
+            .replay(&lane(), vec![dead], None, delayd::store::Spread::default())
+            .await
+            .unwrap(),
         1
     );
     bench.settle(&bench.hold().await, crate::bench::dead()).await;
@@ -205,13 +209,13 @@ pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<imp
     let second = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_006) };
     assert_eq!(adopt(&bench, second.clone()).await, Adopted::New);
     assert_eq!(bench.try_add(keyed("k", 6_000)).await.unwrap().id, adopted.id);
-    bench.store.cancel(&lane(), adopted.id).await.unwrap();
+    bench.store.cancel(&lane(), adopted.id, None).await.unwrap();
     let third = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_007) };
     adopt(&bench, third.clone()).await;
     assert_eq!(bench.try_add(keyed("k", 7_000)).await.unwrap().id, third.id);
     let ended =
         Adoptee { options, standing: ended(State::Dead), ..stranger(1_700_000_000_000_008) };
-    bench.store.cancel(&lane(), third.id).await.unwrap();
+    bench.store.cancel(&lane(), third.id, None).await.unwrap();
     adopt(&bench, ended.clone()).await;
     let fresh = bench.try_add(keyed("k", 8_000)).await.unwrap();
     assert_eq!(fresh.novelty, Novelty::New);
@@ -267,8 +271,8 @@ pub(crate) async fn of_two_tasks_of_a_key_the_later_one_is_kept(bench: Bench<imp
         assert_eq!(adopt(&bench, lent.clone()).await, Adopted::Taken);
         assert_eq!(bench.state(first.id).await, State::Cancelled);
     }
-    bench.store.discard(&lane(), State::Cancelled, vec![first.id]).await.unwrap();
-    bench.store.cancel(&lane(), other_id.id).await.unwrap();
+    bench.store.discard(&lane(), State::Cancelled, vec![first.id], None).await.unwrap();
+    bench.store.cancel(&lane(), other_id.id, None).await.unwrap();
     bench.advance(5_000);
     assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::New);
     assert_eq!(bench.state(pushed.id).await, State::Cancelled);
@@ -294,7 +298,7 @@ pub(crate) async fn of_two_tasks_of_a_key_the_later_one_is_kept(bench: Bench<imp
 /// Its add would have pushed the owner back, and would have ended with the owner.
 pub(crate) async fn an_ended_owner_of_the_key_supersedes_older_tasks(bench: Bench<impl Store>) {
     let owner = bench.try_add(keyed("k", 1_000)).await.unwrap();
-    bench.store.cancel(&lane(), owner.id).await.unwrap();
+    bench.store.cancel(&lane(), owner.id, None).await.unwrap();
     assert_eq!(adopt(&bench, rival(1, -1)).await, Adopted::Superseded);
     assert_eq!(adopt(&bench, rival(2, 1)).await, Adopted::New);
     assert_eq!(
@@ -338,7 +342,7 @@ pub(crate) async fn an_end_elsewhere_ends_the_task_here_unless_it_was_changed(
         assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
     }
     assert_eq!(adopt(&bench, at_end(5, State::Dead)).await, Adopted::Known);
-    bench.store.reschedule(&lane(), changed.id, Moment::At(at(70_000)), None).await.unwrap();
+    bench.store.reschedule(&lane(), changed.id, None, Moment::At(at(70_000)), None).await.unwrap();
     assert_eq!(adopt(&bench, at_end(6, State::Cancelled)).await, Adopted::Taken);
     assert!(lend(&bench, lent.id, &receipt("mover")).await);
     assert_eq!(adopt(&bench, at_end(7, State::Delivered)).await, Adopted::Own);
@@ -427,8 +431,8 @@ pub(crate) async fn an_id_that_another_topic_has_is_taken(bench: Bench<impl Stor
     );
     assert_eq!(bench.store.get(&topic.lane_of(own), own).await.unwrap(), None);
     // The id of a removed task is free.
-    bench.store.cancel(&lane(), own).await.unwrap();
-    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![own]).await.unwrap(), 1);
+    bench.store.cancel(&lane(), own, None).await.unwrap();
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![own], None).await.unwrap(), 1);
     assert_eq!(adopt(&bench, from(7, task)).await, Adopted::New);
 }
 

@@ -9,7 +9,7 @@ use delayd::store::{
 use crate::bench::{Bench, Held, dead, delivered, keyed, lane, ms, retry, stale};
 
 async fn cancel(bench: &Bench<impl Store>, id: TaskId) -> Cancelled {
-    bench.store.cancel(&lane(), id).await.unwrap()
+    bench.store.cancel(&lane(), id, None).await.unwrap()
 }
 
 pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(
@@ -37,7 +37,7 @@ async fn selected(bench: &Bench<impl Store>, id: TaskId) -> Condition {
 }
 
 async fn cancel_if(bench: &Bench<impl Store>, id: TaskId, only: &Condition) -> Cancelled {
-    bench.store.cancel_if(&lane(), id, Some(only)).await.unwrap()
+    bench.store.cancel(&lane(), id, Some(only)).await.unwrap()
 }
 
 /// A change of many tasks selects them first, and some change before they are cancelled.
@@ -49,7 +49,7 @@ pub(crate) async fn a_task_that_left_its_state_is_not_cancelled(bench: Bench<imp
     bench.settle(&held, dead()).await;
     assert_eq!(cancel_if(&bench, id, &waited).await, Cancelled::Unknown, "dead");
     let died = selected(&bench, id).await;
-    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(), 1);
     assert_eq!(cancel_if(&bench, id, &died).await, Cancelled::Unknown, "replayed");
     assert_eq!(bench.state(id).await, State::Scheduled);
     let waits = selected(&bench, id).await;
@@ -75,7 +75,7 @@ pub(crate) async fn a_task_that_changed_since_it_was_selected_is_left_alone(
         let task = bench.get(id).await;
         assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
         let moment = Moment::After(ms(5));
-        let moved = bench.store.reschedule_if(&lane(), id, Some(&before), moment, None).await;
+        let moved = bench.store.reschedule(&lane(), id, Some(&before), moment, None).await;
         assert_eq!(moved.unwrap(), Rescheduled::Unknown);
         assert_eq!(bench.get(id).await, task);
     }
@@ -88,7 +88,7 @@ pub(crate) async fn a_task_that_changed_since_it_was_selected_is_left_alone(
     assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
     let retries = selected(&bench, id).await;
     let moment = Moment::After(ms(5));
-    let moved = bench.store.reschedule_if(&lane(), id, Some(&retries), moment, None).await;
+    let moved = bench.store.reschedule(&lane(), id, Some(&retries), moment, None).await;
     assert_eq!(moved.unwrap(), Rescheduled::Done { due: bench.now() + ms(5) });
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn a_dead_task_can_be_cancelled_but_no_other_that_ended(bench: 
     assert_eq!((bench.counts().await.dead, bench.counts().await.cancelled), (0, 1));
     assert_eq!(bench.settle(&ended_dead, delivered()).await, stale(State::Cancelled));
     assert_eq!(
-        bench.store.replay(&lane(), vec![ended_dead.id], Spread::default()).await.unwrap(),
+        bench.store.replay(&lane(), vec![ended_dead.id], None, Spread::default()).await.unwrap(),
         0
     );
 
@@ -207,7 +207,8 @@ pub(crate) async fn a_pending_cancel_outlives_an_extension_and_a_reschedule(
         Settled::Done
     );
     bench.advance(60_000);
-    let moved = bench.store.reschedule(&lane(), held.id, Moment::After(ms(0)), None).await.unwrap();
+    let moved =
+        bench.store.reschedule(&lane(), held.id, None, Moment::After(ms(0)), None).await.unwrap();
     assert_eq!(moved, Rescheduled::Refused { state: State::Cancelled });
     assert!(bench.claim(&[("message.call", 1)]).await.tasks.is_empty());
     assert_eq!(bench.state(held.id).await, State::Cancelled);

@@ -55,7 +55,7 @@ pub(crate) async fn assert_in_order(store: &impl Store) {
 
 pub(crate) async fn an_empty_store_is_in_order(bench: Bench<impl Store>) {
     assert_in_order(&bench.store).await;
-    bench.store.register(topic_of("idle", 4)).await.unwrap();
+    bench.store.create(topic_of("idle", 4), None).await.unwrap();
     assert_in_order(&bench.store).await;
 }
 
@@ -65,13 +65,13 @@ pub(crate) async fn every_state_is_in_order_and_a_repair_changes_nothing(bench: 
     for transition in [delivered(), dead(), retry(90_000), Transition::Release] {
         let held = bench.add_held().await;
         bench.settle(&held, transition).await;
-        bench.store.cancel(&lane(), held.id).await.unwrap();
+        bench.store.cancel(&lane(), held.id, None).await.unwrap();
         let held = bench.add_held().await;
         bench.settle(&held, dead()).await;
         all.push(held.id);
     }
     let pending = bench.add_held().await;
-    bench.store.cancel(&lane(), pending.id).await.unwrap();
+    bench.store.cancel(&lane(), pending.id, None).await.unwrap();
     let swept = bench.add_held().await;
     bench.let_lease_run_out();
     bench.sweep().await;
@@ -181,7 +181,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
         for round in 0..ROUNDS {
             for (i, listed) in list(State::Scheduled).await.into_iter().enumerate() {
                 if (i + round) % 2 == 0 {
-                    bench.store.cancel(&lane(), listed.id).await.unwrap();
+                    bench.store.cancel(&lane(), listed.id, None).await.unwrap();
                 } else {
                     let new = NewContent {
                         destination: destinations[i % 4].parse().unwrap(),
@@ -191,13 +191,13 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
                     let new = (i % 3 == 0).then_some(new);
                     bench
                         .store
-                        .reschedule(&lane(), listed.id, Moment::After(ms(40)), new)
+                        .reschedule(&lane(), listed.id, None, Moment::After(ms(40)), new)
                         .await
                         .unwrap();
                 }
             }
             for listed in list(State::Leased).await.into_iter().take(2) {
-                bench.store.cancel(&lane(), listed.id).await.unwrap();
+                bench.store.cancel(&lane(), listed.id, None).await.unwrap();
             }
         }
         done();
@@ -205,9 +205,9 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
     let clear = async {
         for _ in 0..ROUNDS {
             let ids = list(State::Dead).await.into_iter().map(|listed| listed.id).collect();
-            bench.store.replay(&lane(), ids, Spread::default()).await.unwrap();
+            bench.store.replay(&lane(), ids, None, Spread::default()).await.unwrap();
             for state in [State::Delivered, State::Cancelled] {
-                bench.store.purge(&lane(), state, bench.now(), 15).await.unwrap();
+                bench.store.purge(&lane(), 0, state, bench.now(), 15).await.unwrap();
             }
         }
         done();

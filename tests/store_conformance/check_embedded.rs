@@ -233,7 +233,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
     assert_eq!(broken.bench.next_due().await, Some(at(90_000)));
 
     let cancelled = broken.bench.add_held().await;
-    broken.bench.store.cancel(&lane(), cancelled.id).await.unwrap();
+    broken.bench.store.cancel(&lane(), cancelled.id, None).await.unwrap();
     broken.hand(cancelled.id, "UPDATE progress SET current = NULL WHERE id = $");
     broken.mends(&[(Flaw::CancelWithoutLease, &cancelled.id.to_string())]).await;
     assert_eq!(broken.bench.state(cancelled.id).await, State::Cancelled);
@@ -275,7 +275,7 @@ async fn an_invalid_moment_is_replaced() {
         let held = broken.bench.add("a", 0).await;
         broken.bench.claim(&[("a", 1)]).await;
         let ended = broken.bench.add("b", 0).await;
-        broken.bench.store.cancel(&lane(), ended).await.unwrap();
+        broken.bench.store.cancel(&lane(), ended, None).await.unwrap();
         broken.hand(
             fresh,
             &format!(
@@ -315,7 +315,7 @@ async fn unreadable_fields_are_written_again() {
     let retried = broken.bench.add_held().await;
     broken.bench.settle(&retried, retry(0)).await;
     let ended = broken.bench.add("b", 0).await;
-    broken.bench.store.cancel(&lane(), ended).await.unwrap();
+    broken.bench.store.cancel(&lane(), ended, None).await.unwrap();
     broken.hand(ended, "UPDATE progress SET attempts = -1, past = 'no,receipt ok', lane = 77");
     broken.hand(ended, "UPDATE history SET state = 9, current = '', lane = 77");
     let (retried, ended_name) = (retried.id.to_string(), ended.to_string());
@@ -436,7 +436,7 @@ fn check_refused(broken: &Broken, repair: bool) -> String {
 async fn wrong_counts_are_counted_again() {
     let broken = broken();
     let (waiting, held) = (broken.bench.add("a", 60_000).await, broken.bench.add_held().await);
-    broken.bench.store.cancel(&lane(), waiting).await.unwrap();
+    broken.bench.store.cancel(&lane(), waiting, None).await.unwrap();
     let before = broken.bench.counts().await;
     broken.hand_without_counting(
         held.id,
@@ -513,7 +513,7 @@ async fn keys_and_notes_without_a_task_are_removed() {
 async fn a_policy_that_cannot_be_read_is_left_alone() {
     let broken = broken();
     let id = broken.bench.add("message.call", 0).await;
-    broken.bench.store.register(topic_of("other", 1)).await.unwrap();
+    broken.bench.store.create(topic_of("other", 1), None).await.unwrap();
     broken.hand(
         id,
         "UPDATE topic SET policy = '{\"retry\":{\"max_attempts\":\"many\"}}' WHERE name = 'orders'",

@@ -329,7 +329,12 @@ async fn an_end_is_marked_and_listed() {
     broken.stays(unlisted.id, State::Dead).await;
     broken.stays(unmarked.id, State::Delivered).await;
     assert_eq!(
-        broken.bench.store.replay(&lane(), vec![unlisted.id], Spread::default()).await.unwrap(),
+        broken
+            .bench
+            .store
+            .replay(&lane(), vec![unlisted.id], None, Spread::default())
+            .await
+            .unwrap(),
         1
     );
     broken.is_called_once(unlisted.id).await;
@@ -343,7 +348,7 @@ async fn an_invalid_score_is_replaced() {
         let held = broken.bench.add("a", 0).await;
         broken.bench.claim(&[("a", 1)]).await;
         let ended = broken.bench.add("b", 0).await;
-        broken.bench.store.cancel(&lane(), ended).await.unwrap();
+        broken.bench.store.cancel(&lane(), ended, None).await.unwrap();
         broken.hand(id, &["ZADD", &broken.schedule("message.call"), score, "$"]);
         broken.hand(id, &["ZADD", &broken.of("DELAY_TOPIC_DESTINATIONS"), score, "message.call"]);
         broken.hand(held, &["ZADD", &broken.leased(), score, "$"]);
@@ -403,7 +408,7 @@ async fn an_unreadable_entry_is_set_aside_and_its_task_goes_on() {
     let held = broken.bench.add("a", 0).await;
     broken.bench.claim(&[("a", 1)]).await;
     let ended = broken.bench.add("b", 0).await;
-    broken.bench.store.cancel(&lane(), ended).await.unwrap();
+    broken.bench.store.cancel(&lane(), ended, None).await.unwrap();
     for id in [retried.id, held, ended] {
         broken.hand(id, &["HSET", &broken.entries(), "$", "gibberish"]);
     }
@@ -455,5 +460,7 @@ async fn a_schedule_of_a_lane_without_bodies_is_checked() {
             (Flaw::EarliestWrong, "message.call"),
         ])
         .await;
-    assert!(broken.bench.store.reschedule(&lane(), id, Moment::After(ms(1)), None).await.is_ok());
+    assert!(
+        broken.bench.store.reschedule(&lane(), id, None, Moment::After(ms(1)), None).await.is_ok()
+    );
 }

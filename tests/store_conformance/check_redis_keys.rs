@@ -145,8 +145,8 @@ async fn an_unreadable_policy_or_pause_affects_only_its_topic() {
     let store = &broken.bench.store;
     let well = topic();
     let ill = crate::bench::topic_of("ill", 1);
-    store.register(well.clone()).await.unwrap();
-    store.register(ill.clone()).await.unwrap();
+    store.create(well.clone(), None).await.unwrap();
+    store.create(ill.clone(), None).await.unwrap();
     let policy = TopicPolicy { misfire: Some(MisfirePolicy::Dead), ..TopicPolicy::default() };
     assert!(store.set_policy(&well.topic, &policy).await.unwrap());
     let of_registry =
@@ -229,14 +229,18 @@ async fn the_structures_beside_the_tasks_are_in_order_after_every_verb() {
         let dead = bench.list(State::Dead).await.iter().map(|listed| listed.id).collect();
         bench
             .store
-            .replay(&lane(), dead, delayd::store::Spread { first: ms(30), step: ms(5) })
+            .replay(&lane(), dead, None, delayd::store::Spread { first: ms(30), step: ms(5) })
             .await
             .unwrap();
         if let Some(listed) = bench.list(State::Scheduled).await.last() {
-            bench.store.reschedule(&lane(), listed.id, Moment::After(ms(20)), None).await.unwrap();
+            bench
+                .store
+                .reschedule(&lane(), listed.id, None, Moment::After(ms(20)), None)
+                .await
+                .unwrap();
         }
         if round % 4 == 3 {
-            bench.store.purge(&lane(), State::Expired, bench.now(), 5).await.unwrap();
+            bench.store.purge(&lane(), 0, State::Expired, bench.now(), 5).await.unwrap();
             bench.store.clear(&lane(), 3).await.unwrap();
         }
         crate::check::assert_in_order(&bench.store).await;

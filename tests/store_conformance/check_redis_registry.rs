@@ -69,7 +69,7 @@ async fn lanes_beyond_their_topic_are_registered_again() {
         if added.id.0 % 4 == 3 {
             break added.id;
         }
-        broken.bench.store.cancel(&entry.lane_of(added.id), added.id).await.unwrap();
+        broken.bench.store.cancel(&entry.lane_of(added.id), added.id, None).await.unwrap();
     };
     raw::<()>(&[
         "HSET",

@@ -32,7 +32,7 @@ pub(crate) async fn only_delivered_cancelled_and_expired_tasks_lose_their_conten
     let dies = bench.add_held().await;
     bench.settle(&dies, dead()).await;
     let cancelled = bench.add("message.call", 1_000).await;
-    bench.store.cancel(&lane(), cancelled).await.unwrap();
+    bench.store.cancel(&lane(), cancelled, None).await.unwrap();
     let expired = bench.add_task(expiring("message.call", 0, 1)).await;
     bench.advance(2);
     bench.sweep().await;
@@ -72,7 +72,7 @@ pub(crate) async fn a_dead_task_is_replayed_with_its_content(bench: Bench<impl S
     bench.store.remove_contents(&lane(), &both).await.unwrap();
     assert_eq!(bench.get(late.id).await.content, "");
     let spread = Spread { first: ms(0), step: ms(0) };
-    assert_eq!(bench.store.replay(&lane(), vec![held.id], spread).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![held.id], None, spread).await.unwrap(), 1);
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [held.id]);
     assert_eq!(grant.tasks[0].content, new_task("message.call", 0).content);

@@ -33,7 +33,7 @@ async fn the_ends_that_a_claim_finds_are_counted(bench: Bench<AnyStore>) {
     bench.add_task(expiring("message.call", 0, 0)).await;
     bench.advance(1);
     let held = bench.add_held().await;
-    store.cancel(&lane(), held.id).await.unwrap();
+    store.cancel(&lane(), held.id, None).await.unwrap();
     bench.add("@pull", 0).await;
     bench.claim(&[("@pull", 1)]).await;
     bench.let_lease_run_out();

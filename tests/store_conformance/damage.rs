@@ -155,7 +155,7 @@ async fn a_missing_body_delays_no_other_task(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::NoBody).await;
     assert_eq!(bench.store.get(&lane(), id).await.unwrap(), None);
     assert_eq!(
-        bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(),
+        bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(),
         0,
         "a task without a body must not be replayed"
     );
@@ -163,7 +163,7 @@ async fn a_missing_body_delays_no_other_task(bench: Bench<AnyStore>) {
 
 async fn a_replay_of_an_unreadable_task_is_harmless(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::Body).await;
-    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(), 1);
     let good = bench.add("message.call", 0).await;
     let grant = bench.claim(&[("message.call", 3)]).await;
     assert_eq!(ids(&grant), [good]);
@@ -208,7 +208,7 @@ async fn an_admin_verb_fails_for_an_unreadable_task_and_changes_nothing(bench: B
     bench.settle(&harmed, delivered()).await;
     bench.harm(harmed.id, Harm::Place);
     let before = bench.counts().await;
-    assert!(matches!(bench.store.cancel(&lane(), harmed.id).await, Err(Error::Corrupt(_))));
+    assert!(matches!(bench.store.cancel(&lane(), harmed.id, None).await, Err(Error::Corrupt(_))));
     assert!(matches!(
         bench
             .store

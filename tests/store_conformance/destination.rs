@@ -23,7 +23,7 @@ pub(crate) async fn waiting_tasks_are_counted_by_destination_over_all_lanes(
     bench: Bench<impl Store>,
 ) {
     let sharded = topic_of("sharded", 3);
-    bench.store.register(sharded.clone()).await.unwrap();
+    bench.store.create(sharded.clone(), None).await.unwrap();
     for after_ms in [0, 1, 60_000] {
         bench.add("a", after_ms).await;
         bench.add("b", after_ms).await;

@@ -103,15 +103,19 @@ pub(crate) async fn a_task_that_comes_back_too_late_expires(bench: Bench<impl St
             stale(State::Expired)
         );
         assert_eq!(
-            bench.store.cancel(&lane(), id).await.unwrap(),
+            bench.store.cancel(&lane(), id, None).await.unwrap(),
             Cancelled::Refused { state: State::Expired }
         );
-        let moved = bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
+        let moved =
+            bench.store.reschedule(&lane(), id, None, Moment::After(ms(0)), None).await.unwrap();
         assert_eq!(moved, Rescheduled::Refused { state: State::Expired });
-        assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 0);
+        assert_eq!(
+            bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(),
+            0
+        );
     }
     bench.advance(1);
-    assert_eq!(bench.store.purge(&lane(), State::Expired, bench.now(), 10).await.unwrap(), 3);
+    assert_eq!(bench.store.purge(&lane(), 0, State::Expired, bench.now(), 10).await.unwrap(), 3);
 }
 
 /// A worker must come for it although no consumer pulls, and although its retry is much later.
@@ -139,7 +143,7 @@ pub(crate) async fn the_next_moment_includes_expiries(bench: Bench<impl Store>) 
     );
     assert_eq!(bench.sweep().await.outlook.next, Some(at(4_001)));
     check_expired(&bench, tried, "it waited for its retry").await;
-    bench.store.cancel(&lane(), pulled).await.unwrap();
+    bench.store.cancel(&lane(), pulled, None).await.unwrap();
     assert_eq!(bench.next_due().await, None);
 }
 
@@ -153,7 +157,7 @@ pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(
     bench.advance(600);
     // It has expired, but no claim has seen it. It still waits, and a reschedule saves it.
     assert_eq!(bench.state(id).await, State::Scheduled);
-    bench.store.reschedule(&lane(), id, Moment::After(ms(500)), None).await.unwrap();
+    bench.store.reschedule(&lane(), id, None, Moment::After(ms(500)), None).await.unwrap();
     assert_eq!(bench.sweep().await.outlook.next, Some(at(2_000)));
     bench.advance(1_500);
     assert_eq!(
@@ -195,7 +199,7 @@ pub(crate) async fn a_replay_moves_the_expiry(bench: Bench<impl Store>) {
     bench.advance(5_000);
     assert_eq!(bench.sweep().await.outlook.next, None, "a dead task counts as expiring");
     let spread = Spread { first: ms(500), step: ms(0) };
-    assert_eq!(bench.store.replay(&lane(), vec![id], spread).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], None, spread).await.unwrap(), 1);
     bench.advance(1_500);
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!((ids(&grant), grant.tasks[0].due), (vec![id], at(5_500)));

@@ -84,7 +84,7 @@ pub(crate) async fn a_task_is_found_by_its_idempotency_key_until_its_window_ends
 
 async fn cancel(bench: &Bench<impl Store>, id: TaskId, name: &TaskName) -> Cancelled {
     let only = Condition::Named(name.clone());
-    bench.store.cancel_if(&lane(), id, Some(&only)).await.unwrap()
+    bench.store.cancel(&lane(), id, Some(&only)).await.unwrap()
 }
 
 async fn move_to(
@@ -95,7 +95,7 @@ async fn move_to(
 ) -> Rescheduled {
     let moment = Moment::After(ms(after));
     let only = Condition::Named(name.clone());
-    bench.store.reschedule_if(&lane(), id, Some(&only), moment, None).await.unwrap()
+    bench.store.reschedule(&lane(), id, Some(&only), moment, None).await.unwrap()
 }
 
 /// A caller looked up the key of an order. Meanwhile the old task was tried, and an add gave the
@@ -118,7 +118,7 @@ pub(crate) async fn a_change_by_key_does_not_touch_a_task_that_the_key_has_left(
     bench.settle(&held, dead()).await;
     let new = bench.add_task(keyed("k", 60_000)).await;
     assert_ne!(old, new);
-    assert_eq!(bench.store.replay(&lane(), vec![old], Spread::default()).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![old], None, Spread::default()).await.unwrap(), 1);
     let before = bench.get(old).await;
     assert_eq!(cancel(&bench, old, &name).await, Cancelled::Unknown);
     assert_eq!(move_to(&bench, old, &name, 9_000).await, Rescheduled::Unknown);

@@ -53,7 +53,7 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
     bench.settle(&held, delivered()).await;
     check("delivered").await;
     bench.advance(1);
-    assert_eq!(bench.store.purge(&lane(), State::Delivered, bench.now(), 10).await.unwrap(), 1);
+    assert_eq!(bench.store.purge(&lane(), 0, State::Delivered, bench.now(), 10).await.unwrap(), 1);
     check("purged").await;
     assert_eq!(bench.counts().await.scheduled, 0);
 }
@@ -62,7 +62,7 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
 pub(crate) async fn a_repeated_add_answers_when_its_task_is_due_now(bench: Bench<impl Store>) {
     let first = bench.try_add(once("k", 7)).await.unwrap();
     let moment = Moment::At(at(3_000));
-    let moved = bench.store.reschedule(&lane(), first.id, moment, None).await.unwrap();
+    let moved = bench.store.reschedule(&lane(), first.id, None, moment, None).await.unwrap();
     assert_eq!(moved, Rescheduled::Done { due: at(3_000) });
     let moved = duplicate_of(Added { due: at(3_000), ..first });
     assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), moved);
@@ -90,11 +90,11 @@ pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_fir
     let leftovers =
         async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap().has_leftovers;
     assert!(!leftovers().await, "a window that is not over counts as removable");
-    bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
+    bench.store.purge(&lane(), 0, State::Delivered, bench.now(), 1_000).await.unwrap();
     assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second));
     bench.advance(1);
     assert!(leftovers().await);
-    bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
+    bench.store.purge(&lane(), 0, State::Delivered, bench.now(), 1_000).await.unwrap();
     assert!(!leftovers().await);
 }
 
@@ -224,9 +224,9 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     let ids: Vec<TaskId> =
         bench.list(State::Scheduled).await.iter().map(|listed| listed.id).collect();
     for id in &ids {
-        bench.store.cancel(&lane(), *id).await.unwrap();
+        bench.store.cancel(&lane(), *id, None).await.unwrap();
     }
-    assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids).await.unwrap(), 2);
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids, None).await.unwrap(), 2);
     assert_eq!(
         bench.try_add(once("k", 2)).await.unwrap().novelty,
         Novelty::Duplicate { state: None }
@@ -267,14 +267,14 @@ pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Ben
 /// order's timer again.
 pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl Store>) {
     let cancelled = bench.try_add(once("cancelled", 1)).await.unwrap();
-    bench.store.cancel(&lane(), cancelled.id).await.unwrap();
+    bench.store.cancel(&lane(), cancelled.id, None).await.unwrap();
     let repeat = bench.try_add(once("cancelled", 1)).await.unwrap();
     assert_eq!(repeat, again(cancelled, Some(State::Cancelled)));
     let pending = bench.try_add(once("pending", 1)).await.unwrap();
     bench.advance(1_000);
     let held = bench.hold().await;
     assert_eq!(held.id, pending.id);
-    assert_eq!(bench.store.cancel(&lane(), pending.id).await.unwrap(), Cancelled::Pending);
+    assert_eq!(bench.store.cancel(&lane(), pending.id, None).await.unwrap(), Cancelled::Pending);
     assert_eq!(
         bench.try_add(once("pending", 1)).await.unwrap(),
         again(pending, Some(State::Leased))

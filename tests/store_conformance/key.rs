@@ -111,7 +111,7 @@ pub(crate) async fn a_leased_task_of_the_key_is_not_retried_but_may_succeed(
         assert!(settled.is_done(), "{settled:?}");
         assert_eq!(bench.state(first.id).await, state, "{transition:?}");
         assert_eq!(bench.state(second.id).await, State::Scheduled);
-        assert_eq!(bench.store.cancel(&lane(), second.id).await.unwrap(), Cancelled::Done);
+        assert_eq!(bench.store.cancel(&lane(), second.id, None).await.unwrap(), Cancelled::Done);
     }
     // Nor does it come back when its lease expires.
     let first = add_k(&bench).await;
@@ -126,7 +126,7 @@ pub(crate) async fn a_leased_task_of_the_key_is_not_retried_but_may_succeed(
 pub(crate) async fn an_add_fulfils_a_pending_cancel_of_its_key(bench: Bench<impl Store>) {
     let first = add_k(&bench).await;
     let held = bench.hold().await;
-    assert_eq!(bench.store.cancel(&lane(), first.id).await.unwrap(), Cancelled::Pending);
+    assert_eq!(bench.store.cancel(&lane(), first.id, None).await.unwrap(), Cancelled::Pending);
     bench.let_lease_run_out();
     let second = add_k(&bench).await;
     assert_eq!(second.novelty, Novelty::New);
@@ -152,7 +152,7 @@ pub(crate) async fn a_task_that_has_ended_releases_its_key(bench: Bench<impl Sto
             State::Dead => {
                 assert_eq!(bench.settle(&bench.hold().await, dead()).await, Settled::Done)
             }
-            State::Cancelled => drop(bench.store.cancel(&lane(), added.id).await.unwrap()),
+            State::Cancelled => drop(bench.store.cancel(&lane(), added.id, None).await.unwrap()),
             _ => {
                 bench.advance(11);
                 bench.sweep().await;
@@ -170,7 +170,10 @@ pub(crate) async fn a_task_that_has_ended_releases_its_key(bench: Bench<impl Sto
 pub(crate) async fn a_replay_takes_no_key_back(bench: Bench<impl Store>) {
     let older = add_k(&bench).await;
     bench.settle(&bench.hold().await, dead()).await;
-    assert_eq!(bench.store.replay(&lane(), vec![older.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![older.id], None, Spread::default()).await.unwrap(),
+        1
+    );
     let pushed = add_k(&bench).await;
     assert_eq!(
         (pushed.id, pushed.novelty),
@@ -181,7 +184,10 @@ pub(crate) async fn a_replay_takes_no_key_back(bench: Bench<impl Store>) {
     bench.settle(&bench.hold().await, dead()).await;
     let newer = bench.try_add(keyed("k", 1_000)).await.unwrap();
     assert_eq!(newer.novelty, Novelty::New);
-    assert_eq!(bench.store.replay(&lane(), vec![older.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![older.id], None, Spread::default()).await.unwrap(),
+        1
+    );
     let before = bench.get(older.id).await;
     let pushed = bench.try_add(keyed("k", 9_000)).await.unwrap();
     assert_eq!((pushed.id, pushed.novelty), (newer.id, Novelty::Replaced));
@@ -196,7 +202,7 @@ pub(crate) async fn a_reschedule_keeps_the_key(bench: Bench<impl Store>) {
         content: "{\"v\":2}".into(),
         keeps_mode: false,
     };
-    bench.store.reschedule(&lane(), id, Moment::After(ms(5_000)), Some(new)).await.unwrap();
+    bench.store.reschedule(&lane(), id, None, Moment::After(ms(5_000)), Some(new)).await.unwrap();
     assert_eq!(bench.get(id).await.options, keyed("k", 0).options);
     let pushed = add_k(&bench).await;
     assert_eq!((pushed.id, pushed.novelty), (id, Novelty::Replaced));
@@ -316,13 +322,15 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
         assert_eq!(added.novelty, Novelty::New, "before {how}");
         assert!(seen.insert(added.id));
         if how != "clear" {
-            bench.store.cancel(&lane(), added.id).await.unwrap();
+            bench.store.cancel(&lane(), added.id, None).await.unwrap();
         }
         bench.advance(1);
         let count = match how {
-            "purge" => bench.store.purge(&lane(), State::Cancelled, bench.now(), 10).await.unwrap(),
+            "purge" => {
+                bench.store.purge(&lane(), 0, State::Cancelled, bench.now(), 10).await.unwrap()
+            }
             "discard" => {
-                bench.store.discard(&lane(), State::Cancelled, vec![added.id]).await.unwrap()
+                bench.store.discard(&lane(), State::Cancelled, vec![added.id], None).await.unwrap()
             }
             _ => bench.store.clear(&lane(), 10).await.unwrap().removed,
         };

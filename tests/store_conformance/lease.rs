@@ -157,7 +157,7 @@ pub(crate) async fn an_expired_lease_nobody_took_may_settle_and_extend(bench: Be
                 "{transition:?}"
             );
             // Nothing may be left to claim for the next round.
-            bench.store.cancel(&lane(), held.id).await.unwrap();
+            bench.store.cancel(&lane(), held.id, None).await.unwrap();
         }
     }
 }
@@ -191,7 +191,7 @@ pub(crate) async fn a_made_up_receipt_moves_nothing(bench: Bench<impl Store>) {
         (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&retried, retry(60_000)).await;
     bench.settle(&cancelled, retry(60_000)).await;
-    bench.store.cancel(&lane(), cancelled.id).await.unwrap();
+    bench.store.cancel(&lane(), cancelled.id, None).await.unwrap();
     for made_up in ["-", "_", "--", "0", "null", "nil", "stranger"] {
         for id in [retried.id, first.id, cancelled.id] {
             let before = bench.get(id).await;
@@ -327,15 +327,18 @@ pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_admin_verb(
     let held = bench.add_held().await;
     bench.let_lease_run_out();
     assert_eq!(bench.state(held.id).await, State::Scheduled);
-    let moved =
-        bench.store.reschedule(&lane(), held.id, Moment::After(ms(5_000)), None).await.unwrap();
+    let moved = bench
+        .store
+        .reschedule(&lane(), held.id, None, Moment::After(ms(5_000)), None)
+        .await
+        .unwrap();
     assert_eq!(moved, Rescheduled::Done { due: bench.now() + ms(5_000) });
     assert_eq!(bench.get(held.id).await.attempts, 0);
     assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (1, 0));
 
     let held = bench.add_held().await;
     bench.let_lease_run_out();
-    assert_eq!(bench.store.cancel(&lane(), held.id).await.unwrap(), Cancelled::Done);
+    assert_eq!(bench.store.cancel(&lane(), held.id, None).await.unwrap(), Cancelled::Done);
     assert_eq!(bench.state(held.id).await, State::Cancelled);
     assert_eq!(bench.counts().await.leased, 0);
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled));
@@ -352,7 +355,8 @@ pub(crate) async fn an_admin_verb_counts_no_expiry(bench: Bench<impl Store>) {
     }
     bench.hold().await;
     bench.let_lease_run_out();
-    let moved = bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
+    let moved =
+        bench.store.reschedule(&lane(), id, None, Moment::After(ms(0)), None).await.unwrap();
     assert_eq!(moved, Rescheduled::Done { due: bench.now() });
     assert_eq!(bench.claim(&[("message.call", 1)]).await.tasks[0].attempt, 1);
 }

@@ -107,22 +107,28 @@ impl Twin {
                 assert_eq!(settled, expected[0]);
             }
             (Call::Cancel(lane, id, only), Answer::Cancelled(expected)) => {
-                let cancelled = store.cancel_if(lane, self.id(*id), only.as_ref()).await;
+                let cancelled = store.cancel(lane, self.id(*id), only.as_ref()).await;
                 assert_eq!(cancelled.unwrap(), *expected);
             }
             (Call::Reschedule(lane, id, only, moment, content), Answer::Rescheduled(expected)) => {
                 let (id, only, content) = (self.id(*id), only.as_ref(), content.clone());
-                let rescheduled = store.reschedule_if(lane, id, only, *moment, content).await;
+                let rescheduled = store.reschedule(lane, id, only, *moment, content).await;
                 assert_eq!(rescheduled.unwrap(), *expected);
             }
             (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
-                assert_eq!(store.replay(lane, self.all(ids), *spread).await.unwrap(), *expected);
+                assert_eq!(
+                    store.replay(lane, self.all(ids), None, *spread).await.unwrap(),
+                    *expected
+                );
             }
             (Call::RemoveContents(lane, ids), Answer::Nothing) => {
                 self.remove_contents(lane, ids, world).await;
             }
             (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
-                assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
+                assert_eq!(
+                    store.discard(lane, *state, self.all(ids), None).await.unwrap(),
+                    *expected
+                );
             }
             (Call::Clear(lane), Answer::Cleared(expected)) => {
                 assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
@@ -157,7 +163,7 @@ impl Twin {
                 assert_eq!(policed, *expected);
             }
             (Call::Purge(lane, state, before, limit), Answer::Count(expected)) => {
-                assert_eq!(store.purge(lane, *state, *before, *limit).await.unwrap(), *expected);
+                assert_eq!(store.purge(lane, 0, *state, *before, *limit).await.unwrap(), *expected);
             }
             (Call::SetSchedule(entry, new), Answer::ScheduleSet(expected)) => {
                 let set = store.set_schedule(entry, new.clone()).await.unwrap();

@@ -440,7 +440,7 @@ impl Model {
         self.summaries(lane, &[id]).remove(0).map(|task| task.selected())
     }
 
-    pub(crate) fn cancel_if(
+    pub(crate) fn cancel(
         &mut self,
         lane: &Lane,
         id: TaskId,
@@ -453,7 +453,7 @@ impl Model {
         self.of_lane(lane, id).map_or(Cancelled::Unknown, |record| record.cancel(now))
     }
 
-    pub(crate) fn reschedule_if(
+    pub(crate) fn reschedule(
         &mut self,
         lane: &Lane,
         id: TaskId,
@@ -469,11 +469,7 @@ impl Model {
             .map_or(Rescheduled::Unknown, |record| record.reschedule(due, content, now))
     }
 
-    pub(crate) fn replay(&mut self, lane: &Lane, ids: &[TaskId], spread: Spread) -> usize {
-        self.replay_if(lane, ids, None, spread)
-    }
-
-    pub(crate) fn replay_if(
+    pub(crate) fn replay(
         &mut self,
         lane: &Lane,
         ids: &[TaskId],
@@ -819,11 +815,7 @@ impl Model {
         self.tasks.remove(&id).is_some()
     }
 
-    pub(crate) fn discard(&mut self, lane: &Lane, state: State, ids: &[TaskId]) -> usize {
-        self.discard_if(lane, state, ids, None)
-    }
-
-    pub(crate) fn discard_if(
+    pub(crate) fn discard(
         &mut self,
         lane: &Lane,
         state: State,

@@ -88,10 +88,10 @@ pub(crate) async fn notes_of_removed_tasks_are_skipped(bench: Bench<impl Store>)
     let (kept, gone) =
         (bench.add("message.call", 99_000).await, bench.add("message.call", 99_000).await);
     bench.store.note(vec![note(gone, 1)]).await.unwrap();
-    bench.store.cancel(&lane(), gone).await.unwrap();
+    bench.store.cancel(&lane(), gone, None).await.unwrap();
     assert_eq!(notes(&bench, gone).await.len(), 1, "the notes must outlast the end of the task");
     bench.advance(1);
-    assert_eq!(bench.store.purge(&lane(), State::Cancelled, bench.now(), 1).await.unwrap(), 1);
+    assert_eq!(bench.store.purge(&lane(), 0, State::Cancelled, bench.now(), 1).await.unwrap(), 1);
     assert_eq!(notes(&bench, gone).await, []);
     let stranger = note_of("orders:7".parse().unwrap(), kept, 3);
     bench
@@ -108,8 +108,8 @@ pub(crate) async fn notes_outlast_the_admin_verbs(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
     bench.store.note(vec![note(held.id, 1)]).await.unwrap();
     bench.settle(&held, dead()).await;
-    bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap();
-    bench.store.reschedule(&lane(), held.id, Moment::After(ms(1)), None).await.unwrap();
+    bench.store.replay(&lane(), vec![held.id], None, Spread::default()).await.unwrap();
+    bench.store.reschedule(&lane(), held.id, None, Moment::After(ms(1)), None).await.unwrap();
     assert_eq!(notes(&bench, held.id).await, [note(held.id, 1)]);
 }
 
@@ -123,15 +123,19 @@ pub(crate) async fn removing_a_task_removes_its_notes(bench: Bench<impl Store>) 
         bench.store.note(vec![note(call, 1)]).await.unwrap();
         assert_eq!(notes(&bench, call).await.len(), 1);
         // Replayed first and leased, so that the clear leaves the dead task itself.
-        bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap();
+        bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap();
         let held = bench.hold().await;
         if how != "clear" {
-            bench.store.cancel(&lane(), call).await.unwrap();
+            bench.store.cancel(&lane(), call, None).await.unwrap();
         }
         bench.advance(1);
         let count = match how {
-            "purge" => bench.store.purge(&lane(), State::Cancelled, bench.now(), 10).await.unwrap(),
-            "discard" => bench.store.discard(&lane(), State::Cancelled, vec![call]).await.unwrap(),
+            "purge" => {
+                bench.store.purge(&lane(), 0, State::Cancelled, bench.now(), 10).await.unwrap()
+            }
+            "discard" => {
+                bench.store.discard(&lane(), State::Cancelled, vec![call], None).await.unwrap()
+            }
             _ => bench.store.clear(&lane(), 10).await.unwrap().removed,
         };
         assert_eq!(count, 1, "{how}");

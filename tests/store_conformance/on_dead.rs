@@ -108,7 +108,10 @@ pub(crate) async fn a_task_that_dies_again_makes_no_second_call(bench: Bench<imp
     bench.settle(&bench.hold().await, dead()).await;
     let call = check_called(&bench, id, 1, "410 Gone").await;
     let die_again = async || {
-        assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+        assert_eq!(
+            bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(),
+            1
+        );
         assert_eq!(call_id(&bench, &lane(), id).await, call, "the id of the callback changed");
         bench.advance(10);
         bench.settle(&bench.hold().await, dead()).await;
@@ -131,8 +134,8 @@ pub(crate) async fn a_repeated_death_makes_no_second_call(bench: Bench<impl Stor
     let held = bench.hold().await;
     bench.settle(&held, dead()).await;
     let call = check_called(&bench, id, 1, "410 Gone").await;
-    bench.store.cancel(&lane(), call).await.unwrap();
-    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![call]).await.unwrap(), 1);
+    bench.store.cancel(&lane(), call, None).await.unwrap();
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![call], None).await.unwrap(), 1);
     assert_eq!(bench.settle(&held, dead()).await, Settled::Done);
     assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
 }
@@ -145,10 +148,10 @@ pub(crate) async fn a_task_that_did_not_die_makes_no_call(bench: Bench<impl Stor
         let call = call_id(&bench, &lane(), id).await;
         match how {
             "delivered" => drop(bench.settle(&bench.hold().await, delivered()).await),
-            "cancelled" => drop(bench.store.cancel(&lane(), id).await.unwrap()),
+            "cancelled" => drop(bench.store.cancel(&lane(), id, None).await.unwrap()),
             "cancel pending" => {
                 let held = bench.hold().await;
-                bench.store.cancel(&lane(), id).await.unwrap();
+                bench.store.cancel(&lane(), id, None).await.unwrap();
                 assert_eq!(bench.settle(&held, dead()).await, Settled::Cancelled);
             }
             _ => {

@@ -60,11 +60,11 @@ pub(crate) async fn a_policy_is_kept_as_it_was_set(bench: Bench<impl Store>) {
         "a policy was set for an unknown topic"
     );
     assert!(bench.store.topics().await.unwrap().is_empty(), "setting a policy made a topic");
-    bench.store.register(topic()).await.unwrap();
-    bench.store.register(topic_of("others", 3)).await.unwrap();
+    bench.store.create(topic(), None).await.unwrap();
+    bench.store.create(topic_of("others", 3), None).await.unwrap();
     assert!(bench.store.set_policy(&orders(), &policy()).await.unwrap());
     // Neither another registration nor the first task of a lane removes it.
-    assert_eq!(bench.store.register(topic_of("orders", 5)).await.unwrap(), topic());
+    assert_eq!(bench.store.create(topic_of("orders", 5), None).await.unwrap(), topic());
     bench.add("message.call", 0).await;
     let mut topics = bench.store.topics().await.unwrap();
     topics.sort_by_key(|topic| topic.entry.topic.clone());
@@ -88,7 +88,7 @@ pub(crate) async fn a_pause_lasts_until_it_is_ended(bench: Bench<impl Store>) {
     assert_eq!(bench.store.pause(&nobody()).await.unwrap(), None);
     assert_eq!(bench.store.resume(&nobody(), Some(Misfired::Dead)).await.unwrap(), None);
     assert!(bench.store.topics().await.unwrap().is_empty());
-    bench.store.register(topic()).await.unwrap();
+    bench.store.create(topic(), None).await.unwrap();
     bench.store.set_policy(&orders(), &policy()).await.unwrap();
     assert_eq!(bench.store.resume(&orders(), Some(Misfired::Dead)).await.unwrap(), Some(false));
     assert_eq!(registered(&bench).await.misfires, [], "a pause was recorded without a pause");
@@ -114,7 +114,7 @@ pub(crate) async fn a_pause_lasts_until_it_is_ended(bench: Bench<impl Store>) {
 pub(crate) async fn the_newest_pauses_are_remembered_with_what_their_tasks_become(
     bench: Bench<impl Store>,
 ) {
-    bench.store.register(topic()).await.unwrap();
+    bench.store.create(topic(), None).await.unwrap();
     let mut expected = Vec::new();
     for n in 0..MAX_MISFIRES + 3 {
         let becomes = [None, Some(Misfired::Expired), Some(Misfired::Dead)][(n + 1) % 3];
@@ -141,8 +141,8 @@ pub(crate) async fn a_pause_that_is_forgotten_leaves_the_others(bench: Bench<imp
     let nothing = Misfire { from: at(0), to: at(1), becomes: Misfired::Dead };
     bench.store.forget_misfire(&nobody(), nothing).await.unwrap();
     assert!(bench.store.topics().await.unwrap().is_empty());
-    bench.store.register(topic()).await.unwrap();
-    bench.store.register(topic_of("others", 1)).await.unwrap();
+    bench.store.create(topic(), None).await.unwrap();
+    bench.store.create(topic_of("others", 1), None).await.unwrap();
     bench.store.forget_misfire(&orders(), nothing).await.unwrap();
     for becomes in [Misfired::Expired, Misfired::Dead, Misfired::Expired] {
         for topic in [orders(), "others".parse().unwrap()] {
@@ -204,8 +204,8 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
         "the topic still exists"
     );
     let sharded = topic_of("orders", 3);
-    bench.store.register(sharded.clone()).await.unwrap();
-    bench.store.register(topic_of("others", 1)).await.unwrap();
+    bench.store.create(sharded.clone(), None).await.unwrap();
+    bench.store.create(topic_of("others", 1), None).await.unwrap();
     bench.store.set_policy(&orders(), &policy()).await.unwrap();
     let unregister = async || bench.store.unregister(&sharded).await.unwrap();
     for shard in 0..3 {
@@ -216,8 +216,12 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
             if sharded.lane_of(id).shard == shard {
                 break id;
             }
-            bench.store.cancel(&sharded.lane_of(id), id).await.unwrap();
-            bench.store.discard(&sharded.lane_of(id), State::Cancelled, vec![id]).await.unwrap();
+            bench.store.cancel(&sharded.lane_of(id), id, None).await.unwrap();
+            bench
+                .store
+                .discard(&sharded.lane_of(id), State::Cancelled, vec![id], None)
+                .await
+                .unwrap();
         };
         let lane = sharded.lane_of(id);
         assert!(!unregister().await, "one waits in lane {shard}");
@@ -234,7 +238,7 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
             .await;
         assert!(!unregister().await, "one is dead in lane {shard}");
         assert_eq!(bench.store.topics().await.unwrap().len(), 2);
-        assert_eq!(bench.store.discard(&lane, State::Dead, vec![id]).await.unwrap(), 1);
+        assert_eq!(bench.store.discard(&lane, State::Dead, vec![id], None).await.unwrap(), 1);
     }
     bench.store.pause(&orders()).await.unwrap();
     assert!(unregister().await);
@@ -260,8 +264,11 @@ pub(crate) async fn an_unregistered_topic_loses_its_settings(bench: Bench<impl S
     bench.store.pause(&orders()).await.unwrap();
     bench.store.resume(&orders(), Some(Misfired::Dead)).await.unwrap();
     bench.store.pause(&orders()).await.unwrap();
-    bench.store.cancel(&lane(), first.id).await.unwrap();
-    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![first.id]).await.unwrap(), 1);
+    bench.store.cancel(&lane(), first.id, None).await.unwrap();
+    assert_eq!(
+        bench.store.discard(&lane(), State::Cancelled, vec![first.id], None).await.unwrap(),
+        1
+    );
     assert!(bench.store.unregister(&topic()).await.unwrap());
     assert!(bench.store.topics().await.unwrap().is_empty());
     // With another number of lanes, as its first task says, and without its old settings.

@@ -44,7 +44,7 @@ pub(crate) async fn a_quota_is_exact_and_counts_waiting_and_leased_tasks(bench: 
     assert_eq!(
         bench
             .store
-            .replay(&crate::bench::lane(), vec![second.id], Spread::default())
+            .replay(&crate::bench::lane(), vec![second.id], None, Spread::default())
             .await
             .unwrap(),
         1

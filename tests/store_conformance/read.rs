@@ -123,7 +123,7 @@ pub(crate) async fn each_state_is_listed_by_its_own_moment(bench: Bench<impl Sto
     bench.settle(&held[1], dead()).await;
     bench.advance(100);
     bench.settle(&held[2], retry(0)).await;
-    bench.store.cancel(&lane(), held[2].id).await.unwrap();
+    bench.store.cancel(&lane(), held[2].id, None).await.unwrap();
     let check = async |state: State, expected: &[(i64, TaskId)]| {
         let expected: Vec<Listed> =
             expected.iter().map(|(ms, id)| Listed { moment: at(*ms), id: *id }).collect();
@@ -161,20 +161,20 @@ pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) 
         .await
         .unwrap();
     check("extend", [5, 1, 1, 1, 0]).await;
-    bench.store.cancel(&lane(), held[3].id).await.unwrap();
+    bench.store.cancel(&lane(), held[3].id, None).await.unwrap();
     check("cancel pending", [5, 1, 1, 1, 0]).await;
     bench.settle(&held[3], retry(0)).await;
     check("retry", [5, 0, 1, 1, 1]).await;
-    bench.store.replay(&lane(), vec![held[1].id], Spread::default()).await.unwrap();
+    bench.store.replay(&lane(), vec![held[1].id], None, Spread::default()).await.unwrap();
     check("replay", [6, 0, 1, 0, 1]).await;
-    bench.store.cancel(&lane(), held[2].id).await.unwrap();
+    bench.store.cancel(&lane(), held[2].id, None).await.unwrap();
     check("cancel", [5, 0, 1, 0, 2]).await;
     bench.claim(&[("@pull", 2)]).await;
     bench.let_lease_run_out();
     check("expiry", [3, 2, 1, 0, 2]).await;
     bench.sweep().await;
     check("sweep", [5, 0, 1, 0, 2]).await;
-    bench.store.purge(&lane(), State::Cancelled, bench.now(), 1).await.unwrap();
+    bench.store.purge(&lane(), 0, State::Cancelled, bench.now(), 1).await.unwrap();
     check("purge", [5, 0, 1, 0, 1]).await;
 }
 
@@ -260,7 +260,7 @@ pub(crate) async fn next_pull_knows_only_tasks_for_consumers(bench: Bench<impl S
         bench.store.next_pull(lanes).await.unwrap().lanes,
         [Some(at(77)), None, Some(at(4_000))]
     );
-    bench.store.reschedule(&lane(), first, Moment::At(at(5_000)), None).await.unwrap();
+    bench.store.reschedule(&lane(), first, None, Moment::At(at(5_000)), None).await.unwrap();
     assert_eq!(next().await.lanes, [Some(at(5_000))], "the moment must follow the task");
     bench.advance(6_000);
     assert_eq!(next().await.lanes, [Some(at(5_000))], "the overdue moment must stay the next one");

@@ -9,7 +9,8 @@ use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Asker, Claim, Claimed, Cleared, Delivery, Error, Grant, Hint, Holder, Intake,
-    Maintenance, Message, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
+    Maintenance, Message, NewTask, Registered, Settle, Settled, Signals, Spread, Store, TopicEntry,
+    Topics,
 };
 
 use crate::bench::{
@@ -280,7 +281,7 @@ async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
     let deployment = Deployment::new();
     let store = deployment.instance().await;
     let sharded = topic_of("sharded", 2);
-    store.register(sharded.clone()).await.unwrap();
+    store.create(sharded.clone(), None).await.unwrap();
     raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert!(store.topics().await.unwrap().is_empty());
     store
@@ -333,7 +334,7 @@ async fn a_recovery_makes_the_registry_and_the_lanes_agree() {
     let tasks = vec![NewTask { topic: old.clone(), ..new_task("message.call", 60_000) }; 40];
     let ids: Vec<TaskId> =
         store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect();
-    store.cancel(&old.lane_of(ids[0]), ids[0]).await.unwrap();
+    store.cancel(&old.lane_of(ids[0]), ids[0], None).await.unwrap();
     rewrite();
     // All lanes agree.
     assert_eq!(store.recover_topics().await.unwrap(), std::slice::from_ref(&old));
@@ -376,13 +377,13 @@ async fn a_deletion_during_an_add_fails_or_refuses_the_add() {
     let lanes = |entry: &TopicEntry| entry.lanes().collect::<Vec<_>>();
     for round in 0..60_u32 {
         let (entry, other) = if round.is_multiple_of(2) { (&four, &two) } else { (&two, &four) };
-        deleter.register(entry.clone()).await.unwrap();
+        deleter.create(entry.clone(), None).await.unwrap();
         let adding =
             adder.add(vec![NewTask { topic: entry.clone(), ..new_task("message.call", 0) }; 8]);
         let deleting = async {
             let deleted = deleter.unregister(entry).await.unwrap();
             if deleted {
-                deleter.register(other.clone()).await.unwrap();
+                deleter.create(other.clone(), None).await.unwrap();
             }
         };
         let (added, ()) = tokio::join!(adding, deleting);
@@ -483,12 +484,12 @@ async fn every_verb_survives_a_flushed_script_cache() {
     flush();
     assert_eq!(store.stats(&lane()).await.unwrap().scheduled, 1);
     flush();
-    store.cancel(&lane(), id).await.unwrap();
+    store.cancel(&lane(), id, None).await.unwrap();
     flush();
-    assert_eq!(store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 0);
+    assert_eq!(store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(), 0);
     clock.advance(ms(1));
     flush();
-    assert_eq!(store.purge(&lane(), State::Cancelled, clock.now(), 9).await.unwrap(), 1);
+    assert_eq!(store.purge(&lane(), 0, State::Cancelled, clock.now(), 9).await.unwrap(), 1);
 }
 
 /// Work must go on at maxmemory. Otherwise memory would never fall.
@@ -517,9 +518,9 @@ async fn a_full_redis_refuses_adds_and_delivers_tasks() {
         .settle(Asker::Worker, vec![settle(first, delivered()), settle(second, retry(0))])
         .await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
-    store.cancel(&lane(), second).await.unwrap();
+    store.cancel(&lane(), second, None).await.unwrap();
     clock.advance(ms(1));
-    assert_eq!(store.purge(&lane(), State::Delivered, clock.now(), 9).await.unwrap(), 1);
+    assert_eq!(store.purge(&lane(), 0, State::Delivered, clock.now(), 9).await.unwrap(), 1);
 
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     add(&store, 1).await;

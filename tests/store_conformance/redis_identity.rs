@@ -7,7 +7,8 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{Options, StoreId, TaskId};
 use delayd::store::redis::{self, Redis};
 use delayd::store::{
-    Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store,
+    Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Signals, Standing,
+    Store,
 };
 
 use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
@@ -34,7 +35,7 @@ async fn instances_that_start_at_the_same_time_draw_one_id() {
     for _ in 0..12 {
         instances.push(connect(&prefix, &clock).await);
     }
-    let ids = futures_util::future::join_all(instances.iter().map(Delivery::id)).await;
+    let ids = futures_util::future::join_all(instances.iter().map(Signals::id)).await;
     let first = *ids[0].as_ref().unwrap();
     for id in ids {
         assert_eq!(id.unwrap(), first);

@@ -18,7 +18,7 @@ async fn a_broken_lane_does_not_affect_the_others_of_its_call() {
         topics.clone().map(task).to_vec()
     };
     for topic in topics.clone() {
-        store.register(topic).await.unwrap();
+        store.create(topic, None).await.unwrap();
     }
     assert!(store.add(tasks()).await.iter().all(Result::is_ok));
     let bodies = format!("{prefix}:DELAY_REALL_TOPIC_TASK-{{broken:0}}");

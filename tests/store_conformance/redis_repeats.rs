@@ -113,7 +113,7 @@ impl Broken {
     }
 
     async fn check_in_order(self) {
-        self.bench.store.register(crate::bench::topic()).await.unwrap();
+        self.bench.store.create(crate::bench::topic(), None).await.unwrap();
         // The ids of the tests did not come from the counter.
         self.hand(drawn(0), &["SET", &self.key("DELAY_TASK_ID"), &drawn(99_999).to_string()]);
         assert_in_order(&self.bench.store).await;
@@ -323,8 +323,8 @@ async fn an_add_at_the_same_moment_as_an_unregistration_keeps_its_topic() {
         let id = added.into_iter().next().unwrap().unwrap().id;
         let topics = broken.bench.store.topics().await.unwrap();
         assert_eq!(topics.len(), 1, "the topic of a stored task is missing; removed: {removed:?}");
-        broken.bench.store.cancel(&lane(), id).await.unwrap();
-        broken.bench.store.discard(&lane(), State::Cancelled, vec![id]).await.unwrap();
+        broken.bench.store.cancel(&lane(), id, None).await.unwrap();
+        broken.bench.store.discard(&lane(), State::Cancelled, vec![id], None).await.unwrap();
     }
     assert!(broken.bench.store.unregister(&crate::bench::topic()).await.unwrap());
     assert!(broken.bench.store.topics().await.unwrap().is_empty());

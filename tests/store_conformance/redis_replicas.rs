@@ -116,7 +116,7 @@ async fn a_call_that_finds_its_work_done_is_not_confirmed_before_a_replica_has_t
         let settles = vec![settle.clone()];
         let settled = other().await.settle(Asker::Caller, settles).await.remove(0);
         check("ack", unless_refused(settled));
-        check("cancel", unless_refused(other().await.cancel_if(&lane, cancelled, None).await));
+        check("cancel", unless_refused(other().await.cancel(&lane, cancelled, None).await));
         let moved = vec![stranger(1_700_000_000_000_000)];
         check("adopt", unless_refused(other().await.adopt(moved).await.remove(0)));
         let set = other().await.set_policy(&topic.topic, &policy).await;
@@ -128,9 +128,9 @@ async fn a_call_that_finds_its_work_done_is_not_confirmed_before_a_replica_has_t
         let pause = Some(Pause::Operator);
         let set = other().await.pause_schedule(&lane, &paused, pause).await;
         check("pause schedule", unless_refused(set));
-        let gone = other().await.discard(&lane, State::Cancelled, vec![cancelled]).await;
+        let gone = other().await.discard(&lane, State::Cancelled, vec![cancelled], None).await;
         check("discard", unless_refused(gone));
-        check("register", unless_refused(other().await.register(topic.clone()).await));
+        check("register", unless_refused(other().await.create(topic.clone(), None).await));
         check("raise format", unless_refused(other().await.raise_format().await));
         check("ping", unless_refused(other().await.ping().await));
     }

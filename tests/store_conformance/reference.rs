@@ -16,7 +16,8 @@ use delayd::store::{
     ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
     NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result,
     Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled,
-    Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition, Waiting,
+    Signals, Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition,
+    Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -65,6 +66,16 @@ impl Reference {
     }
 }
 
+impl Signals for Reference {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(self.id)
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
 impl Delivery for Reference {
     async fn look(&self, look: Look) -> Looked {
         // It has no revisions: the registry is read each time.
@@ -84,10 +95,6 @@ impl Delivery for Reference {
             false => Ok(Some(self.model().next_plans(&planners))),
         };
         Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
-    }
-
-    async fn id(&self) -> Result<StoreId> {
-        Ok(self.id)
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -134,17 +141,9 @@ impl Delivery for Reference {
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         Ok(self.model().next_pull(&lanes))
     }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
-    }
 }
 
 impl Intake for Reference {
-    fn durability(&self) -> Durability {
-        Durability::Volatile
-    }
-
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let mut hints = Vec::new();
         let mut answers = Vec::new();
@@ -204,16 +203,11 @@ impl Topics for Reference {
 }
 
 impl Admin for Reference {
-    async fn cancel_if(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        only: Option<&Condition>,
-    ) -> Result<Cancelled> {
-        Ok(self.model().cancel_if(lane, id, only))
+    async fn cancel(&self, lane: &Lane, id: TaskId, only: Option<&Condition>) -> Result<Cancelled> {
+        Ok(self.model().cancel(lane, id, only))
     }
 
-    async fn reschedule_if(
+    async fn reschedule(
         &self,
         lane: &Lane,
         id: TaskId,
@@ -221,7 +215,7 @@ impl Admin for Reference {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = self.model().reschedule_if(lane, id, only, moment, content);
+        let moved = self.model().reschedule(lane, id, only, moment, content);
         if let Rescheduled::Done { due } = moved {
             self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         }
@@ -232,14 +226,14 @@ impl Admin for Reference {
         Ok(self.model().get(lane, id))
     }
 
-    async fn replay_if(
+    async fn replay(
         &self,
         lane: &Lane,
         ids: Vec<TaskId>,
         outcome: Option<&str>,
         spread: Spread,
     ) -> Result<usize> {
-        let count = self.model().replay_if(lane, &ids, outcome, spread);
+        let count = self.model().replay(lane, &ids, outcome, spread);
         let due = self.clock.now() + spread.first;
         self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         Ok(count)
@@ -254,14 +248,14 @@ impl Admin for Reference {
         Ok(self.model().summaries(lane, &ids))
     }
 
-    async fn discard_if(
+    async fn discard(
         &self,
         lane: &Lane,
         state: State,
         ids: Vec<TaskId>,
         outcome: Option<&str>,
     ) -> Result<usize> {
-        Ok(self.model().discard_if(lane, state, &ids, outcome))
+        Ok(self.model().discard(lane, state, &ids, outcome))
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
@@ -331,7 +325,7 @@ impl Maintenance for Reference {
         Ok(self.model().histories(&lanes))
     }
 
-    async fn purge_beyond(
+    async fn purge(
         &self,
         lane: &Lane,
         most: u64,
@@ -455,6 +449,10 @@ impl Audit for Reference {
 }
 
 impl Store for Reference {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
     async fn ping(&self) -> Result<UnixMillis> {
         Ok(self.model().now)
     }

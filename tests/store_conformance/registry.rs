@@ -18,11 +18,11 @@ async fn topics(bench: &Bench<impl Store>) -> Vec<TopicEntry> {
 
 pub(crate) async fn the_first_registration_wins(bench: Bench<impl Store>) {
     let first = topic_of("order:eu.v2_x-1", 8);
-    assert_eq!(bench.store.register(first.clone()).await.unwrap(), first);
+    assert_eq!(bench.store.create(first.clone(), None).await.unwrap(), first);
     let second = topic_of("order:eu.v2_x-1", 3);
-    assert_eq!(bench.store.register(second).await.unwrap(), first);
+    assert_eq!(bench.store.create(second, None).await.unwrap(), first);
     let other = topic_of("another", TopicEntry::MAX_SHARDS);
-    assert_eq!(bench.store.register(other.clone()).await.unwrap(), other);
+    assert_eq!(bench.store.create(other.clone(), None).await.unwrap(), other);
     assert_eq!(topics(&bench).await, [other, first.clone()]);
     assert_eq!(bench.store.topic(&first.topic).await.unwrap(), Some(Registered::plain(first)));
     assert_eq!(bench.store.topic(&topic().topic).await.unwrap(), None, "reading made a topic");
@@ -38,7 +38,7 @@ pub(crate) async fn a_token_creates_no_more_topics_than_it_may(bench: Bench<impl
         Err(Error::CreatorLimit) => true,
         created => created.map(|_| false).unwrap(),
     };
-    bench.store.register(topic_of("theirs", 1)).await.unwrap();
+    bench.store.create(topic_of("theirs", 1), None).await.unwrap();
     let names: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
     let created = join_all(names.iter().map(|name| create(name, "shop", Some(3)))).await;
     let refused: Vec<bool> = created.into_iter().map(is_refused).collect();
@@ -80,7 +80,7 @@ pub(crate) async fn an_add_into_an_empty_lane_registers_its_topic(bench: Bench<i
 }
 
 pub(crate) async fn a_recovery_finds_nothing_where_all_is_registered(bench: Bench<impl Store>) {
-    bench.store.register(topic_of("idle", 2)).await.unwrap();
+    bench.store.create(topic_of("idle", 2), None).await.unwrap();
     bench.add("message.call", 0).await;
     assert!(bench.store.recover_topics().await.unwrap().is_empty());
     assert_eq!(topics(&bench).await, [topic_of("idle", 2), topic()]);
@@ -89,7 +89,7 @@ pub(crate) async fn a_recovery_finds_nothing_where_all_is_registered(bench: Benc
 /// A topic that was deleted and created again, and the old entry with another number of lanes.
 async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEntry, TopicEntry) {
     let (old, new) = (topic_of("orders", before), topic_of("orders", now));
-    bench.store.register(old.clone()).await.unwrap();
+    bench.store.create(old.clone(), None).await.unwrap();
     // Every lane has held a task.
     for shard in 0..before {
         let lane = Lane { topic: old.topic.clone(), shard };
@@ -101,7 +101,7 @@ async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEn
         while bench.store.clear(&lane, 100).await.unwrap().removed > 0 {}
     }
     assert!(bench.store.unregister(&old).await.unwrap());
-    assert_eq!(bench.store.register(new.clone()).await.unwrap(), new);
+    assert_eq!(bench.store.create(new.clone(), None).await.unwrap(), new);
     (old, new)
 }
 

@@ -80,7 +80,7 @@ pub(crate) async fn plan(bench: &Bench<impl Store>, text: &str, due: i64) -> Tas
 }
 
 async fn cancel(bench: &Bench<impl Store>, id: TaskId) {
-    assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Done);
+    assert_eq!(bench.store.cancel(&lane(), id, None).await.unwrap(), Cancelled::Done);
 }
 
 /// Claims what is due, which has to be these tasks, and returns the receipts' holder.
@@ -430,7 +430,7 @@ pub(crate) async fn a_late_success_frees_the_next_occurrence(bench: Bench<impl S
 pub(crate) async fn only_topics_with_schedules_are_said_to_have_some(bench: Bench<impl Store>) {
     let others = ["first", "second"].map(|name| crate::bench::topic_of(name, 2));
     for topic in &others {
-        bench.store.register(topic.clone()).await.unwrap();
+        bench.store.create(topic.clone(), None).await.unwrap();
     }
     let of = |topics: Vec<Registered>| {
         let found = topics.into_iter().filter(|known| known.has_schedules);

@@ -60,7 +60,7 @@ async fn a_schedule_of_another_topic_adds_no_command_to_redis() {
     let store = connect_to(&server, &Clock::manual(START)).await;
     let other = topic_of("other", 1);
     for entry in [topic(), other.clone()] {
-        store.register(entry).await.unwrap();
+        store.create(entry, None).await.unwrap();
     }
     // The first lives load scripts and open connections.
     live(&store).await;

@@ -69,10 +69,10 @@ async fn build(bench: &Bench<impl Store>, before: Before) -> (Held, Held) {
         Delivered => _ = bench.settle(&new, delivered()).await,
         Cancelled => {
             bench.settle(&new, retry(60_000)).await;
-            bench.store.cancel(&lane(), new.id).await.unwrap();
+            bench.store.cancel(&lane(), new.id, None).await.unwrap();
         }
         CancelledAtEnd => {
-            bench.store.cancel(&lane(), new.id).await.unwrap();
+            bench.store.cancel(&lane(), new.id, None).await.unwrap();
             bench.settle(&new, retry(60_000)).await;
         }
     }
@@ -118,7 +118,7 @@ async fn check(bench: &Bench<impl Store>, transition: Transition, rows: [(Before
             // Nothing may be left to claim for the next row.
             bench.advance(60_000);
             bench.sweep().await;
-            bench.store.cancel(&lane(), by.id).await.unwrap();
+            bench.store.cancel(&lane(), by.id, None).await.unwrap();
         }
     }
 }
@@ -329,7 +329,10 @@ pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl 
     // A dead task that was replayed.
     let held = bench.add_held().await;
     bench.settle(&held, dead()).await;
-    assert_eq!(bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![held.id], None, Spread::default()).await.unwrap(),
+        1
+    );
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
     let again = bench.hold().await;
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));
@@ -338,7 +341,7 @@ pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl 
     // A task that got other content meanwhile.
     let held = bench.add_held().await;
     bench.settle(&held, retry(1_000)).await;
-    bench.store.reschedule(&lane(), held.id, Moment::After(ms(0)), None).await.unwrap();
+    bench.store.reschedule(&lane(), held.id, None, Moment::After(ms(0)), None).await.unwrap();
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
     assert_eq!(
         bench.settle(&held, retry(0)).await,

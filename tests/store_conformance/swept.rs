@@ -44,7 +44,7 @@ pub(crate) async fn a_claim_says_which_tasks_it_ended(bench: Bench<impl Store>) 
 
 pub(crate) async fn a_claim_says_which_tasks_end_with_their_leases(bench: Bench<impl Store>) {
     let held = bench.add_held().await;
-    bench.store.cancel(&lane(), held.id).await.unwrap();
+    bench.store.cancel(&lane(), held.id, None).await.unwrap();
     bench.let_lease_run_out();
     let expected = Swept { push_leases: 1, cancelled: 1, ..Swept::default() };
     assert_eq!(swept(&bench, &[], None).await, expected);

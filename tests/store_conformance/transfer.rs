@@ -86,7 +86,7 @@ pub(crate) async fn a_moved_task_has_ended(bench: Bench<impl Store>) {
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "the settle was repeated");
     bench.advance(HOLD_MS);
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
-    assert_eq!(bench.store.discard(&lane(), State::Delivered, vec![id]).await.unwrap(), 1);
+    assert_eq!(bench.store.discard(&lane(), State::Delivered, vec![id], None).await.unwrap(), 1);
     assert_eq!(bench.counts().await, delayd::store::Counts::default());
 }
 
@@ -162,9 +162,9 @@ pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Be
     let (moved, back, left) = (moved.await, back.await, left.await);
     for id in [moved, back, left] {
         assert!(lend(&bench, id, &mover).await);
-        assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Pending);
+        assert_eq!(bench.store.cancel(&lane(), id, None).await.unwrap(), Cancelled::Pending);
         let rescheduled =
-            bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
+            bench.store.reschedule(&lane(), id, None, Moment::At(at(1)), None).await.unwrap();
         assert_eq!(rescheduled, Rescheduled::Refused { state: State::Leased });
         assert!(bench.get(id).await.cancelling);
         assert!(lend(&bench, id, &mover).await, "the next mover must see the cancelled task");

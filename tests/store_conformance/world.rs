@@ -423,17 +423,21 @@ impl World {
                 Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
             }
             Call::Cancel(lane, id, only) => {
-                Answer::Cancelled(model.cancel_if(&lane, id, only.as_ref()))
+                Answer::Cancelled(model.cancel(&lane, id, only.as_ref()))
             }
             Call::Reschedule(lane, id, only, moment, content) => {
                 let only = only.as_ref();
-                Answer::Rescheduled(model.reschedule_if(&lane, id, only, moment, content))
+                Answer::Rescheduled(model.reschedule(&lane, id, only, moment, content))
             }
-            Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
+            Call::Replay(lane, ids, spread) => {
+                Answer::Count(model.replay(&lane, &ids, None, spread))
+            }
             Call::Purge(lane, state, before, limit) => {
                 Answer::Count(model.purge(&lane, 0, state, before, limit))
             }
-            Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
+            Call::Discard(lane, state, ids) => {
+                Answer::Count(model.discard(&lane, state, &ids, None))
+            }
             Call::RemoveContents(lane, ids) => {
                 model.remove_contents(&lane, &ids);
                 Answer::Nothing

@@ -10,7 +10,7 @@ use crate::api::long_poll::delivery::{Answered, LeaseReturn, PullParams, PulledT
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Lane};
-use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Want};
+use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Signals, Want};
 use crate::topic::Registry;
 
 /// What all pulls share, with or without `wait`.

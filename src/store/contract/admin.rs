@@ -1,7 +1,6 @@
 //! Calls of operators and producers: about one task, many tasks and destinations; migration;
 //! checks.
 
-use std::future::Future;
 use std::time::Duration;
 
 use super::delivery::{AttemptNote, Holds, LeaseKind};
@@ -12,166 +11,124 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{Checked, Cursor, Result};
 
-/// Shows and changes what is stored, on request.
-pub trait Admin: Send + Sync + 'static {
-    /// One task, with its content.
-    fn get(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Option<Task>>> + Send;
+contract! {
+    /// Shows and changes what is stored, on request.
+    pub trait Admin {
+        /// One task, with its content.
+        async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> => Read;
 
-    /// For each of the lanes, the id of the task that has this name there. The task of an
-    /// idempotency key may have been removed. Fails if the server of a lane does not answer.
-    fn find(
-        &self,
-        name: &TaskName,
-        lanes: Vec<Lane>,
-    ) -> impl Future<Output = Result<Vec<Option<TaskId>>>> + Send;
+        /// For each of the lanes, the id of the task that has this name there. The task of an
+        /// idempotency key may have been removed. Fails if the server of a lane does not answer.
+        async fn find(
+            &self,
+            name: &TaskName,
+            lanes: Vec<Lane>,
+        ) -> Result<Vec<Option<TaskId>>> => Read;
 
-    /// The tasks with these ids, without content, in order. `None` if the lane has no such task.
-    fn summaries(
-        &self,
-        lane: &Lane,
-        ids: Vec<TaskId>,
-    ) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
+        /// The tasks with these ids, without content, in order. `None` if the lane has no such
+        /// task.
+        async fn summaries(
+            &self,
+            lane: &Lane,
+            ids: Vec<TaskId>,
+        ) -> Result<Vec<Option<Summary>>> => Read;
 
-    /// The notes of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
-    fn notes(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-    ) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
+        /// The notes of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
+        async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> => Read;
 
-    /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
-    /// cancelled.
-    fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send {
-        self.cancel_if(lane, id, None)
+        /// Cancels a scheduled or dead task. A leased one is marked: unless it succeeds, it ends
+        /// cancelled. A task that does not meet the condition, which the store checks in the same
+        /// step, stays as it is, and is [`Cancelled::Unknown`].
+        async fn cancel(
+            &self,
+            lane: &Lane,
+            id: TaskId,
+            only: Option<&Condition>,
+        ) -> Result<Cancelled> => Change;
+
+        /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins
+        /// a new revision with no attempts. The condition is as in [`Self::cancel`].
+        async fn reschedule(
+            &self,
+            lane: &Lane,
+            id: TaskId,
+            only: Option<&Condition>,
+            moment: Moment,
+            content: Option<NewContent>,
+        ) -> Result<Rescheduled> => Change;
+
+        /// Schedules dead tasks again, in order and as `spread` says, each with a new revision, a
+        /// new stored due moment and no attempts. With an outcome, only tasks with this last
+        /// outcome, which the store checks in the same step. Returns how many were dead.
+        async fn replay(
+            &self,
+            lane: &Lane,
+            ids: Vec<TaskId>,
+            outcome: Option<&str>,
+            spread: Spread,
+        ) -> Result<usize> => Change;
+
+        /// Removes those of the tasks that ended in `state`, with content, keys and notes. The
+        /// outcome is as in [`Self::replay`]. Returns how many.
+        async fn discard(
+            &self,
+            lane: &Lane,
+            state: State,
+            ids: Vec<TaskId>,
+            outcome: Option<&str>,
+        ) -> Result<usize> => Change;
+
+        /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their
+        /// keys. If these were all, it marks a cancel on leased tasks, `limit` of them if there are
+        /// as many: unless they succeed, they end cancelled. A lane that is empty then loses its
+        /// idempotency keys too.
+        async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> => Change;
+
+        /// How many waiting tasks fall due in each of up to
+        /// [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
+        async fn forecast(
+            &self,
+            lane: &Lane,
+            step: Duration,
+            steps: usize,
+        ) -> Result<Forecast> => Read;
+
+        /// How many tasks wait for each destination that is called, by name. A destination without
+        /// waiting tasks may be missing.
+        async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> => Read;
+
+        /// The destinations that operators hold, and the releases that are remembered.
+        async fn holds(&self) -> Result<Holds> => Read;
+
+        /// Holds a destination for all instances, until an operator releases it; or releases it.
+        /// Workers poll the holds every second; the store itself still hands out the tasks. A
+        /// release is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) if there are
+        /// other instances, even if no operator had held the destination: it lifts the
+        /// `Retry-After` hold of each instance.
+        async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> => Change;
+
+        /// Leases waiting tasks to a mover, due or not, without counting an attempt. Tasks that
+        /// another mover has are leased to this one. Sweeps expired leases that it meets. Returns
+        /// for each task whether this receipt holds it now.
+        async fn lend(
+            &self,
+            lane: &Lane,
+            ids: Vec<TaskId>,
+            receipt: &Receipt,
+            lease: Duration,
+        ) -> Result<Vec<bool>> => Migrate;
+
+        /// Stores tasks that come from another store. One answer per task, in order. A task whose
+        /// answer is an error may or may not be stored. It is not if the error is
+        /// [`Error::StaleEntry`](crate::store::Error::StaleEntry): the registry has another number
+        /// of lanes.
+        async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> => Migrate;
+
+        /// One bounded step of a check of everything that is stored; repairs what it finds if asked
+        /// to. Begins at [`Cursor::start`] and continues with [`Checked::next`]. Safe beside live
+        /// traffic; writes nothing without `repair`.
+        async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> => Maintain;
     }
-
-    /// As [`Self::cancel`], on a condition that the store checks in the same step. A task that does
-    /// not meet it stays as it is, and is [`Cancelled::Unknown`].
-    fn cancel_if(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        only: Option<&Condition>,
-    ) -> impl Future<Output = Result<Cancelled>> + Send;
-
-    /// Sets the due moment of a scheduled task, and its content if there is a new one. Begins a new
-    /// revision with no attempts.
-    fn reschedule(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        moment: Moment,
-        content: Option<NewContent>,
-    ) -> impl Future<Output = Result<Rescheduled>> + Send {
-        self.reschedule_if(lane, id, None, moment, content)
-    }
-
-    /// As [`Self::reschedule`], on a condition as in [`Self::cancel_if`].
-    fn reschedule_if(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        only: Option<&Condition>,
-        moment: Moment,
-        content: Option<NewContent>,
-    ) -> impl Future<Output = Result<Rescheduled>> + Send;
-
-    /// Schedules dead tasks again, in order and as `spread` says, each with a new revision, a new
-    /// stored due moment and no attempts. Returns how many were dead.
-    fn replay(
-        &self,
-        lane: &Lane,
-        ids: Vec<TaskId>,
-        spread: Spread,
-    ) -> impl Future<Output = Result<usize>> + Send {
-        self.replay_if(lane, ids, None, spread)
-    }
-
-    /// As [`Self::replay`], but only tasks with this last outcome, which the store checks in the
-    /// same step.
-    fn replay_if(
-        &self,
-        lane: &Lane,
-        ids: Vec<TaskId>,
-        outcome: Option<&str>,
-        spread: Spread,
-    ) -> impl Future<Output = Result<usize>> + Send;
-
-    /// Removes those of the tasks that ended in `state`, with content, keys and notes. Returns how
-    /// many.
-    fn discard(
-        &self,
-        lane: &Lane,
-        state: State,
-        ids: Vec<TaskId>,
-    ) -> impl Future<Output = Result<usize>> + Send {
-        self.discard_if(lane, state, ids, None)
-    }
-
-    /// As [`Self::discard`], but only tasks with this last outcome, which the store checks in the
-    /// same step.
-    fn discard_if(
-        &self,
-        lane: &Lane,
-        state: State,
-        ids: Vec<TaskId>,
-        outcome: Option<&str>,
-    ) -> impl Future<Output = Result<usize>> + Send;
-
-    /// Removes up to `limit` tasks of the lane that are not leased, in any state, with their keys.
-    /// If these were all, it marks a cancel on leased tasks, `limit` of them if there are as many:
-    /// unless they succeed, they end cancelled. A lane that is empty then loses its idempotency
-    /// keys too.
-    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<Cleared>> + Send;
-
-    /// How many waiting tasks fall due in each of up to
-    /// [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
-    fn forecast(
-        &self,
-        lane: &Lane,
-        step: Duration,
-        steps: usize,
-    ) -> impl Future<Output = Result<Forecast>> + Send;
-
-    /// How many tasks wait for each destination that is called, by name. A destination without
-    /// waiting tasks may be missing.
-    fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
-
-    /// The destinations that operators hold, and the releases that are remembered.
-    fn holds(&self) -> impl Future<Output = Result<Holds>> + Send;
-
-    /// Holds a destination for all instances, until an operator releases it; or releases it.
-    /// Workers poll the holds every second; the store itself still hands out the tasks. A release
-    /// is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) if there are other
-    /// instances, even if no operator had held the destination: it lifts the `Retry-After` hold of
-    /// each instance.
-    fn set_hold(
-        &self,
-        destination: &Destination,
-        is_held: bool,
-    ) -> impl Future<Output = Result<()>> + Send;
-
-    /// Leases waiting tasks to a mover, due or not, without counting an attempt. Tasks that another
-    /// mover has are leased to this one. Sweeps expired leases that it meets. Returns for each task
-    /// whether this receipt holds it now.
-    fn lend(
-        &self,
-        lane: &Lane,
-        ids: Vec<TaskId>,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
-
-    /// Stores tasks that come from another store. One answer per task, in order. A task whose
-    /// answer is an error may or may not be stored. It is not if the error is
-    /// [`Error::StaleEntry`](crate::store::Error::StaleEntry): the registry has another number of
-    /// lanes.
-    fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
-
-    /// One bounded step of a check of everything that is stored; repairs what it finds if asked to.
-    /// Begins at [`Cursor::start`] and continues with [`Checked::next`]. Safe beside live traffic;
-    /// writes nothing without `repair`.
-    fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 }
 
 /// A task as `get` shows it.

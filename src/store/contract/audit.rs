@@ -1,7 +1,6 @@
 //! The audit log: a capped log of administrative actions.
 
 use std::fmt;
-use std::future::Future;
 use std::str::FromStr;
 
 pub use delayd_wire::AuditEntry;
@@ -12,19 +11,21 @@ use crate::store::Result;
 /// How many entries a store keeps. The Redis store may keep some more.
 pub const MAX_AUDIT: usize = 10_000;
 
-/// The part of a store that keeps the audit log.
-pub trait Audit: Send + Sync + 'static {
-    /// Appends all entries or none, and removes the oldest beyond [`MAX_AUDIT`]. After an error
-    /// that leaves open whether the store took them, they may be in the log.
-    fn record(&self, entries: Vec<AuditEntry>) -> impl Future<Output = Result<()>> + Send;
+contract! {
+    /// The part of a store that keeps the audit log.
+    pub trait Audit {
+        /// Appends all entries or none, and removes the oldest beyond [`MAX_AUDIT`]. After an error
+        /// that leaves open whether the store took them, they may be in the log.
+        async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> => Maintain;
 
-    /// At most `limit` entries that are older than the cursor, the newest first. An entry that
-    /// cannot be read is left out, so fewer than `limit` entries do not mean the end.
-    fn audit(
-        &self,
-        before: Option<AuditCursor>,
-        limit: usize,
-    ) -> impl Future<Output = Result<AuditLogged>> + Send;
+        /// At most `limit` entries that are older than the cursor, the newest first. An entry that
+        /// cannot be read is left out, so fewer than `limit` entries do not mean the end.
+        async fn audit(
+            &self,
+            before: Option<AuditCursor>,
+            limit: usize,
+        ) -> Result<AuditLogged> => Read;
+    }
 }
 
 /// A page of the log.

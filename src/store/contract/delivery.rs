@@ -1,100 +1,61 @@
 //! What a worker needs: hints, polls, claims, and the ends of leases.
 
-use std::future::Future;
 use std::time::Duration;
-
-use tokio::sync::broadcast;
 
 use super::intake::Moment;
 use super::sampling::Instance;
+use super::signals::Signals;
 use super::topics::{Misfire, Registered, Revision};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
+use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::Result;
 
-/// Hands tasks out and takes them back.
-pub trait Delivery: Send + Sync + 'static {
-    /// The store's id, which begins the `webhook-id` of its tasks. At most a second old, unless its
-    /// server is unreachable: `delayd store new-id` may give the store another.
-    fn id(&self) -> impl Future<Output = Result<StoreId>> + Send;
+contract! {
+    /// Hands tasks out and takes them back.
+    pub trait Delivery: Signals {
+        /// What each instance polls every second, in as few requests as possible: the registry
+        /// unless its revision is the one that was `seen`, the manual holds, the next moments of
+        /// lanes, as [`Self::next_due`] and [`Self::next_pull`], the earliest plans of recurring
+        /// schedules, and the heartbeats. Each part may fail alone.
+        async fn look(&self, look: Look) -> Looked => Poll;
 
-    /// Receives hints about the lanes' schedules: from this process, and those for consumers also
-    /// from others. A hint follows an add, an adoption, a settle, a change by an operator, and a
-    /// dead-letter call. It names a lane and the earliest due moment of a batch, separately for
-    /// called and pulled tasks. A hint only saves time and may be lost. There may be none for a
-    /// task behind the earliest one of its destination, or for a swept task.
-    fn hints(&self) -> broadcast::Receiver<Hint>;
+        /// The store's now, and for each lane the next moment at which a claim would have work: a
+        /// due moment of a called destination, or the earliest lease deadline. Fails only if
+        /// nothing is known of any lane.
+        async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> => Poll;
 
-    /// Receives messages of other instances' workers. `None` if the store has one instance.
-    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
-        None
+        /// As [`Self::next_due`], for consumers: a due moment of tasks that are pulled, or the
+        /// earliest lease deadline.
+        async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> => Poll;
+
+        /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, the
+        /// earliest first. A claim without a holder is on behalf of a caller: it is answered in
+        /// time, and what it takes too late is given back without counting an attempt.
+        async fn claim(&self, claim: Claim) -> Result<Claimed> => Claim;
+
+        /// Ends leases. One answer per settle, in order; an unreachable lane fails alone. A lease
+        /// whose answer is an error may or may not have ended.
+        async fn settle(
+            &self,
+            asker: Asker,
+            settles: Vec<Settle>,
+        ) -> Vec<Result<Settled>> => Settle;
+
+        /// Sets a lease's deadline to the store's now + `lease`; the receipt stays. Leases a task
+        /// again whose expired lease was not superseded.
+        async fn extend(
+            &self,
+            asker: Asker,
+            lane: &Lane,
+            id: TaskId,
+            receipt: &Receipt,
+            lease: Duration,
+        ) -> Result<Settled> => Extend;
+
+        /// Writes notes of attempts, of one lane or many. Skips those of tasks that are gone. Best
+        /// effort: no delivery depends on it.
+        async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> => Note;
     }
-
-    /// Sends a message to the workers of the other instances, without waiting. It may be lost.
-    /// Messages that wait to be sent are joined: one of each kind for a lane.
-    fn tell_others(&self, _message: Message) {}
-
-    /// The number of the current subscription to the messages. `None` while there is none, so that
-    /// messages are lost. A new subscription has another number.
-    fn subscription(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    /// What each instance polls every second, in as few requests as possible: the registry unless
-    /// its revision is the one that was `seen`, the manual holds, the next moments of lanes, as
-    /// [`Self::next_due`] and [`Self::next_pull`], the earliest plans of recurring schedules, and
-    /// the heartbeats. Each part may fail alone.
-    fn look(&self, look: Look) -> impl Future<Output = Looked> + Send;
-
-    /// The store's now, and for each lane the next moment at which a claim would have work: a due
-    /// moment of a called destination, or the earliest lease deadline. Fails only if nothing is
-    /// known of any lane.
-    fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
-
-    /// As [`Self::next_due`], for consumers: a due moment of tasks that are pulled, or the earliest
-    /// lease deadline.
-    fn next_pull(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
-
-    /// The number of the server that has the lane now. Lanes with one number become unreachable
-    /// together: a caller that settles each number separately confines an outage to the server's
-    /// own lanes.
-    fn server_of(&self, _lane: &Lane) -> u64 {
-        0
-    }
-
-    /// The round trip to the lane's server, as recent requests show it. Zero if it is unknown, or
-    /// if the store is in this process.
-    fn round_trip(&self, _lane: &Lane) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, the
-    /// earliest first. A claim without a holder is on behalf of a caller: it is answered in time,
-    /// and what it takes too late is given back without counting an attempt.
-    fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
-
-    /// Ends leases. One answer per settle, in order; an unreachable lane fails alone. A lease whose
-    /// answer is an error may or may not have ended.
-    fn settle(
-        &self,
-        asker: Asker,
-        settles: Vec<Settle>,
-    ) -> impl Future<Output = Vec<Result<Settled>>> + Send;
-
-    /// Sets a lease's deadline to the store's now + `lease`; the receipt stays. Leases a task again
-    /// whose expired lease was not superseded.
-    fn extend(
-        &self,
-        asker: Asker,
-        lane: &Lane,
-        id: TaskId,
-        receipt: &Receipt,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Settled>> + Send;
-
-    /// Writes notes of attempts, of one lane or many. Skips those of tasks that are gone. Best
-    /// effort: no delivery depends on it.
-    fn note(&self, notes: Vec<AttemptNote>) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Who asks for the end or the extension of a lease.
@@ -105,40 +66,6 @@ pub enum Asker {
     Worker,
     /// A caller. It is answered in time, and the answer is as durable as that of an add.
     Caller,
-}
-
-/// News that a lane has work from a moment on, perhaps earlier than its worker knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
-    /// The lane.
-    pub lane: Lane,
-    /// The earliest new due moment.
-    pub due: UnixMillis,
-    /// Whether it is for waiting consumers, not for the lane's worker.
-    pub is_pull: bool,
-}
-
-/// A message to the workers of other instances. It only saves time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// A lane has work from a moment on. It is for the lane's owner.
-    Due {
-        /// The lane.
-        lane: Lane,
-        /// The earliest new due moment.
-        due: UnixMillis,
-    },
-    /// The sender cannot claim what is due in a lane.
-    Help {
-        /// The lane.
-        lane: Lane,
-        /// The sender does not ask again for this lane within this time.
-        again_in: Duration,
-    },
-    /// The sender has stopped working, as its last heartbeat says.
-    Leaves,
-    /// The sender may have missed messages. Requests for help are to be repeated.
-    Missed,
 }
 
 /// What an instance polls every second.

@@ -1,7 +1,6 @@
 //! How tasks come in, and whether an added task is a duplicate.
 
 use std::borrow::Cow;
-use std::future::Future;
 use std::time::Duration;
 
 use delayd_wire::Durability;
@@ -11,16 +10,15 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
 use crate::store::Result;
 
-/// Stores new tasks.
-pub trait Intake: Send + Sync + 'static {
-    /// What an accepted add survives.
-    fn durability(&self) -> Durability;
-
-    /// Stores new tasks, each at most once, and allocates their ids. One answer per task, in order.
-    /// A task whose answer is [`Error::Unavailable`](crate::store::Error::Unavailable) may or may
-    /// not be stored. A task whose entry has another number of lanes than the registry is not
-    /// stored ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
-    fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
+contract! {
+    /// Stores new tasks.
+    pub trait Intake {
+        /// Stores new tasks, each at most once, and allocates their ids. One answer per task, in
+        /// order. A task whose answer is [`Error::Unavailable`](crate::store::Error::Unavailable)
+        /// may or may not be stored. A task whose entry has another number of lanes than the
+        /// registry is not stored ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
+        async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> => Add;
+    }
 }
 
 /// What an operator should know about a durability.

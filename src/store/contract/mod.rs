@@ -1,5 +1,8 @@
 //! The contract in parts, each with its types. A caller asks for the parts that it uses.
 //! `docs/STORE.md` says what must hold across them.
+//!
+//! A verb is declared once here, and written once for each store: `Embedded` and `Redis` have a
+//! method of its name and arguments, which stands beside the code that it needs.
 
 use std::future::Future;
 
@@ -17,6 +20,7 @@ mod maintenance;
 mod migration;
 mod sampling;
 mod schedules;
+mod signals;
 mod topics;
 
 pub use admin::{
@@ -31,9 +35,8 @@ pub use bounds::{
 };
 pub use delayd_wire::Durability;
 pub use delivery::{
-    Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind,
-    LeasedTask, Look, Looked, Message, NextDue, Outlook, Position, Settle, Settled, Swept,
-    Transition, Want,
+    Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Holder, Holds, LeaseKind, LeasedTask,
+    Look, Looked, NextDue, Outlook, Position, Settle, Settled, Swept, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use lookup::{Condition, Selected, TaskName};
@@ -47,6 +50,7 @@ pub use schedules::{
     NextOccurrence, Pause, Plan, Planned, PlannedOccurrence, SKIPPED, Schedule, ScheduleSet,
     Schedules, UNPLANNED,
 };
+pub use signals::{Hint, Message, Signals};
 pub use topics::{
     Counts, Creator, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
 };
@@ -55,6 +59,9 @@ pub use topics::{
 pub trait Store:
     Delivery + Intake + Topics + Admin + Schedules + Maintenance + Sampling + Audit
 {
+    /// What an accepted add survives.
+    fn durability(&self) -> Durability;
+
     /// The state of the circuit breaker around the store: the worst one if there are several
     /// servers, closed if there is no breaker.
     fn breaker(&self) -> breaker::State {

@@ -1,7 +1,6 @@
 //! The counts of lanes that the sampler reads once a second, and the heartbeats of instances.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,15 +11,17 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::store::Result;
 
-/// Counts lanes at a bounded cost, and removes heartbeats.
-/// [`Delivery::look`](super::Delivery::look) sends and reads them.
-pub trait Sampling: Send + Sync + 'static {
-    /// Counts lanes, with one pipeline to each server. The caller bounds the number of lanes.
-    /// Fails only if it can count no lane.
-    fn sample(&self, query: SampleQuery) -> impl Future<Output = Result<Sampled>> + Send;
+contract! {
+    /// Counts lanes at a bounded cost, and removes heartbeats.
+    /// [`Delivery::look`](super::Delivery::look) sends and reads them.
+    pub trait Sampling {
+        /// Counts lanes, with one pipeline to each server. The caller bounds the number of lanes.
+        /// Fails only if it can count no lane.
+        async fn sample(&self, query: SampleQuery) -> Result<Sampled> => Sample;
 
-    /// Removes the heartbeat of an instance that stops.
-    fn forget_instance(&self, id: &str) -> impl Future<Output = Result<()>> + Send;
+        /// Removes the heartbeat of an instance that stops.
+        async fn forget_instance(&self, id: &str) -> Result<()> => Change;
+    }
 }
 
 /// An instance, as its last heartbeat describes it.

@@ -3,83 +3,76 @@
 //! The store compares and writes; it evaluates no cron expression. `docs/SCHEDULES.md` says what
 //! holds.
 
-use std::future::Future;
-
 use super::intake::NewTask;
 use super::topics::TopicEntry;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, StoreId, TaskId};
 use crate::store::Result;
 
-/// Keeps recurring schedules. A schedule is in the lane of its name ([`ScheduleName::lane_in`]),
-/// and so are its planned occurrences.
-pub trait Schedules: Send + Sync + 'static {
-    /// Creates a schedule, or changes it. A change removes the occurrence that was never handed
-    /// out. A changed schedule that was paused stays paused. One that was moved
-    /// ([`NewSchedule::moved`]) only replaces itself, if it was set at the source since. The first
-    /// moment is not planned here: the caller then calls [`Self::plan`].
-    ///
-    /// Fails with [`Error::StaleEntry`](crate::store::Error::StaleEntry) as an add does.
-    fn set_schedule(
-        &self,
-        topic: &TopicEntry,
-        new: NewSchedule,
-    ) -> impl Future<Output = Result<ScheduleSet>> + Send;
+contract! {
+    /// Keeps recurring schedules. A schedule is in the lane of its name
+    /// ([`ScheduleName::lane_in`]), and so are its planned occurrences.
+    pub trait Schedules {
+        /// Creates a schedule, or changes it. A change removes the occurrence that was never handed
+        /// out. A changed schedule that was paused stays paused. One that was moved
+        /// ([`NewSchedule::moved`]) only replaces itself, if it was set at the source since. The
+        /// first moment is not planned here: the caller then calls [`Self::plan`].
+        ///
+        /// Fails with [`Error::StaleEntry`](crate::store::Error::StaleEntry) as an add does.
+        async fn set_schedule(
+            &self,
+            topic: &TopicEntry,
+            new: NewSchedule,
+        ) -> Result<ScheduleSet> => Change;
 
-    /// The schedules with these names, in order. `None` if the lane has no such schedule.
-    fn schedules(
-        &self,
-        lane: &Lane,
-        names: Vec<ScheduleName>,
-    ) -> impl Future<Output = Result<Vec<Option<Schedule>>>> + Send;
+        /// The schedules with these names, in order. `None` if the lane has no such schedule.
+        async fn schedules(
+            &self,
+            lane: &Lane,
+            names: Vec<ScheduleName>,
+        ) -> Result<Vec<Option<Schedule>>> => Read;
 
-    /// The names of a lane's schedules, in order, after this one.
-    fn schedule_names(
-        &self,
-        lane: &Lane,
-        after: Option<ScheduleName>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<ScheduleName>>> + Send;
+        /// The names of a lane's schedules, in order, after this one.
+        async fn schedule_names(
+            &self,
+            lane: &Lane,
+            after: Option<ScheduleName>,
+            limit: usize,
+        ) -> Result<Vec<ScheduleName>> => Read;
 
-    /// Pauses a schedule, or ends its pause. A pause removes the occurrence that was never handed
-    /// out. After a pause by an operator, only moments after the store's now are planned; after
-    /// [`Pause::Move`], all moments after the last one that was handed out. Returns the schedule as
-    /// it is now; `None` if there is none.
-    fn pause_schedule(
-        &self,
-        lane: &Lane,
-        name: &ScheduleName,
-        pause: Option<Pause>,
-    ) -> impl Future<Output = Result<Option<Schedule>>> + Send;
+        /// Pauses a schedule, or ends its pause. A pause removes the occurrence that was never
+        /// handed out. After a pause by an operator, only moments after the store's now are
+        /// planned; after [`Pause::Move`], all moments after the last one that was handed out.
+        /// Returns the schedule as it is now; `None` if there is none.
+        async fn pause_schedule(
+            &self,
+            lane: &Lane,
+            name: &ScheduleName,
+            pause: Option<Pause>,
+        ) -> Result<Option<Schedule>> => Change;
 
-    /// Deletes a schedule, and its occurrence if that was never handed out. Returns whether there
-    /// was a schedule.
-    fn delete_schedule(
-        &self,
-        lane: &Lane,
-        name: &ScheduleName,
-    ) -> impl Future<Output = Result<bool>> + Send;
+        /// Deletes a schedule, and its occurrence if that was never handed out. Returns whether
+        /// there was a schedule.
+        async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> => Change;
 
-    /// Deletes a schedule that another store has, if it is paused and has this revision. Returns
-    /// whether it is gone. May be repeated.
-    fn forget_schedule(
-        &self,
-        lane: &Lane,
-        name: &ScheduleName,
-        revision: u64,
-    ) -> impl Future<Output = Result<bool>> + Send;
+        /// Deletes a schedule that another store has, if it is paused and has this revision.
+        /// Returns whether it is gone. May be repeated.
+        async fn forget_schedule(
+            &self,
+            lane: &Lane,
+            name: &ScheduleName,
+            revision: u64,
+        ) -> Result<bool> => Migrate;
 
-    /// Plans the next occurrence, in one atomic step with the comparison that [`Plan`] describes.
-    fn plan(&self, plan: Plan) -> impl Future<Output = Result<Planned>> + Send;
+        /// Plans the next occurrence, in one atomic step with the comparison that [`Plan`]
+        /// describes.
+        async fn plan(&self, plan: Plan) -> Result<Planned> => Add;
 
-    /// The schedules of a lane whose planned moment has passed, the earliest first, at most
-    /// [`MAX_DUE_SCHEDULES`]. Leaves out the first `skip`.
-    /// [`Delivery::look`](super::Delivery::look) tells whether there are any.
-    fn due_schedules(
-        &self,
-        lane: &Lane,
-        skip: usize,
-    ) -> impl Future<Output = Result<DueSchedules>> + Send;
+        /// The schedules of a lane whose planned moment has passed, the earliest first, at most
+        /// [`MAX_DUE_SCHEDULES`]. Leaves out the first `skip`.
+        /// [`Delivery::look`](super::Delivery::look) tells whether there are any.
+        async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> => Poll;
+    }
 }
 
 /// The most schedules of a lane that one look names.

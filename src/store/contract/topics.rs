@@ -1,69 +1,61 @@
 //! The registry of topics (entries, policies, pauses), and what the lanes of a topic hold.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic, TopicPolicy};
 use crate::store::Result;
 
-/// Knows the topics, and counts and lists the tasks of their lanes.
-pub trait Topics: Send + Sync + 'static {
-    /// Registers a topic unless it is registered, and returns the entry that won. The creator of a
-    /// new topic is kept with it. If the creator may create no more topics, a new one is refused
-    /// with [`Error::CreatorLimit`](crate::store::Error::CreatorLimit).
-    fn create(
-        &self,
-        entry: TopicEntry,
-        creator: Option<Creator>,
-    ) -> impl Future<Output = Result<TopicEntry>> + Send;
+contract! {
+    /// Knows the topics, and counts and lists the tasks of their lanes.
+    pub trait Topics {
+        /// Registers a topic unless it is registered, and returns the entry that won. The creator
+        /// of a new topic is kept with it. If the creator may create no more topics, a new one is
+        /// refused with [`Error::CreatorLimit`](crate::store::Error::CreatorLimit).
+        async fn create(
+            &self,
+            entry: TopicEntry,
+            creator: Option<Creator>,
+        ) -> Result<TopicEntry> => Change;
 
-    /// As [`create`](Self::create), without a creator.
-    fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send {
-        self.create(entry, None)
+        /// One topic, if it is registered. Costs the same whatever the number of topics.
+        async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> => Read;
+
+        /// All registered topics.
+        async fn topics(&self) -> Result<Vec<Registered>> => Read;
+
+        /// Sets a topic's policy. Returns whether the topic exists.
+        async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> => Change;
+
+        /// Pauses a topic from the store's now on, or leaves it paused. Returns since when; `None`
+        /// if the topic does not exist. Claimers read the pause in the registry: the store itself
+        /// still hands out tasks.
+        async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> => Change;
+
+        /// Ends a topic's pause at the store's now. Remembers it as a [`Misfire`] if tasks that
+        /// fell due in it are not to be delivered late. Returns whether the topic was paused;
+        /// `None` if it does not exist.
+        async fn resume(
+            &self,
+            topic: &Topic,
+            becomes: Option<Misfired>,
+        ) -> Result<Option<bool>> => Change;
+
+        /// Removes a topic from the registry if its lanes are empty, with its policy, its pauses
+        /// and its lanes' idempotency keys. Returns whether the topic is gone now. A concurrent add
+        /// registers it again.
+        async fn unregister(&self, entry: &TopicEntry) -> Result<bool> => Change;
+
+        /// Exact counts of one lane.
+        async fn stats(&self, lane: &Lane) -> Result<Counts> => Read;
+
+        /// Ids of one state in order of time: the due moment of scheduled tasks, the deadline of
+        /// leased ones, the end of the others.
+        async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> => Read;
+
+        /// The same, the latest first.
+        async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> => Read;
     }
-
-    /// One topic, if it is registered. Costs the same whatever the number of topics.
-    fn topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Registered>>> + Send;
-
-    /// All registered topics.
-    fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
-
-    /// Sets a topic's policy. Returns whether the topic exists.
-    fn set_policy(
-        &self,
-        topic: &Topic,
-        policy: &TopicPolicy,
-    ) -> impl Future<Output = Result<bool>> + Send;
-
-    /// Pauses a topic from the store's now on, or leaves it paused. Returns since when; `None` if
-    /// the topic does not exist. Claimers read the pause in the registry: the store itself still
-    /// hands out tasks.
-    fn pause(&self, topic: &Topic) -> impl Future<Output = Result<Option<UnixMillis>>> + Send;
-
-    /// Ends a topic's pause at the store's now. Remembers it as a [`Misfire`] if tasks that fell
-    /// due in it are not to be delivered late. Returns whether the topic was paused; `None` if it
-    /// does not exist.
-    fn resume(
-        &self,
-        topic: &Topic,
-        becomes: Option<Misfired>,
-    ) -> impl Future<Output = Result<Option<bool>>> + Send;
-
-    /// Removes a topic from the registry if its lanes are empty, with its policy, its pauses and
-    /// its lanes' idempotency keys. Returns whether the topic is gone now. A concurrent add
-    /// registers it again.
-    fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
-
-    /// Exact counts of one lane.
-    fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
-
-    /// Ids of one state in order of time: the due moment of scheduled tasks, the deadline of leased
-    /// ones, the end of the others.
-    fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
-
-    /// The same, the latest first.
-    fn list_latest(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 }
 
 /// A topic in the registry.

@@ -2,6 +2,7 @@
 //!
 //! Each task is answered separately; a refused task has changed nothing.
 
+use super::Embedded;
 use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
@@ -10,6 +11,17 @@ use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, OnDead, Options, State, TaskId};
 use crate::store::{Added, Error, NewTask, Novelty, Result};
+
+impl Embedded {
+    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        let bytes = tasks.iter().map(|task| task.content.len() + bytes_beside(task)).sum();
+        match self.writes.add(count, bytes, move |tx| add(tx, &tasks)).await {
+            Ok(added) => added,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+}
 
 pub(super) fn add(tx: &mut WriteTx<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
     tasks.iter().map(|task| add_one(tx, task)).collect()

@@ -1,5 +1,6 @@
 //! `cancel`, `reschedule` and `replay`.
 
+use super::Embedded;
 use super::find::find_in;
 use super::query;
 use super::record::{Pending, Record, expiry};
@@ -9,8 +10,50 @@ use super::sql;
 use super::sql::task::replayed;
 use super::write_tx::WriteTx;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
-use crate::store::{Cancelled, Condition, Moment, NewContent, Rescheduled, Spread};
+use crate::store::{Cancelled, Condition, Moment, NewContent, Rescheduled, Result, Spread};
 use rusqlite::OptionalExtension;
+
+impl Embedded {
+    pub(crate) async fn cancel(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        only: Option<&Condition>,
+    ) -> Result<Cancelled> {
+        let (lane, only) = (lane.clone(), only.cloned());
+        self.writes.ask(1, move |tx| cancel(tx, &lane, id, only.as_ref())).await
+    }
+
+    pub(crate) async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        only: Option<&Condition>,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let (lane, only) = (lane.clone(), only.cloned());
+        let larger = content.as_ref().map(|new| new.content.len());
+        let work = move |tx: &mut WriteTx<'_>| {
+            reschedule(tx, &lane, (id, only.as_ref()), moment, content.as_ref())
+        };
+        match larger {
+            Some(bytes) => self.writes.add(1, bytes, work).await,
+            None => self.writes.ask(1, work).await,
+        }
+    }
+
+    pub(crate) async fn replay(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+        spread: Spread,
+    ) -> Result<usize> {
+        let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
+        self.writes.ask(weight, move |tx| replay(tx, &lane, &ids, outcome.as_deref(), spread)).await
+    }
+}
 
 pub(super) fn cancel(
     tx: &mut WriteTx<'_>,

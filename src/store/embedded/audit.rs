@@ -7,11 +7,30 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::Embedded;
 use super::disk;
 use super::sql::audit::{CREATE, DELETE_OLDEST, EXISTS, INSERT, before};
 use super::sql::only;
 use super::write_tx::WriteTx;
+use crate::store::embedded::PER_TASK;
 use crate::store::{AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT, Result};
+
+impl Embedded {
+    pub(crate) async fn record(&self, entries: Vec<AuditEntry>) -> Result<()> {
+        let lines: Vec<String> = entries.iter().map(line).collect();
+        // As notes, they are among the first to be refused on a disk that is short of room.
+        let bytes = lines.iter().map(|line| line.len() + PER_TASK).sum();
+        self.writes.add(lines.len(), bytes, move |tx| record(tx, &lines)).await
+    }
+
+    pub(crate) async fn audit(
+        &self,
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> Result<AuditLogged> {
+        self.reads.run(move |db| audit(db, before, limit)).await
+    }
+}
 
 pub(super) fn record(tx: &mut WriteTx<'_>, lines: &[String]) -> rusqlite::Result<()> {
     append(tx.db, lines)

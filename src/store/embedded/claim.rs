@@ -2,8 +2,11 @@
 //! looks up what is next.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Row;
+use tokio::sync::oneshot;
 
 use super::expiry::{self, Budget};
 use super::query::{earliest_deadline, earliest_due};
@@ -12,15 +15,89 @@ use super::rows::{read_options, read_pending, read_waiting};
 use super::sql::progress::passed;
 use super::sql::schedule::due;
 use super::sql::{self, only};
+use super::threads::queue;
+use super::threads::write_queue::WriteQueue;
 use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use super::write_tx::unsynced::UnsyncedTasks;
+use super::{Embedded, settle};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Receipt, State, TaskId};
+use crate::model::task::{Destination, Lane, Receipt, State, TaskId};
 use crate::store::{
-    Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
-    MAX_SWEEP, Outlook, Position, Swept, Want,
+    Claim, Claimed, Error, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES,
+    MAX_OUTLOOK, MAX_SWEEP, Outlook, Position, Result, Settle, Swept, Transition, Want, counted,
 };
+
+/// How often tasks that were pulled too late are given back, and the first delay between two
+/// attempts. Each next delay is three times as long; all attempts take about ten seconds.
+const TRIES: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+
+impl Embedded {
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
+        // A power cut may undo a worker's lease, because its process is gone then too. A consumer's
+        // lease has to survive both.
+        let claimed = match claim.holder {
+            Some(_) => self.writes.run_undoable(slots, move |tx| self::claim(tx, &claim)).await,
+            None => self.claim_for_caller(slots, claim).await,
+        };
+        claimed.inspect(|claimed| counted::count_claim(&self.metrics, claimed))
+    }
+
+    /// A claim that a silent disk does not delay. Tasks that it takes after its caller has
+    /// disconnected are given back without counting the attempt, because their lease may last for
+    /// hours.
+    async fn claim_for_caller(&self, slots: usize, claim: Claim) -> Result<Claimed> {
+        let claiming = async {
+            let (reply, claimed) = oneshot::channel();
+            let writes = Arc::clone(&self.writes);
+            self.claims.spawn(async move {
+                let lane = claim.lane.clone();
+                let claimed = writes.run(slots, move |tx| self::claim(tx, &claim)).await;
+                if let Err(Ok(Claimed::Granted(grant))) = reply.send(claimed)
+                    && !grant.tasks.is_empty()
+                {
+                    give_back(&writes, &lane, grant).await;
+                }
+            });
+            claimed.await.unwrap_or_else(|_| Err(queue::closed()))
+        };
+        self.writes.promptly(claiming).await
+    }
+}
+
+async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
+    let release = |task: &LeasedTask| Settle {
+        lane: lane.clone(),
+        id: task.id,
+        receipt: receipt.clone(),
+        transition: Transition::Release,
+    };
+    let back: Vec<Settle> = tasks.iter().map(release).collect();
+    let count = back.len();
+    let mut wait = FIRST_WAIT;
+    for attempt in 1..=TRIES {
+        let settles = back.clone();
+        match writes.run(count, move |tx| settle::settle(tx, &settles)).await {
+            Ok(_) => return,
+            // The disk was silent a moment ago, so the queue may still be full.
+            Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
+                tokio::time::sleep(wait).await
+            }
+            Err(error) => {
+                tracing::warn!(
+                    count,
+                    %error,
+                    "Tasks that were pulled too late could not be given back; they return when \
+                     their leases expire"
+                );
+                return;
+            }
+        }
+        wait *= 3;
+    }
+}
 
 /// One process has the file, so no claim is refused.
 pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {

@@ -2,6 +2,7 @@
 
 use rusqlite::OptionalExtension;
 
+use super::Embedded;
 use super::add::options_text;
 use super::record::Record;
 use super::rows::{is_unreadable, read_options};
@@ -9,9 +10,22 @@ use super::sql;
 use super::sql::task::with_content;
 use super::write_tx::WriteTx;
 use crate::model::task::{ContentDigest, Lane, Options, State, TaskId};
+use crate::store::Result;
 
 /// The most bytes of contents that one transaction reads; a larger one alone is possible.
 const MOST_BYTES: usize = 1 << 20;
+
+impl Embedded {
+    pub(crate) async fn remove_contents(&self, lane: &Lane, ids: &[TaskId]) -> Result<()> {
+        let mut ids = ids.to_vec();
+        while !ids.is_empty() {
+            let (lane, left) = (lane.clone(), ids.clone());
+            let seen = self.writes.run(ids.len(), move |tx| remove(tx, &lane, &left)).await?;
+            ids.drain(..seen);
+        }
+        Ok(())
+    }
+}
 
 /// Removes contents of the first of the tasks. Returns how many tasks it has looked at.
 pub(super) fn remove(tx: &mut WriteTx<'_>, lane: &Lane, ids: &[TaskId]) -> rusqlite::Result<usize> {

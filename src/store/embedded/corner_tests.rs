@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::model::task::{OnDead, Options, State, TaskId, TopicPolicy};
 use crate::store::{
-    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Holder, Idempotency, Intake,
-    MAX_CLAIM_BYTES, MAX_EXPIRIES, Maintenance, Misfire, Misfired, NewTask, Novelty, Registered,
-    Settled, TopicEntry, Topics,
+    AttemptNote, Claim, Claimed, Error, Grant, Holder, Idempotency, MAX_CLAIM_BYTES, MAX_EXPIRIES,
+    Misfire, Misfired, NewTask, Novelty, Registered, Settled, TopicEntry,
 };
 use delayd_wire::Span;
 
@@ -117,7 +116,7 @@ async fn what_is_purged_leaves_nothing_behind() {
     bench.store.note(vec![note.clone()]).await.unwrap();
     assert_eq!(bench.store.notes(&lane(), id).await.unwrap(), [note]);
     bench.advance(3_600_000);
-    let purged = bench.store.purge(&lane(), State::Dead, bench.clock.now(), 9).await.unwrap();
+    let purged = bench.store.purge(&lane(), 0, State::Dead, bench.clock.now(), 9).await.unwrap();
     assert_eq!(purged, 1);
     for table in ["task", "task_key", "idempotency", "expiry", "note", "history"] {
         assert_eq!(bench.rows(table).await, 0, "{table}");
@@ -251,7 +250,7 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
         .unwrap();
     bench.store.pause(&topic().topic).await.unwrap();
     bench.store.resume(&topic().topic, Some(Misfired::Dead)).await.unwrap();
-    assert_eq!(bench.store.discard(&lane(), State::Dead, vec![id]).await.unwrap(), 1);
+    assert_eq!(bench.store.discard(&lane(), State::Dead, vec![id], None).await.unwrap(), 1);
     assert!(bench.store.unregister(&topic()).await.unwrap());
     assert_eq!(bench.store.topics().await.unwrap(), []);
     assert_eq!(bench.store.recover_topics().await.unwrap(), []);
@@ -279,13 +278,13 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     let grant = bench.claim(&[("h1:80", 1)]).await;
     bench.settle(ended, &grant.receipt, dead()).await;
     let waiting = bench.add("h1:80", 60_000).await;
-    assert_eq!(bench.store.discard(&lane(), State::Dead, vec![ended]).await.unwrap(), 1);
+    assert_eq!(bench.store.discard(&lane(), State::Dead, vec![ended], None).await.unwrap(), 1);
     assert!(known("h1:80").await, "a task waits for it");
-    bench.store.cancel(&lane(), waiting).await.unwrap();
+    bench.store.cancel(&lane(), waiting, None).await.unwrap();
     assert!(known("h1:80").await, "a task that has ended names it");
     bench.advance(1);
     assert_eq!(
-        bench.store.purge(&lane(), State::Cancelled, bench.clock.now(), 9).await.unwrap(),
+        bench.store.purge(&lane(), 0, State::Cancelled, bench.clock.now(), 9).await.unwrap(),
         1
     );
     assert!(!known("h1:80").await);
@@ -296,7 +295,7 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     let (destination, content) = ("a".parse().unwrap(), "{}".into());
     let content = crate::store::NewContent { destination, content, keeps_mode: false };
     let moment = crate::store::Moment::After(Duration::ZERO);
-    bench.store.reschedule(&lane(), moved, moment, Some(content)).await.unwrap();
+    bench.store.reschedule(&lane(), moved, None, moment, Some(content)).await.unwrap();
     assert!(!known("h2:80").await);
     assert_eq!(bench.claim(&[("a", 1)]).await.tasks.len(), 1);
     bench.assert_in_order().await;

@@ -4,12 +4,29 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
+use super::Embedded;
 use super::sql;
 use super::sql::destination::waiting;
 use super::values::read_name;
 use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Destination, Lane};
-use crate::store::Waiting;
+use crate::store::{Holds, Result, Waiting};
+
+impl Embedded {
+    pub(crate) async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let destination = destination.clone();
+        self.writes.ask(1, move |tx| set_hold(tx, &destination, is_held)).await
+    }
+
+    pub(crate) async fn holds(&self) -> Result<Holds> {
+        let held = self.polls.run(holds).await?;
+        Ok(Holds { held, released: Vec::new() })
+    }
+
+    pub(crate) async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.scans.run(move |db| waiting(db, &lanes)).await
+    }
+}
 
 pub(super) fn set_hold(
     tx: &mut WriteTx<'_>,
@@ -28,7 +45,7 @@ pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
     // A name that is not valid holds no destination, and must not fail the query.
     db.prepare_cached(sql::hold::ALL)?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
-        .filter_map(Result::transpose)
+        .filter_map(rusqlite::Result::transpose)
         .collect()
 }
 

@@ -15,10 +15,7 @@ use super::testing::{START, dead, delivered, lane, new_task, retry};
 use super::threads::confirmations::Confirmations;
 use super::threads::syncer::Syncer;
 use crate::model::task::{State, TopicPolicy};
-use crate::store::{
-    Admin, Asker, Delivery, Error, Holder, Idempotency, Intake, Maintenance, Moment, NewTask,
-    Settled, Spread, Topics,
-};
+use crate::store::{Asker, Error, Holder, Idempotency, Moment, NewTask, Settled, Spread};
 
 #[tokio::test]
 async fn workers_claims_and_settles_wait_for_no_sync() {
@@ -127,16 +124,16 @@ async fn what_a_caller_asks_for_is_answered_once_it_is_durable() {
         store.extend(Asker::Caller, &lane, acked, &grant.receipt, LONG),
         settle(acked, delivered()),
         settle(dying, dead()),
-        store.replay(&lane, vec![dying], Spread { first: LONG, step: LONG }),
-        store.cancel(&lane, cancelled),
-        store.discard(&lane, State::Cancelled, vec![cancelled]),
-        store.reschedule(&lane, moved, Moment::After(LONG), None),
+        store.replay(&lane, vec![dying], None, Spread { first: LONG, step: LONG }),
+        store.cancel(&lane, cancelled, None),
+        store.discard(&lane, State::Cancelled, vec![cancelled], None),
+        store.reschedule(&lane, moved, None, Moment::After(LONG), None),
         store.lend(&lane, vec![moved], &mover, LONG),
         store.set_policy(&topic, &policy),
         store.pause(&topic),
         store.resume(&topic, None),
         store.set_hold(&destination, true),
-        store.purge(&lane, State::Delivered, START + LONG, 10),
+        store.purge(&lane, 0, State::Delivered, START + LONG, 10),
         store.clear(&lane, 10),
     );
 }

@@ -11,8 +11,8 @@ use super::testing::{Bench, START, bench, delivered, lane, new_task, params, ret
 use crate::model::clock::Clock;
 use crate::model::task::{State, TaskId};
 use crate::store::{
-    Admin, Asker, Counts, Creator, Delivery, Error, FORMAT, Formats, Intake, NewTask, Registered,
-    Settle, Settled, Store, TopicEntry, Topics,
+    Asker, Counts, Creator, Error, FORMAT, Formats, NewTask, Registered, Settle, Settled, Signals,
+    Store, TopicEntry,
 };
 
 /// A frame of the log: a head, and a page.
@@ -162,7 +162,7 @@ async fn the_topics_of_an_older_schema_have_no_creator() {
     let folder = tempfile::tempdir().unwrap();
     let old = TopicEntry { topic: "old".parse().unwrap(), shards: 2 };
     let store = open(folder.path()).unwrap();
-    store.register(old.clone()).await.unwrap();
+    store.create(old.clone(), None).await.unwrap();
     store.close().await;
     drop(store);
     let db = Connection::open(folder.path().join("delayd.db")).unwrap();

@@ -2,13 +2,27 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::Embedded;
 use super::sql::idempotency::answer;
 use super::sql::task::home;
 use super::sql::task_key::owner;
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
-use crate::store::TaskName;
+use crate::store::{Result, TaskName};
+
+impl Embedded {
+    pub(crate) async fn find(
+        &self,
+        name: &TaskName,
+        lanes: Vec<Lane>,
+    ) -> Result<Vec<Option<TaskId>>> {
+        let (name, clock) = (name.clone(), self.clock.clone());
+        // A change of a task by its key looks into one lane, and a viewer into those of all topics.
+        let reader = if lanes.len() == 1 { &self.polls } else { &self.reads };
+        reader.run(move |db| find(db, &name, &lanes, clock.now())).await
+    }
+}
 
 /// One lookup for an id, whatever the number of lanes, and two lookups per lane for a key.
 pub(super) fn find(

@@ -4,11 +4,24 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::Embedded;
 use super::sql::{self, only};
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Forecast, MAX_FORECAST};
+use crate::store::{Forecast, MAX_FORECAST, Result};
+
+impl Embedded {
+    pub(crate) async fn forecast(
+        &self,
+        lane: &Lane,
+        step: Duration,
+        steps: usize,
+    ) -> Result<Forecast> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.scans.run(move |db| forecast(db, &lane, step, steps, clock.now())).await
+    }
+}
 
 /// Walks the lane's schedules up to the end of the last step.
 pub(super) fn forecast(

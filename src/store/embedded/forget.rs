@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::OptionalExtension;
 
+use super::Embedded;
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::deleted;
 use super::sql::{self, only};
@@ -12,7 +13,37 @@ use super::values::{rows, state_number};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
-use crate::store::{Cleared, FURTHEST_DEADLINE};
+use crate::store::{Cleared, FURTHEST_DEADLINE, Result};
+
+impl Embedded {
+    pub(crate) async fn discard(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
+        self.writes.ask(weight, move |tx| discard(tx, &lane, state, &ids, outcome.as_deref())).await
+    }
+
+    pub(crate) async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
+        let lane = lane.clone();
+        self.writes.ask(limit, move |tx| clear(tx, &lane, limit)).await
+    }
+
+    pub(crate) async fn purge(
+        &self,
+        lane: &Lane,
+        most: u64,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(limit, move |tx| purge(tx, &lane, most, (state, before), limit)).await
+    }
+}
 
 pub(super) fn purge(
     tx: &mut WriteTx<'_>,

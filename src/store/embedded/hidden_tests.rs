@@ -10,8 +10,8 @@ use super::sync_gate::{LONG, bench, ids};
 use super::testing::{START, dead, lane, names, new_task, retry};
 use crate::model::task::{OnDead, Options};
 use crate::store::{
-    Admin, Asker, Claim, Claimed, Delivery, Hint, Holder, Intake, MAX_OUTLOOK, Misfire, Misfired,
-    Moment, NewTask, Settled, Want,
+    Asker, Claim, Claimed, Hint, Holder, MAX_OUTLOOK, Misfire, Misfired, Moment, NewTask, Settled,
+    Signals, Want,
 };
 
 fn lamented() -> NewTask {
@@ -93,7 +93,7 @@ async fn a_task_that_a_caller_touched_is_hidden_until_that_is_durable() {
     let id = bench.add("a", 60_000).await;
     gate.let_end(0);
     let (lane_, now) = (lane(), Moment::After(Duration::ZERO));
-    let mut moved = pin!(bench.store.reschedule(&lane_, id, now, None));
+    let mut moved = pin!(bench.store.reschedule(&lane_, id, None, now, None));
     assert!(moved.as_mut().now_or_never().is_none());
     bench.writer_is_through().await;
     assert_eq!(bench.get(id).await.due, START, "a read may show it");

@@ -5,13 +5,24 @@ use std::collections::BinaryHeap;
 
 use rusqlite::{Connection, Params, Row};
 
+use super::Embedded;
 use super::sql;
 use super::sql::destination::by_earliest;
 use super::values::{rows, state_number};
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, TaskId};
-use crate::store::{ListQuery, Listed};
+use crate::store::{ListQuery, Listed, Result};
+
+impl Embedded {
+    pub(crate) async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list(db, &query)).await
+    }
+
+    pub(crate) async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list_latest(db, &query)).await
+    }
+}
 
 /// The bounds of a page, as the statements take them.
 struct Bounds {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 
+use super::Embedded;
 use super::add::{Body, find_owner, options_text, write_body};
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
@@ -12,7 +13,30 @@ use super::sql::task::{same, with_content};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{ContentDigest, Lane, Options, Receipt, State, TaskId};
+use crate::store::embedded::PER_TASK;
 use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
+
+impl Embedded {
+    pub(crate) async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        self.writes.ask(ids.len(), move |tx| lend(tx, &lane, &ids, &receipt, lease)).await
+    }
+
+    pub(crate) async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        let count = tasks.len();
+        let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
+        match self.writes.add(count, bytes, move |tx| adopt(tx, &tasks)).await {
+            Ok(adopted) => adopted,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+}
 
 pub(super) fn lend(
     tx: &mut WriteTx<'_>,

@@ -14,15 +14,19 @@
 //! which may take long, and a fourth for workers, adds and probes (`reader`). One thread copies the
 //! log into the file meanwhile (`disk/checkpoint`).
 //!
+//! Each verb of the contract stands in the file of its work, and sends it to a thread. Writes go to
+//! the writer and short reads to the readers. Reads that take longer the more is stored go to the
+//! thread for scans.
+//!
 //! | role | file |
 //! |---|---|
 //! | transitions of a task, without SQL | `record/`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
 //! | one write transaction: numbers, ids, earliest moments, counts | `write_tx/` |
-//! | the contract; sends each call to its thread | `verbs` |
 //! | tasks come and go | `add`, `dedup`, `claim`, `expiry`, `settle`, `dead_letter` |
 //! | changes by operators and producers | `admin`, `forget` |
 //! | reads for them | `query`, `find`, `list`, `forecast`, `note` |
+//! | the poll of each second | `poll` |
 //! | destinations, topics, migration | `destination`, `topics`, `migration` |
 //! | threads and their queues | `threads/` |
 //! | the file, its schema (`migrations/`), room on the disk, failures | `disk/` |
@@ -52,9 +56,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
-use super::{AuditEntry, Error, Formats, Hint, Result};
+use super::{AuditEntry, Durability, Error, Formats, Hint, Result, Signals, Store};
 use crate::metrics::StoreMetrics;
-use crate::model::clock::Clock;
+use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::StoreId;
 
 mod add;
@@ -87,6 +91,7 @@ mod inspect;
 mod list;
 mod migration;
 mod note;
+mod poll;
 mod query;
 mod receipts;
 mod record;
@@ -112,7 +117,6 @@ mod tests;
 mod threads;
 mod topics;
 mod values;
-mod verbs;
 mod write_tx;
 
 pub use disk::probe::Probe;
@@ -386,6 +390,38 @@ impl Embedded {
         self.reads.close();
         self.polls.close();
         self.scans.close();
+    }
+}
+
+impl Signals for Embedded {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(self.id)
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
+impl Store for Embedded {
+    fn durability(&self) -> Durability {
+        Durability::Fsynced
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        let clock = self.clock.clone();
+        self.polls.run(move |_| Ok(clock.now())).await
+    }
+
+    async fn close(&self) {
+        self.claims.close();
+        self.claims.wait().await;
+        self.close_queues();
+        let mut threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {
+            tracing::warn!("The embedded store's threads did not end in order");
+        }
     }
 }
 

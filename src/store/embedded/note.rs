@@ -4,12 +4,26 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::Embedded;
 use super::record::beginning;
 use super::sql;
 use super::sql::note::of_task;
 use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Lane, TaskId};
-use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME};
+use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Result};
+
+impl Embedded {
+    pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        // Notes need room, and are the first to be refused on a disk that is short of room.
+        let bytes = notes.iter().map(bytes).sum();
+        self.writes.add_undoable(notes.len(), bytes, move |tx| note(tx, &notes)).await
+    }
+
+    pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        let lane = lane.clone();
+        self.reads.run(move |db| notes(db, &lane, id)).await
+    }
+}
 
 pub(super) fn note(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
     for note in notes {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::Embedded;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{is_unreadable, read_lease, read_options, read_state_or};
 use super::sql::lane::{next_due, next_pull};
@@ -12,7 +13,23 @@ use super::values::read_name;
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
-use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
+use crate::store::{FURTHEST_DEADLINE, NextDue, Result, Summary, Task};
+
+impl Embedded {
+    pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.polls.run(move |db| get(db, &lane, id, clock.now())).await
+    }
+
+    pub(crate) async fn summaries(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+    ) -> Result<Vec<Option<Summary>>> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.reads.run(move |db| summaries(db, &lane, &ids, clock.now())).await
+    }
+}
 
 /// Reads the columns of [`summary`].
 fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Summary, Options)> {

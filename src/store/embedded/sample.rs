@@ -3,11 +3,12 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::Embedded;
 use super::sql::{self, destination, lane, only};
 use super::values::{read_name, rows};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
-use crate::store::{Counts, LaneSample, MAX_SAMPLED, SampleQuery, Sampled, ScheduleSample};
+use crate::store::{Counts, LaneSample, MAX_SAMPLED, Result, SampleQuery, Sampled, ScheduleSample};
 
 /// The most rows that one sample counts, some milliseconds, and how many of one schedule.
 const MOST_ROWS: u64 = 50_000;
@@ -15,6 +16,19 @@ const MOST_ROWS_OF_ONE: u64 = 5_000;
 /// The same for a thorough sample.
 const MOST_ROWS_THOROUGH: u64 = 1_000_000;
 const MOST_ROWS_OF_ONE_THOROUGH: u64 = 500_000;
+
+impl Embedded {
+    pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+        let clock = self.clock.clone();
+        let reader = if query.is_thorough { &self.scans } else { &self.reads };
+        reader.run(move |db| sample(db, &query, clock.now())).await
+    }
+
+    /// There is one instance, and none is remembered.
+    pub(crate) async fn forget_instance(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+}
 
 pub(super) fn sample(
     db: &Connection,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::*;
+use crate::store::Store;
 use crate::store::embedded::sql::{destination, lane, schedule};
 use crate::store::embedded::testing::{bench, lane as first_lane, new_task};
-use crate::store::{Intake, Sampling, Store};
 
 /// A plan that begins with SCAN reads a whole table or index.
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::{Embedded, PER_TASK, schedules};
 use crate::model::task::{Lane, ScheduleName, Topic};
 use crate::store::{
     DueSchedules, FORMAT_OF_SCHEDULES, NewSchedule, Pause, Plan, Planned, Result, Schedule,
-    ScheduleSet, Schedules, TopicEntry,
+    ScheduleSet, TopicEntry,
 };
 
 /// Whether the topic has the schedule after this.
@@ -27,8 +27,12 @@ fn note_to_forget(
     Ok(recurring.noted(topic).filter(|_| !has_schedules))
 }
 
-impl Schedules for Embedded {
-    async fn set_schedule(&self, topic: &TopicEntry, new: NewSchedule) -> Result<ScheduleSet> {
+impl Embedded {
+    pub(crate) async fn set_schedule(
+        &self,
+        topic: &TopicEntry,
+        new: NewSchedule,
+    ) -> Result<ScheduleSet> {
         if self.format < FORMAT_OF_SCHEDULES {
             return Ok(ScheduleSet::OldFormat);
         }
@@ -44,7 +48,7 @@ impl Schedules for Embedded {
         self.writes.add(1, bytes, set).await?
     }
 
-    async fn schedules(
+    pub(crate) async fn schedules(
         &self,
         lane: &Lane,
         names: Vec<ScheduleName>,
@@ -53,7 +57,7 @@ impl Schedules for Embedded {
         self.polls.run(move |db| schedules::read(db, &lane, &names, clock.now())).await
     }
 
-    async fn schedule_names(
+    pub(crate) async fn schedule_names(
         &self,
         lane: &Lane,
         after: Option<ScheduleName>,
@@ -63,7 +67,7 @@ impl Schedules for Embedded {
         self.reads.run(move |db| schedules::names(db, &lane, after.as_ref(), limit)).await
     }
 
-    async fn pause_schedule(
+    pub(crate) async fn pause_schedule(
         &self,
         lane: &Lane,
         name: &ScheduleName,
@@ -73,7 +77,7 @@ impl Schedules for Embedded {
         self.writes.ask(1, move |tx| schedules::pause(tx, &lane, &name, pause)).await
     }
 
-    async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
+    pub(crate) async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
         let (of, name, recurring) = (lane.clone(), name.clone(), Arc::clone(&self.recurring));
         let delete = move |tx: &mut WriteTx<'_>| {
             let is_deleted = schedules::delete(tx, &of, &name)?;
@@ -84,7 +88,7 @@ impl Schedules for Embedded {
         Ok(is_deleted)
     }
 
-    async fn forget_schedule(
+    pub(crate) async fn forget_schedule(
         &self,
         lane: &Lane,
         name: &ScheduleName,
@@ -100,12 +104,12 @@ impl Schedules for Embedded {
         Ok(is_gone)
     }
 
-    async fn plan(&self, plan: Plan) -> Result<Planned> {
+    pub(crate) async fn plan(&self, plan: Plan) -> Result<Planned> {
         let content = plan.next.as_ref().map_or(0, |next| next.task.content.len());
         self.writes.add(1, content + PER_TASK, move |tx| schedules::plan(tx, &plan)).await?
     }
 
-    async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
+    pub(crate) async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
         self.polls.run(move |db| schedules::due(db, &lane, clock.now(), skip)).await
     }

@@ -2,11 +2,43 @@
 
 use std::time::Duration;
 
+use super::Embedded;
 use super::record::{Record, Verdict};
 use super::rows::is_unreadable;
 use super::write_tx::WriteTx;
 use crate::model::task::{Lane, Receipt, TaskId};
-use crate::store::{Settle, Settled};
+use crate::store::{Asker, Result, Settle, Settled};
+
+impl Embedded {
+    pub(crate) async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        let count = settles.len();
+        let work = move |tx: &mut WriteTx<'_>| settle(tx, &settles);
+        let settled = match asker {
+            Asker::Worker => self.writes.run_deferrable(count, work).await,
+            Asker::Caller => self.writes.ask(count, work).await,
+        };
+        match settled {
+            Ok(settled) => settled.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    pub(crate) async fn extend(
+        &self,
+        asker: Asker,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        let work = move |tx: &mut WriteTx<'_>| extend(tx, &lane, id, &receipt, lease);
+        match asker {
+            Asker::Worker => self.writes.run_undoable(1, work).await,
+            Asker::Caller => self.writes.ask(1, work).await,
+        }
+    }
+}
 
 pub(super) fn settle(tx: &mut WriteTx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
     let mut answers = Vec::with_capacity(settles.len());

@@ -11,8 +11,7 @@ use super::testing::{Bench, bench, delivered, lane, new_task};
 use super::threads::write_queue::SILENCE;
 use crate::model::task::State;
 use crate::store::{
-    Admin, Asker, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics,
-    Transition, Want,
+    Asker, Claim, Error, NewTask, Result, Settle, Settled, Signals, Transition, Want,
 };
 
 /// Far longer than a caller waits: the limit for an answer in these tests.
@@ -70,7 +69,7 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     let added = timeout(Duration::ZERO, bench.store.add(vec![new_task("a", 0)])).await;
     let mut added = added.expect("it is refused at once");
     assert_unavailable(added.remove(0).map(drop), "silent");
-    let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later))
+    let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later, None))
         .await
         .expect("it is refused at once");
     assert_unavailable(cancelled.map(drop), "silent");

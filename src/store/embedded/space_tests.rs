@@ -17,9 +17,8 @@ use super::{Embedded, Leases};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{OnDead, Options, State, TaskId};
 use crate::store::{
-    Admin, Asker, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment,
-    NewContent, NewSchedule, NewTask, NextOccurrence, Pause, Plan, Planned, ScheduleSet, Schedules,
-    Settle, Settled, TopicEntry, Topics,
+    Asker, AttemptNote, Counts, Error, Misfired, Moment, NewContent, NewSchedule, NewTask,
+    NextOccurrence, Pause, Plan, Planned, ScheduleSet, Settle, Settled, TopicEntry,
 };
 
 const MIB: u64 = 1 << 20;
@@ -162,18 +161,18 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     assert!(bench.add_is_refused().await);
     let new_topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
     assert!(
-        matches!(bench.store.register(new_topic).await, Err(Error::Full(_))),
+        matches!(bench.store.create(new_topic, None).await, Err(Error::Full(_))),
         "a new topic needs room as well"
     );
     assert_eq!(
-        bench.store.register(topic()).await.unwrap(),
+        bench.store.create(topic(), None).await.unwrap(),
         topic(),
         "a known one is only looked up"
     );
     let (destination, content) = ("a".parse().unwrap(), "{}".into());
     let content = Some(NewContent { destination, content, keeps_mode: false });
     let now = Moment::After(Duration::ZERO);
-    let moved = bench.store.reschedule(&lane(), second, now, content).await;
+    let moved = bench.store.reschedule(&lane(), second, None, now, content).await;
     assert!(matches!(moved, Err(Error::Full(_))), "{moved:?}");
 
     let moved = bench.store.add(vec![keyed(60_000)]).await.remove(0);
@@ -202,11 +201,12 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     assert_eq!(bench.settle(first, &receipt, retry(0)).await, Settled::Done);
     let receipt = bench.lease().await;
     assert_eq!(bench.settle(first, &receipt, delivered()).await, Settled::Done);
-    bench.store.reschedule(&lane(), second, Moment::After(Duration::ZERO), None).await.unwrap();
-    bench.store.cancel(&lane(), second).await.unwrap();
+    bench.store.reschedule(&lane(), second, None, now, None).await.unwrap();
+    bench.store.cancel(&lane(), second, None).await.unwrap();
     assert_eq!(bench.state(second).await, State::Cancelled);
     bench.advance(1);
-    let purged = bench.store.purge(&lane(), State::Delivered, bench.clock.now(), 10).await.unwrap();
+    let purged =
+        bench.store.purge(&lane(), 0, State::Delivered, bench.clock.now(), 10).await.unwrap();
     assert_eq!(purged, 1, "what ended is forgotten, or there would never be room again");
 }
 
@@ -342,7 +342,7 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
         "still none, and the claim goes on"
     );
     bench.limit_size(None).await;
-    bench.store.purge(&lane(), State::Delivered, UnixMillis(0), 1).await.unwrap();
+    bench.store.purge(&lane(), 0, State::Delivered, UnixMillis(0), 1).await.unwrap();
     assert_eq!(bench.claim(&[("b", 9)]).await.tasks[0].id, call);
     bench.assert_in_order().await;
 }
@@ -362,7 +362,7 @@ async fn what_was_purged_makes_room_though_the_file_stays_as_large() {
     bench.wait_until_the_log_is_cut().await;
     assert!(bench.add_is_refused().await);
     let far = UnixMillis(i64::MAX);
-    assert_eq!(bench.store.purge(&lane(), State::Delivered, far, 100).await.unwrap(), 30);
+    assert_eq!(bench.store.purge(&lane(), 0, State::Delivered, far, 100).await.unwrap(), 30);
     assert!(!bench.add_is_refused().await);
 }
 

@@ -13,9 +13,7 @@ use super::testing::{Bench, START, lane, new_task, params};
 use super::{Embedded, Leases};
 use crate::model::clock::Clock;
 use crate::model::task::{Receipt, TaskId};
-use crate::store::{
-    Asker, Delivery, Error, Grant, Holder, Intake, Settle, Settled, Topics, Transition,
-};
+use crate::store::{Asker, Error, Grant, Holder, Settle, Settled, Transition};
 
 /// The limit for an answer that must come.
 pub(super) const LONG: Duration = Duration::from_secs(20);

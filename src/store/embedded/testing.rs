@@ -10,8 +10,8 @@ use super::{Embedded, Params};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{
-    Admin, Asker, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed,
-    Moment, NewTask, Result, Settle, Settled, Task, TopicEntry, Topics, Transition, Want,
+    Asker, Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Result,
+    Settle, Settled, Task, TopicEntry, Transition, Want,
 };
 
 /// When the tests begin.

@@ -12,9 +12,8 @@ use super::testing::{Bench, START, bench, delivered, lane, names, new_task, para
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{ScheduleName, State};
 use crate::store::{
-    Admin, Asker, Cancelled, Counts, Cursor, Delivery, Error, Intake, Look, Maintenance,
-    MovedSchedule, NewSchedule, Pause, Registered, Schedules, Settled, Store, TopicEntry, Topics,
-    Transition,
+    Asker, Cancelled, Counts, Cursor, Error, Look, MovedSchedule, NewSchedule, Pause, Registered,
+    Settled, Signals, Store, TopicEntry, Transition,
 };
 
 #[tokio::test]
@@ -115,7 +114,7 @@ async fn a_start_voids_push_leases_and_leaves_pulled_ones() {
     let cancelled = bench.add("b", 0).await;
     let grant = bench.claim(&[("a", 1), ("@pull", 1), ("b", 1)]).await;
     assert_eq!(grant.tasks.len(), 3);
-    assert_eq!(bench.store.cancel(&lane(), cancelled).await.unwrap(), Cancelled::Pending);
+    assert_eq!(bench.store.cancel(&lane(), cancelled, None).await.unwrap(), Cancelled::Pending);
     bench.advance(1_000);
     let bench = bench.reopen();
     let task = bench.get(pushed).await;
@@ -290,7 +289,7 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         assert!(looked.next.is_ok() && looked.pulls.is_ok() && looked.plans.is_ok());
         assert!(looked.registry.is_ok() && looked.holds.is_ok());
         assert!(bench.store.topic(&topic().topic).await.unwrap().is_some());
-        bench.store.register(topic()).await.unwrap();
+        bench.store.create(topic(), None).await.unwrap();
         bench.store.ping().await.unwrap();
     };
     let open = async {
@@ -307,7 +306,7 @@ async fn only_topics_with_schedules_are_said_to_have_some_after_each_change_and_
     let bench = bench();
     let other = TopicEntry { topic: "other".parse().unwrap(), shards: 2 };
     let name: ScheduleName = "s".parse().unwrap();
-    bench.store.register(other.clone()).await.unwrap();
+    bench.store.create(other.clone(), None).await.unwrap();
     let with_schedules = async |bench: &Bench| {
         let found = bench.store.topics().await.unwrap().into_iter();
         let found = found.filter(|known| known.has_schedules);

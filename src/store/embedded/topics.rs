@@ -6,6 +6,7 @@ use std::sync::{Arc, Once};
 
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
+use super::Embedded;
 use super::rows::read_topic;
 use super::schedules;
 use super::sql::lane::lost_topics;
@@ -16,7 +17,79 @@ use super::values::{rows, state_number};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{State, Topic, TopicPolicy};
-use crate::store::{Creator, MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
+use crate::store::embedded::PER_TASK;
+use crate::store::{
+    Creator, Error, MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry,
+};
+
+impl Embedded {
+    pub(crate) async fn create(
+        &self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> Result<TopicEntry> {
+        // Known topics are registered repeatedly. That writes nothing, even on a full disk.
+        let topic = entry.topic.clone();
+        if let Some(known) = self.polls.run(move |db| self::topic(db, &topic)).await? {
+            return Ok(known);
+        }
+        let create = move |tx: &mut WriteTx<'_>| create(tx, &entry, creator.as_ref());
+        self.writes.add(1, PER_TASK, create).await?.ok_or(Error::CreatorLimit)
+    }
+
+    pub(crate) async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        let topic = topic.clone();
+        let found = self.polls.run(move |db| registered(db, &topic)).await?;
+        Ok(self.with_schedules(found.into_iter().collect()).pop())
+    }
+
+    pub(crate) async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(self.with_schedules(self.polls.run(topics).await?))
+    }
+
+    pub(crate) async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        let (topic, policy) = (topic.clone(), policy.clone());
+        self.writes.ask(1, move |tx| set_policy(tx, &topic, &policy)).await
+    }
+
+    pub(crate) async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |tx| pause(tx, &topic)).await
+    }
+
+    pub(crate) async fn resume(
+        &self,
+        topic: &Topic,
+        becomes: Option<Misfired>,
+    ) -> Result<Option<bool>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |tx| resume(tx, &topic, becomes)).await
+    }
+
+    pub(crate) async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        let entry = entry.clone();
+        self.writes.ask(1, move |tx| unregister(tx, &entry)).await
+    }
+
+    /// Topics, with the note of those that have schedules.
+    pub(super) fn with_schedules(&self, mut topics: Vec<Registered>) -> Vec<Registered> {
+        self.recurring.mark(&mut topics);
+        topics
+    }
+
+    pub(crate) async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        let topic = topic.clone();
+        self.writes.run(1, move |tx| forget_misfire(tx, &topic, misfire)).await
+    }
+
+    pub(crate) async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        Ok(self.recurring.note(topic))
+    }
+
+    pub(crate) async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.writes.run(1, recover_topics).await
+    }
+}
 
 /// The entry that won; `None` if the creator may create no more topics.
 pub(super) fn create(
@@ -232,7 +305,7 @@ pub(super) fn recover_topics(tx: &mut WriteTx<'_>) -> rusqlite::Result<Vec<Topic
         .db
         .prepare_cached(lost_topics::SQL)?
         .query_map([], |row| read_topic(row, (lost_topics::topic, lost_topics::shards)))?
-        .filter_map(Result::transpose)
+        .filter_map(rusqlite::Result::transpose)
         .collect::<rusqlite::Result<_>>()?;
     for entry in &lost {
         tx.register(entry, None)?;

@@ -1,11 +1,11 @@
 //! Calls `lua/claim.lua` and reads its answer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::mpsc;
 
+use super::Redis;
 use super::record::Record;
 use super::script;
 use super::session::Session;
@@ -18,7 +18,7 @@ use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
     MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Position, Result, Settle, Swept,
-    Transition,
+    Transition, counted,
 };
 
 /// How often tasks of a late claim are given back, and the first wait between two attempts. Each
@@ -30,49 +30,56 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
 }
 
-/// Leases due tasks. A claim is never repeated. If it is answered too late, its tasks are given
-/// back; if its answer is lost, they return when their leases expire.
-pub(super) async fn claim(session: &Arc<Session>, claim: &Claim) -> Result<Claimed> {
-    let receipt = Receipt::random();
-    let mut call = session.lane_call(&script::CLAIM, &claim.lane);
-    call.arg(receipt.as_str())
-        .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
-        .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
-        .arg(u8::from(claim.more))
-        .arg(write_position(claim.after.as_ref()))
-        .arg(MAX_SWEEP)
-        .arg(MAX_CLAIM_BYTES)
-        .arg(MAX_OUTLOOK)
-        .arg(MAX_ENDED)
-        .arg(write_misfires(&claim.misfires))
-        .arg(claim.in_hand);
-    for want in &claim.wants {
-        call.arg(want.destination.as_str()).arg(want.slots);
-    }
-    let (late, mut answers) = mpsc::unbounded_channel();
-    let error = match ask(session, call, &late).await {
-        Ok(answer) => return read(&claim.lane, receipt, answer),
-        Err(error) => error,
-    };
-    // The channel ends at once unless the server was silent.
-    drop(late);
-    let (session, lane) = (session.clone(), claim.lane.clone());
-    tokio::spawn(async move {
-        // While a slot moves, the answer of ASKING comes first.
-        let answer = loop {
-            match answers.recv().await {
-                Some(answer @ Value::Array(_)) => break answer,
-                Some(_) => {}
-                None => return,
-            }
-        };
-        match read(&lane, receipt, answer) {
-            Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
-            Ok(Claimed::Refused { .. }) => {}
-            Err(error) => tracing::error!(%lane, %error, "A late claim of {lane} is unreadable"),
+impl Redis {
+    /// Leases due tasks. A claim is never repeated. If it is answered too late, its tasks are given
+    /// back; if its answer is lost, they return when their leases expire.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let receipt = Receipt::random();
+        let mut call = self.session.lane_call(&script::CLAIM, &claim.lane);
+        call.arg(receipt.as_str())
+            .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
+            .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
+            .arg(u8::from(claim.more))
+            .arg(write_position(claim.after.as_ref()))
+            .arg(MAX_SWEEP)
+            .arg(MAX_CLAIM_BYTES)
+            .arg(MAX_OUTLOOK)
+            .arg(MAX_ENDED)
+            .arg(write_misfires(&claim.misfires))
+            .arg(claim.in_hand);
+        for want in &claim.wants {
+            call.arg(want.destination.as_str()).arg(want.slots);
         }
-    });
-    Err(error)
+        let (late, mut answers) = mpsc::unbounded_channel();
+        let error = match ask(&self.session, call, &late).await {
+            Ok(answer) => {
+                let claimed = read(&claim.lane, receipt, answer);
+                return claimed.inspect(|claimed| counted::count_claim(&self.metrics, claimed));
+            }
+            Err(error) => error,
+        };
+        // The channel ends at once unless the server was silent.
+        drop(late);
+        let (session, lane) = (self.session.clone(), claim.lane.clone());
+        tokio::spawn(async move {
+            // While a slot moves, the answer of ASKING comes first.
+            let answer = loop {
+                match answers.recv().await {
+                    Some(answer @ Value::Array(_)) => break answer,
+                    Some(_) => {}
+                    None => return,
+                }
+            };
+            match read(&lane, receipt, answer) {
+                Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
+                Ok(Claimed::Refused { .. }) => {}
+                Err(error) => {
+                    tracing::error!(%lane, %error, "A late claim of {lane} is unreadable")
+                }
+            }
+        });
+        Err(error)
+    }
 }
 
 /// Sends the claim. If the server is silent, the answer goes to `late` once it speaks again.

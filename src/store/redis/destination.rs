@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
+use super::Redis;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
@@ -16,44 +17,87 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("Redis answered: {error}"))
 }
 
-pub(super) async fn set_hold(
-    session: &Session,
-    destination: &Destination,
-    is_held: bool,
-) -> Result<()> {
-    let (holds, releases) = (session.keys.holds(), session.keys.releases());
-    let (name, now) = (destination.as_str(), session.clock.now());
-    let changes = match is_held {
-        true => vec![cmd("HSETNX").arg(holds).arg(name).arg(now.0).take()],
-        false => vec![
-            cmd("HDEL").arg(holds).arg(name).take(),
-            cmd("ZADD").arg(&releases).arg(now.0).arg(name).take(),
-            cmd("ZREMRANGEBYSCORE").arg(&releases).arg("-inf").arg((now - RELEASES_KEPT).0).take(),
-            cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
-        ],
-    };
-    session
-        .confirming
-        .run_repeatable(&changes)
-        .await
-        .into_iter()
-        .try_for_each(|answer| answer.map(drop))
+impl Redis {
+    pub(crate) async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let (holds, releases) = (self.session.keys.holds(), self.session.keys.releases());
+        let (name, now) = (destination.as_str(), self.session.clock.now());
+        let changes = match is_held {
+            true => vec![cmd("HSETNX").arg(holds).arg(name).arg(now.0).take()],
+            false => vec![
+                cmd("HDEL").arg(holds).arg(name).take(),
+                cmd("ZADD").arg(&releases).arg(now.0).arg(name).take(),
+                cmd("ZREMRANGEBYSCORE")
+                    .arg(&releases)
+                    .arg("-inf")
+                    .arg((now - RELEASES_KEPT).0)
+                    .take(),
+                cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
+            ],
+        };
+        self.session
+            .confirming
+            .run_repeatable(&changes)
+            .await
+            .into_iter()
+            .try_for_each(|answer| answer.map(drop))
+    }
+
+    pub(crate) async fn holds(&self) -> Result<Holds> {
+        let answers = self
+            .session
+            .working
+            .run_repeatable(&ask_holds(&self.session))
+            .await
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        read_holds(answers.try_into().map_err(|_| corrupt("too few answers"))?)
+    }
+
+    /// How many tasks wait for each destination. Takes two rounds of pipelines: the names of the
+    /// destinations, then the counts.
+    pub(crate) async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        let mut schedules = Vec::new();
+        for lanes in lanes.chunks(CHUNK) {
+            let look = |lane| {
+                cmd("ZRANGE").arg(self.session.keys.destinations(lane)).arg(0).arg(-1).take()
+            };
+            let answers = self
+                .session
+                .reading
+                .run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>())
+                .await;
+            for (lane, answer) in lanes.iter().zip(answers) {
+                let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
+                schedules.extend(
+                    names
+                        .into_iter()
+                        .filter_map(|name| Some((lane, name.parse::<Destination>().ok()?))),
+                );
+            }
+        }
+        let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
+        for schedules in schedules.chunks(CHUNK) {
+            let count = |(lane, destination): &(&Lane, Destination)| {
+                cmd("ZCARD").arg(self.session.keys.schedule(lane, destination)).take()
+            };
+            let answers = self
+                .session
+                .reading
+                .run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>())
+                .await;
+            for ((_, destination), answer) in schedules.iter().zip(answers) {
+                *counts.entry(destination.clone()).or_default() +=
+                    u64::from_redis_value(answer?).map_err(corrupt)?;
+            }
+        }
+        Ok(counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect())
+    }
 }
 
 /// The commands that read the holds.
 pub(super) fn ask_holds(session: &Session) -> [Cmd; 2] {
     let held = cmd("HKEYS").arg(session.keys.holds()).take();
     [held, cmd("ZRANGE").arg(session.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take()]
-}
-
-pub(super) async fn holds(session: &Session) -> Result<Holds> {
-    let answers = session
-        .working
-        .run_repeatable(&ask_holds(session))
-        .await
-        .into_iter()
-        .collect::<Result<Vec<_>>>()?;
-    read_holds(answers.try_into().map_err(|_| corrupt("too few answers"))?)
 }
 
 /// Reads the answers to [`ask_holds`].
@@ -68,36 +112,4 @@ pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
             .filter_map(|(name, at)| Some((name.parse().ok()?, UnixMillis(*at))))
             .collect(),
     })
-}
-
-/// How many tasks wait for each destination. Takes two rounds of pipelines: the names of the
-/// destinations, then the counts.
-pub(super) async fn waiting(session: &Session, lanes: &[Lane]) -> Result<Vec<Waiting>> {
-    let mut schedules = Vec::new();
-    for lanes in lanes.chunks(CHUNK) {
-        let look = |lane| cmd("ZRANGE").arg(session.keys.destinations(lane)).arg(0).arg(-1).take();
-        let answers =
-            session.reading.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
-        for (lane, answer) in lanes.iter().zip(answers) {
-            let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
-            schedules.extend(
-                names
-                    .into_iter()
-                    .filter_map(|name| Some((lane, name.parse::<Destination>().ok()?))),
-            );
-        }
-    }
-    let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
-    for schedules in schedules.chunks(CHUNK) {
-        let count = |(lane, destination): &(&Lane, Destination)| {
-            cmd("ZCARD").arg(session.keys.schedule(lane, destination)).take()
-        };
-        let answers =
-            session.reading.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
-        for ((_, destination), answer) in schedules.iter().zip(answers) {
-            *counts.entry(destination.clone()).or_default() +=
-                u64::from_redis_value(answer?).map_err(corrupt)?;
-        }
-    }
-    Ok(counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect())
 }

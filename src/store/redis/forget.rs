@@ -3,6 +3,7 @@
 
 use deadpool_redis::redis::FromRedisValue;
 
+use super::Redis;
 use super::admin::write_outcome;
 use super::answer::corrupt;
 use super::script;
@@ -14,37 +15,74 @@ use crate::store::{Cleared, Result};
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;
 
-pub(super) async fn purge(
-    session: &Session,
-    lane: &Lane,
-    most: u64,
-    (state, before): (State, UnixMillis),
-    limit: usize,
-) -> Result<usize> {
-    if !state.is_final() {
-        return Ok(0);
-    }
-    let (mut tasks, mut keys) = (0, 0);
-    loop {
-        let (most_tasks, most_keys) = (MOST.min(limit - tasks), MOST.min(limit - keys));
-        let call = session
-            .lane_call(&script::PURGE, lane)
-            .arg(state.as_str())
-            .arg(before.0)
-            .arg(most_tasks)
-            .arg(most_keys)
-            .arg(most)
-            .take();
-        let (purged, is_more, forgotten): (usize, bool, usize) =
-            FromRedisValue::from_redis_value(session.working.run_one(call).await?)
-                .map_err(corrupt)?;
-        tasks = limit.min(tasks + purged);
-        keys = limit.min(keys + forgotten);
-        let are_more_tasks = is_more && purged > 0 && tasks < limit;
-        let are_more_keys = forgotten > 0 && forgotten == most_keys && keys < limit;
-        if !are_more_tasks && !are_more_keys {
-            return Ok(tasks);
+impl Redis {
+    pub(crate) async fn purge(
+        &self,
+        lane: &Lane,
+        most: u64,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
+        if !state.is_final() {
+            return Ok(0);
         }
+        let (mut tasks, mut keys) = (0, 0);
+        loop {
+            let (most_tasks, most_keys) = (MOST.min(limit - tasks), MOST.min(limit - keys));
+            let call = self
+                .session
+                .lane_call(&script::PURGE, lane)
+                .arg(state.as_str())
+                .arg(before.0)
+                .arg(most_tasks)
+                .arg(most_keys)
+                .arg(most)
+                .take();
+            let (purged, is_more, forgotten): (usize, bool, usize) =
+                FromRedisValue::from_redis_value(self.session.working.run_one(call).await?)
+                    .map_err(corrupt)?;
+            tasks = limit.min(tasks + purged);
+            keys = limit.min(keys + forgotten);
+            let are_more_tasks = is_more && purged > 0 && tasks < limit;
+            let are_more_keys = forgotten > 0 && forgotten == most_keys && keys < limit;
+            if !are_more_tasks && !are_more_keys {
+                return Ok(tasks);
+            }
+        }
+    }
+
+    pub(crate) async fn discard(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+        outcome: Option<&str>,
+    ) -> Result<usize> {
+        discard(&self.session, lane, state, &ids, outcome).await
+    }
+
+    /// Removes tasks that are not leased, then marks a cancel on all leased ones: a scan of them
+    /// that stopped at a limit would begin again with the next call. Unless the limit ends it, the
+    /// last script finds no task to remove, so an empty lane has lost its idempotency keys.
+    pub(crate) async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
+        let mut cleared = Cleared::default();
+        // How far the scan over the leased tasks has come; "0" is both its start and its end.
+        let mut cursor = String::from("0");
+        while cleared.removed < limit {
+            let most = MOST.min(limit - cleared.removed);
+            let call = self.session.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
+            let answer = self.session.confirming.run_one(call).await?;
+            let (removed, cancelling, next): (usize, usize, String) =
+                FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+            cleared.removed += removed;
+            cleared.cancelling += cancelling;
+            cursor = next;
+            if removed == 0 && cursor == "0" {
+                break;
+            }
+        }
+        Ok(cleared)
     }
 }
 
@@ -71,27 +109,4 @@ pub(super) async fn discard(
         }
     }
     Ok(count)
-}
-
-/// Removes tasks that are not leased, then marks a cancel on all leased ones: a scan of them that
-/// stopped at a limit would begin again with the next call. Unless the limit ends it, the last
-/// script finds no task to remove, so an empty lane has lost its idempotency keys.
-pub(super) async fn clear(session: &Session, lane: &Lane, limit: usize) -> Result<Cleared> {
-    let mut cleared = Cleared::default();
-    // How far the scan over the leased tasks has come; "0" is both its start and its end.
-    let mut cursor = String::from("0");
-    while cleared.removed < limit {
-        let most = MOST.min(limit - cleared.removed);
-        let call = session.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
-        let answer = session.confirming.run_one(call).await?;
-        let (removed, cancelling, next): (usize, usize, String) =
-            FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
-        cleared.removed += removed;
-        cleared.cancelling += cancelling;
-        cursor = next;
-        if removed == 0 && cursor == "0" {
-            break;
-        }
-    }
-    Ok(cleared)
 }

@@ -3,6 +3,7 @@
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
+use super::Redis;
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
@@ -34,7 +35,9 @@ pub(super) async fn living(session: &Session) -> Result<Vec<Instance>> {
     read(session.working.run_one(beat(session, None)).await?)
 }
 
-pub(super) async fn forget(session: &Session, id: &str) -> Result<()> {
-    let forget = cmd("HDEL").arg(session.keys.instances()).arg(id).take();
-    session.working.run_one(forget).await.map(drop)
+impl Redis {
+    pub(crate) async fn forget_instance(&self, id: &str) -> Result<()> {
+        let forget = cmd("HDEL").arg(self.session.keys.instances()).arg(id).take();
+        self.session.working.run_one(forget).await.map(drop)
+    }
 }

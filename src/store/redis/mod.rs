@@ -7,8 +7,8 @@
 //!
 //! | folder | role |
 //! |---|---|
-//! | `verbs` | implements the contract by functions of the other files |
-//! | `session` | what these functions share: connections, keys, clock |
+//! | `claim`, `settle`, `query`, … | the verbs of the contract, each beside what it needs |
+//! | `session` | what they share: connections, keys, clock |
 //! | `transport/` | sends commands to the right server |
 //! | `script`, `compose`, `lua/` | the scripts |
 //! | `add/`, `ids/` | batches of adds, and the ids of tasks |
@@ -16,7 +16,9 @@
 //! | `migration/`, `fsck/` | tasks from other stores; checks |
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use self::add::Adders;
@@ -26,9 +28,12 @@ pub use self::params::{ID_OUTAGE, Params, Topology};
 use self::session::Session;
 use self::transport::node::Purpose;
 use self::transport::servers::Route;
-use super::{Durability, Error, Formats, Result};
+use super::{Durability, Error, Formats, Hint, Message, Result, Signals, Store};
 use crate::metrics::StoreMetrics;
-use crate::model::task::StoreId;
+use crate::model::breaker;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, StoreId};
+use crate::store::{Added, NewTask};
 
 mod add;
 mod admin;
@@ -70,7 +75,6 @@ pub mod script;
 mod session;
 mod settle;
 mod transport;
-mod verbs;
 
 /// The Redis store.
 #[derive(Debug)]
@@ -177,6 +181,62 @@ impl Redis {
         route(Purpose::Working).run_one(counter).await?;
         identity::check(route(Purpose::Working).run_one(identity::ask(&keys)).await?)?;
         Ok((servers.describe(), servers.durability()))
+    }
+}
+
+impl Redis {
+    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        self.adders.add(tasks).await
+    }
+}
+
+impl Signals for Redis {
+    async fn id(&self) -> Result<StoreId> {
+        identity::id(&self.session).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.session.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.session.hints.messages())
+    }
+
+    fn tell_others(&self, message: Message) {
+        self.session.hints.tell_others(message);
+    }
+
+    fn subscription(&self) -> Option<u64> {
+        self.session.hints.subscription()
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        self.session.servers.number_of(lane)
+    }
+
+    fn round_trip(&self, lane: &Lane) -> Duration {
+        self.session.round_trip(lane)
+    }
+}
+
+impl Store for Redis {
+    fn durability(&self) -> Durability {
+        self.session.servers.durability()
+    }
+
+    fn breaker(&self) -> breaker::State {
+        self.session.servers.breaker()
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        ping::ping(&self.session).await
+    }
+
+    async fn close(&self) {
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
+use super::Redis;
 use super::answer::corrupt;
 use super::script;
-use super::session::Session;
 use super::settle::shorten;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
@@ -31,25 +31,49 @@ struct Line {
     answer: String,
 }
 
-/// Writes notes. Sent only once: a repetition after a lost answer would write them twice.
-pub(super) async fn note(session: &Session, notes: &[AttemptNote]) -> Result<()> {
-    let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
-    for note in notes {
-        lanes.entry(&note.lane).or_default().push(note);
-    }
-    let mut calls = Vec::new();
-    for (lane, notes) in lanes {
-        for chunk in notes.chunks(MOST) {
-            let mut call = session.lane_call(&script::NOTE, lane);
-            call.arg(MAX_NOTES);
-            for note in chunk {
-                call.arg(note.id.0).arg(write(note));
-            }
-            calls.push(call);
+impl Redis {
+    /// Writes notes. Sent only once: a repetition after a lost answer would write them twice.
+    pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
+        for note in &notes {
+            lanes.entry(&note.lane).or_default().push(note);
         }
+        let mut calls = Vec::new();
+        for (lane, notes) in lanes {
+            for chunk in notes.chunks(MOST) {
+                let mut call = self.session.lane_call(&script::NOTE, lane);
+                call.arg(MAX_NOTES);
+                for note in chunk {
+                    call.arg(note.id.0).arg(write(note));
+                }
+                calls.push(call);
+            }
+        }
+        let answers = self.session.servers.run(Purpose::Working, &calls, Repeat::Never).await;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
     }
-    let answers = session.servers.run(Purpose::Working, &calls, Repeat::Never).await;
-    answers.into_iter().try_for_each(|answer| answer.map(drop))
+
+    pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        let read = cmd("HGET").arg(self.session.keys.notes(lane)).arg(id.0).take();
+        let kept = Option::<Vec<u8>>::from_redis_value(self.session.reading.run_one(read).await?)
+            .map_err(corrupt)?;
+        let kept = kept.unwrap_or_default();
+        // A line that cannot be read harms no task.
+        let lines = kept
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        let read = |line: Line| AttemptNote {
+            lane: lane.clone(),
+            id,
+            attempt: line.attempt,
+            started: UnixMillis(line.started_ms),
+            took: Duration::from_millis(line.took_ms),
+            wait: line.wait_ms.map(Duration::from_millis),
+            outcome: line.outcome,
+            answer: line.answer,
+        };
+        Ok(lines.map(read).collect())
+    }
 }
 
 fn millis(span: Duration) -> u64 {
@@ -66,26 +90,4 @@ fn write(note: &AttemptNote) -> String {
         answer: note.answer[..note.answer.floor_char_boundary(MAX_ANSWER)].to_owned(),
     };
     serde_json::to_string(&line).expect("texts and numbers are plain data")
-}
-
-pub(super) async fn notes(session: &Session, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-    let read = cmd("HGET").arg(session.keys.notes(lane)).arg(id.0).take();
-    let kept = Option::<Vec<u8>>::from_redis_value(session.reading.run_one(read).await?)
-        .map_err(corrupt)?;
-    let kept = kept.unwrap_or_default();
-    // A line that cannot be read harms no task.
-    let lines = kept
-        .split(|&byte| byte == b'\n')
-        .filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-    let read = |line: Line| AttemptNote {
-        lane: lane.clone(),
-        id,
-        attempt: line.attempt,
-        started: UnixMillis(line.started_ms),
-        took: Duration::from_millis(line.took_ms),
-        wait: line.wait_ms.map(Duration::from_millis),
-        outcome: line.outcome,
-        answer: line.answer,
-    };
-    Ok(lines.map(read).collect())
 }

@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
+use super::Redis;
 use super::answer::corrupt;
 use super::registry::topic;
 use super::script::{self, Script};
@@ -58,6 +59,80 @@ impl Audience {
     }
 }
 
+impl Redis {
+    pub(crate) async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        next(&self.session, Audience::Workers, &lanes).await
+    }
+
+    pub(crate) async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        next(&self.session, Audience::Consumers, &lanes).await
+    }
+
+    /// What each instance polls every second: one pipeline per server, up to its bound. The
+    /// registry is read only if its revision has changed.
+    pub(crate) async fn look(&self, look: Look) -> Looked {
+        let [held, released] = destination::ask_holds(&self.session);
+        let before = [
+            cmd("GET").arg(self.session.keys.revision()).take(),
+            identity::ask(&self.session.keys),
+            held,
+            released,
+            instances::beat(&self.session, look.heartbeat.as_ref()),
+        ];
+        let asked = [
+            (Audience::Workers, &look.workers[..]),
+            (Audience::Consumers, &look.consumers),
+            (Audience::Planners, &look.planners),
+        ];
+        let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
+        let (answers, told) =
+            ask_lanes(&self.session, &self.session.polling, &before, NEXT, &asked, read_moment)
+                .await;
+        let [revision, id, held, released, living] = <[_; 5]>::try_from(answers)
+            .unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
+        let instances = living.and_then(instances::read);
+        identity::take_in(&self.session, id).await;
+        let holds = held.and_then(|held| destination::read_holds([held, released?]));
+        let revision =
+            revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
+        let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
+            Err(error) => Err(error),
+            Ok(revision) if Some(revision) == look.seen => Ok(None),
+            Ok(revision) => {
+                topic::topics(&self.session).await.map(|topics| Some((revision, topics)))
+            }
+        };
+        let without_answer = |group: usize, lanes: &[Lane]| match told.get(group) {
+            Some(Ok((_, told))) => {
+                let answers = lanes.iter().zip(told);
+                answers.filter(|(_, told)| told.is_none()).map(|(lane, _)| lane.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (unanswered, unknown) =
+            (without_answer(0, &look.workers), without_answer(1, &look.consumers));
+        let mut told = told.into_iter();
+        let mut of = |lanes: &[Lane]| match told.next() {
+            Some(told) if !lanes.is_empty() => next_due(told).map(Some),
+            _ => Ok(None),
+        };
+        let (next, pulls, plans) = (of(&look.workers), of(&look.consumers), of(&look.planners));
+        Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
+    }
+
+    /// What a purge would find in each lane.
+    pub(crate) async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        let script = (&script::HISTORIES, LANES_A_SCRIPT);
+        let asked = [("", &lanes[..])];
+        let told =
+            ask_lanes(&self.session, &self.session.polling, &[], script, &asked, read_history)
+                .await
+                .1;
+        let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
+        Ok(Histories { now, lanes })
+    }
+}
+
 /// The next moments of lanes. Nothing is known of a lane whose server is unreachable; fails only if
 /// that is so for all lanes.
 pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) -> Result<NextDue> {
@@ -68,64 +143,6 @@ pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) 
 
 fn next_due(told: Result<Answers<Option<UnixMillis>>>) -> Result<NextDue> {
     told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
-}
-
-/// What each instance polls every second: one pipeline per server, up to its bound. The registry is
-/// read only if its revision has changed.
-pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
-    let [held, released] = destination::ask_holds(session);
-    let before = [
-        cmd("GET").arg(session.keys.revision()).take(),
-        identity::ask(&session.keys),
-        held,
-        released,
-        instances::beat(session, look.heartbeat.as_ref()),
-    ];
-    let asked = [
-        (Audience::Workers, &look.workers[..]),
-        (Audience::Consumers, &look.consumers),
-        (Audience::Planners, &look.planners),
-    ];
-    let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
-    let (answers, told) =
-        ask_lanes(session, &session.polling, &before, NEXT, &asked, read_moment).await;
-    let [revision, id, held, released, living] =
-        <[_; 5]>::try_from(answers).unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
-    let instances = living.and_then(instances::read);
-    identity::take_in(session, id).await;
-    let holds = held.and_then(|held| destination::read_holds([held, released?]));
-    let revision =
-        revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
-    let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
-        Err(error) => Err(error),
-        Ok(revision) if Some(revision) == look.seen => Ok(None),
-        Ok(revision) => topic::topics(session).await.map(|topics| Some((revision, topics))),
-    };
-    let without_answer = |group: usize, lanes: &[Lane]| match told.get(group) {
-        Some(Ok((_, told))) => {
-            let answers = lanes.iter().zip(told);
-            answers.filter(|(_, told)| told.is_none()).map(|(lane, _)| lane.clone()).collect()
-        }
-        _ => Vec::new(),
-    };
-    let (unanswered, unknown) =
-        (without_answer(0, &look.workers), without_answer(1, &look.consumers));
-    let mut told = told.into_iter();
-    let mut of = |lanes: &[Lane]| match told.next() {
-        Some(told) if !lanes.is_empty() => next_due(told).map(Some),
-        _ => Ok(None),
-    };
-    let (next, pulls, plans) = (of(&look.workers), of(&look.consumers), of(&look.planners));
-    Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances }
-}
-
-/// What a purge would find in each lane.
-pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
-    let script = (&script::HISTORIES, LANES_A_SCRIPT);
-    let asked = [("", lanes)];
-    let told = ask_lanes(session, &session.polling, &[], script, &asked, read_history).await.1;
-    let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
-    Ok(Histories { now, lanes })
 }
 
 /// The time of the first server that answers, and an answer for each lane; `None` if its server did

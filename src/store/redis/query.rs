@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
+use super::Redis;
 use super::answer::{corrupt, text};
 use super::record::{Entry, Record, read_millis};
 use super::script;
@@ -21,6 +22,96 @@ const FAR: i64 = 1 << 53;
 const MOST: usize = 100;
 /// The approximate number of counts that one script makes for a forecast.
 const COUNTS_A_SCRIPT: usize = 4_000;
+
+impl Redis {
+    pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        get(&self.session, lane, id).await
+    }
+
+    /// The tasks without content. One that cannot be read is left out and logged, so that the rest
+    /// of the page can be shown.
+    pub(crate) async fn summaries(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+    ) -> Result<Vec<Option<Summary>>> {
+        let mut summaries = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(MOST) {
+            let mut call = self.session.lane_call(&script::SUMMARIES, lane);
+            for id in chunk {
+                call.arg(id.0);
+            }
+            let answer = Vec::<Value>::from_redis_value(self.session.reading.run_one(call).await?)
+                .map_err(corrupt)?;
+            if answer.len() != chunk.len() + 1 {
+                return Err(corrupt("too few tasks"));
+            }
+            let mut answer = answer.into_iter();
+            let now = UnixMillis(
+                i64::from_redis_value(answer.next().unwrap_or_default()).map_err(corrupt)?,
+            );
+            for (&id, fields) in chunk.iter().zip(answer) {
+                let Value::Array(fields) = fields else {
+                    summaries.push(None);
+                    continue;
+                };
+                let read = read_summary(now, id, fields);
+                summaries.push(
+                    read.inspect_err(
+                        |error| tracing::error!(task.id = %id, %error, "Task {id} cannot be read"),
+                    )
+                    .ok(),
+                );
+            }
+        }
+        Ok(summaries)
+    }
+
+    pub(crate) async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        list(&self.session, &query, Direction::Forward).await
+    }
+
+    pub(crate) async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        list(&self.session, &query, Direction::Back).await
+    }
+
+    pub(crate) async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let call = self.session.lane_call(&script::STATS, lane);
+        type Answer = (u64, u64, u64, u64, u64, u64, Value);
+        let answer = self.session.reading.run_one(call).await?;
+        let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
+            FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+        let earliest =
+            if let Value::Int(moment) = earliest { Some(UnixMillis(moment)) } else { None };
+        Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest })
+    }
+
+    /// Counts the due moments of a lane, a few destinations per script, so that no script is long.
+    /// All use the first script's now.
+    pub(crate) async fn forecast(
+        &self,
+        lane: &Lane,
+        step: Duration,
+        steps: usize,
+    ) -> Result<Forecast> {
+        type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
+        let steps = steps.min(MAX_FORECAST);
+        let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
+        let call = |from: i64, names: &[Vec<u8>]| {
+            let mut call = self.session.lane_call(&script::FORECAST, lane);
+            call.arg(from).arg(step).arg(steps).arg(names).take()
+        };
+        let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
+        let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
+        let (now, mut counts, names) = read(self.session.reading.run_one(call(0, &pulled)).await?)?;
+        for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
+            let (_, more, _) = read(self.session.reading.run_one(call(now, names)).await?)?;
+            counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+        }
+        let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
+        Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
+    }
+}
 
 pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
     let call = session.lane_call(&script::GET, lane).arg(id.0).take();
@@ -100,44 +191,6 @@ impl Place {
     }
 }
 
-/// The tasks without content. One that cannot be read is left out and logged, so that the rest of
-/// the page can be shown.
-pub(super) async fn summaries(
-    session: &Session,
-    lane: &Lane,
-    ids: &[TaskId],
-) -> Result<Vec<Option<Summary>>> {
-    let mut summaries = Vec::with_capacity(ids.len());
-    for chunk in ids.chunks(MOST) {
-        let mut call = session.lane_call(&script::SUMMARIES, lane);
-        for id in chunk {
-            call.arg(id.0);
-        }
-        let answer = Vec::<Value>::from_redis_value(session.reading.run_one(call).await?)
-            .map_err(corrupt)?;
-        if answer.len() != chunk.len() + 1 {
-            return Err(corrupt("too few tasks"));
-        }
-        let mut answer = answer.into_iter();
-        let now =
-            UnixMillis(i64::from_redis_value(answer.next().unwrap_or_default()).map_err(corrupt)?);
-        for (&id, fields) in chunk.iter().zip(answer) {
-            let Value::Array(fields) = fields else {
-                summaries.push(None);
-                continue;
-            };
-            let read = read_summary(now, id, fields);
-            summaries.push(
-                read.inspect_err(
-                    |error| tracing::error!(task.id = %id, %error, "Task {id} cannot be read"),
-                )
-                .ok(),
-            );
-        }
-    }
-    Ok(summaries)
-}
-
 fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summary> {
     let [head, place @ ..] =
         <[Value; 5]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
@@ -195,40 +248,4 @@ pub(super) async fn list(
     }
     page.truncate(query.limit);
     Ok(page)
-}
-
-pub(super) async fn stats(session: &Session, lane: &Lane) -> Result<Counts> {
-    let call = session.lane_call(&script::STATS, lane);
-    type Answer = (u64, u64, u64, u64, u64, u64, Value);
-    let answer = session.reading.run_one(call).await?;
-    let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
-        FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
-    let earliest = if let Value::Int(moment) = earliest { Some(UnixMillis(moment)) } else { None };
-    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest })
-}
-
-/// Counts the due moments of a lane, a few destinations per script, so that no script is long. All
-/// use the first script's now.
-pub(super) async fn forecast(
-    session: &Session,
-    lane: &Lane,
-    step: Duration,
-    steps: usize,
-) -> Result<Forecast> {
-    type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
-    let steps = steps.min(MAX_FORECAST);
-    let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
-    let call = |from: i64, names: &[Vec<u8>]| {
-        let mut call = session.lane_call(&script::FORECAST, lane);
-        call.arg(from).arg(step).arg(steps).arg(names).take()
-    };
-    let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
-    let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
-    let (now, mut counts, names) = read(session.reading.run_one(call(0, &pulled)).await?)?;
-    for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
-        let (_, more, _) = read(session.reading.run_one(call(now, names)).await?)?;
-        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
-    }
-    let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
-    Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
 }

@@ -1,9 +1,8 @@
 //! Recurring schedules: `lua/lib/recurring.lua` describes what is stored of them.
 
-use std::sync::Arc;
-
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
+use super::Redis;
 use super::answer::{corrupt, text};
 use super::ids;
 use super::ids::pool::{Drawn, IdRequest};
@@ -27,155 +26,162 @@ const NONE: &str = "-";
 /// How often a new id is drawn for an occurrence whose id turned out to be taken.
 const REDRAWS: usize = 3;
 
-pub(super) async fn set(
-    session: &Session,
-    entry: &TopicEntry,
-    new: &NewSchedule,
-) -> Result<ScheduleSet> {
-    let own = identity::id(session).await?;
-    if identity::known_format(session).await.is_none_or(|format| format < FORMAT_OF_SCHEDULES) {
-        return Ok(ScheduleSet::OldFormat);
-    }
-    let lane = new.name.lane_in(&entry.topic, entry.shards);
-    let command = |opening: &str| {
-        let mut call = session.lane_call(&script::SCHEDULE_SET, &lane);
-        call.arg(opening)
-            .arg(new.name.as_str())
-            .arg(&new.definition)
-            .arg(format!("{:016x}", new.revision))
-            .arg(MAX_SCHEDULES);
-        if let Some(moved) = &new.moved {
-            let origin = Some(moved.origin).filter(|origin| *origin != own);
-            call.arg(origin.map_or_else(|| NONE.into(), |origin| origin.to_string()))
-                .arg(moved.set.0)
-                .arg(moved.since.0)
-                .arg(moved.cursor.as_deref().unwrap_or(NONE))
-                .arg(u8::from(moved.is_paused));
+impl Redis {
+    pub(crate) async fn set_schedule(
+        &self,
+        topic: &TopicEntry,
+        new: NewSchedule,
+    ) -> Result<ScheduleSet> {
+        let own = identity::id(&self.session).await?;
+        if identity::known_format(&self.session)
+            .await
+            .is_none_or(|format| format < FORMAT_OF_SCHEDULES)
+        {
+            return Ok(ScheduleSet::OldFormat);
         }
-        call
-    };
-    // Planners look only at topics that are noted, so each attempt notes the topic first: a
-    // deletion of the topic may have removed the note since.
-    let mut fields = in_open_lane(session, entry, true, command).await?;
-    let now = read_now(fields.next())?;
-    let word = text(fields.next().unwrap_or_default())?;
-    match word.as_str() {
-        "too many" => return Ok(ScheduleSet::TooMany),
-        "taken" => return Ok(ScheduleSet::Taken),
-        "own" => return Ok(ScheduleSet::Own),
-        _ => {}
-    }
-    let schedule = read_schedule(&new.name, now, fields.next(), fields.next())?
-        .ok_or_else(|| corrupt("no schedule"))?;
-    match word.as_str() {
-        "created" => Ok(ScheduleSet::Created(schedule)),
-        "changed" => Ok(ScheduleSet::Changed(schedule)),
-        "unchanged" => Ok(ScheduleSet::Unchanged(schedule)),
-        other => Err(corrupt(other)),
-    }
-}
-
-pub(super) async fn read(
-    session: &Session,
-    lane: &Lane,
-    names: &[ScheduleName],
-) -> Result<Vec<Option<Schedule>>> {
-    let mut call = session.lane_call(&script::SCHEDULES, lane);
-    for name in names {
-        call.arg(name.as_str());
-    }
-    let mut fields = list(session.working.run_one(call).await?)?;
-    let now = read_now(fields.next())?;
-    names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
-}
-
-pub(super) async fn names(
-    session: &Session,
-    lane: &Lane,
-    after: Option<&ScheduleName>,
-    limit: usize,
-) -> Result<Vec<ScheduleName>> {
-    let call = cmd("HKEYS").arg(session.keys.recurring(lane)).take();
-    let mut names = read_names(session.reading.run_one(call).await?)?;
-    names.retain(|name| after.is_none_or(|after| name > after));
-    names.sort_unstable();
-    names.truncate(limit);
-    Ok(names)
-}
-
-pub(super) async fn pause(
-    session: &Session,
-    lane: &Lane,
-    name: &ScheduleName,
-    pause: Option<Pause>,
-) -> Result<Option<Schedule>> {
-    let mut call = session.lane_call(&script::SCHEDULE_PAUSE, lane);
-    call.arg(name.as_str()).arg(pause.map_or("", letter_of));
-    let mut fields = list(session.confirming.run_one(call).await?)?;
-    let now = read_now(fields.next())?;
-    read_schedule(name, now, fields.next(), fields.next())
-}
-
-pub(super) async fn delete(session: &Session, lane: &Lane, name: &ScheduleName) -> Result<bool> {
-    let call = session.lane_call(&script::SCHEDULE_DELETE, lane).arg(name.as_str()).take();
-    bool::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)
-}
-
-pub(super) async fn forget(
-    session: &Session,
-    lane: &Lane,
-    name: &ScheduleName,
-    revision: u64,
-) -> Result<bool> {
-    let mut call = session.lane_call(&script::SCHEDULE_DELETE, lane);
-    call.arg(name.as_str()).arg(format!("{revision:016x}"));
-    let answer = u8::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
-    // 0: an earlier call has deleted it.
-    Ok(answer < 2)
-}
-
-pub(super) async fn due(session: &Session, lane: &Lane, skip: usize) -> Result<DueSchedules> {
-    let mut call = session.lane_call(&script::SCHEDULES_DUE, lane);
-    call.arg(skip).arg(MAX_DUE_SCHEDULES);
-    let mut fields = list(session.working.run_one(call).await?)?;
-    let now = read_now(fields.next())?;
-    Ok(DueSchedules { now, names: read_names(fields.next().unwrap_or_default())? })
-}
-
-pub(super) async fn plan(session: &Arc<Session>, plan: &Plan) -> Result<Planned> {
-    let shards = plan.topic.shards;
-    let lane = plan.name.lane_in(&plan.topic.topic, shards);
-    for _ in 0..=REDRAWS {
-        let drawn = match &plan.next {
-            None => None,
-            Some(next) => {
-                let has_call = next.task.options.on_dead.is_some();
-                let request = IdRequest { shards, shard: Some(lane.shard), has_call };
-                let drawn = ids::draw(session, &[request]).await.pop();
-                Some(drawn.unwrap_or_else(|| Err(corrupt("no id")))?)
+        let lane = new.name.lane_in(&topic.topic, topic.shards);
+        let command = |opening: &str| {
+            let mut call = self.session.lane_call(&script::SCHEDULE_SET, &lane);
+            call.arg(opening)
+                .arg(new.name.as_str())
+                .arg(&new.definition)
+                .arg(format!("{:016x}", new.revision))
+                .arg(MAX_SCHEDULES);
+            if let Some(moved) = &new.moved {
+                let origin = Some(moved.origin).filter(|origin| *origin != own);
+                call.arg(origin.map_or_else(|| NONE.into(), |origin| origin.to_string()))
+                    .arg(moved.set.0)
+                    .arg(moved.since.0)
+                    .arg(moved.cursor.as_deref().unwrap_or(NONE))
+                    .arg(u8::from(moved.is_paused));
             }
+            call
         };
-        let command = |opening: &str| plan_call(session, &lane, plan, drawn, opening);
-        let mut fields = in_open_lane(session, &plan.topic, false, command).await?.skip(1);
+        // Planners look only at topics that are noted, so each attempt notes the topic first: a
+        // deletion of the topic may have removed the note since.
+        let mut fields = in_open_lane(&self.session, topic, true, command).await?;
+        let now = read_now(fields.next())?;
         let word = text(fields.next().unwrap_or_default())?;
-        return Ok(match (word.as_str(), drawn) {
-            ("stale", _) => Planned::Stale,
-            ("waits", _) => Planned::Waits,
-            ("ended", _) => Planned::Ended,
-            ("taken", _) => continue,
-            ("added", Some(Drawn { own: task, .. })) => {
-                let due = i64::from_redis_value(fields.next().unwrap_or_default());
-                let due = UnixMillis(due.map_err(corrupt)?);
-                if let Some(next) = &plan.next {
-                    let is_pull = next.task.destination.is_pull();
-                    session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
-                }
-                Planned::Added { task, due }
-            }
-            _ => return Err(corrupt(word)),
-        });
+        match word.as_str() {
+            "too many" => return Ok(ScheduleSet::TooMany),
+            "taken" => return Ok(ScheduleSet::Taken),
+            "own" => return Ok(ScheduleSet::Own),
+            _ => {}
+        }
+        let schedule = read_schedule(&new.name, now, fields.next(), fields.next())?
+            .ok_or_else(|| corrupt("no schedule"))?;
+        match word.as_str() {
+            "created" => Ok(ScheduleSet::Created(schedule)),
+            "changed" => Ok(ScheduleSet::Changed(schedule)),
+            "unchanged" => Ok(ScheduleSet::Unchanged(schedule)),
+            other => Err(corrupt(other)),
+        }
     }
-    Err(Error::Unavailable("no free id was found".into()))
+
+    pub(crate) async fn schedules(
+        &self,
+        lane: &Lane,
+        names: Vec<ScheduleName>,
+    ) -> Result<Vec<Option<Schedule>>> {
+        let mut call = self.session.lane_call(&script::SCHEDULES, lane);
+        for name in &names {
+            call.arg(name.as_str());
+        }
+        let mut fields = list(self.session.working.run_one(call).await?)?;
+        let now = read_now(fields.next())?;
+        names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
+    }
+
+    pub(crate) async fn schedule_names(
+        &self,
+        lane: &Lane,
+        after: Option<ScheduleName>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleName>> {
+        let call = cmd("HKEYS").arg(self.session.keys.recurring(lane)).take();
+        let mut names = read_names(self.session.reading.run_one(call).await?)?;
+        names.retain(|name| after.as_ref().is_none_or(|after| name > after));
+        names.sort_unstable();
+        names.truncate(limit);
+        Ok(names)
+    }
+
+    pub(crate) async fn pause_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        pause: Option<Pause>,
+    ) -> Result<Option<Schedule>> {
+        let mut call = self.session.lane_call(&script::SCHEDULE_PAUSE, lane);
+        call.arg(name.as_str()).arg(pause.map_or("", letter_of));
+        let mut fields = list(self.session.confirming.run_one(call).await?)?;
+        let now = read_now(fields.next())?;
+        read_schedule(name, now, fields.next(), fields.next())
+    }
+
+    pub(crate) async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
+        let call = self.session.lane_call(&script::SCHEDULE_DELETE, lane).arg(name.as_str()).take();
+        bool::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)
+    }
+
+    pub(crate) async fn forget_schedule(
+        &self,
+        lane: &Lane,
+        name: &ScheduleName,
+        revision: u64,
+    ) -> Result<bool> {
+        let mut call = self.session.lane_call(&script::SCHEDULE_DELETE, lane);
+        call.arg(name.as_str()).arg(format!("{revision:016x}"));
+        let answer =
+            u8::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)?;
+        // 0: an earlier call has deleted it.
+        Ok(answer < 2)
+    }
+
+    pub(crate) async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
+        let mut call = self.session.lane_call(&script::SCHEDULES_DUE, lane);
+        call.arg(skip).arg(MAX_DUE_SCHEDULES);
+        let mut fields = list(self.session.working.run_one(call).await?)?;
+        let now = read_now(fields.next())?;
+        Ok(DueSchedules { now, names: read_names(fields.next().unwrap_or_default())? })
+    }
+
+    pub(crate) async fn plan(&self, plan: Plan) -> Result<Planned> {
+        let shards = plan.topic.shards;
+        let lane = plan.name.lane_in(&plan.topic.topic, shards);
+        for _ in 0..=REDRAWS {
+            let drawn = match &plan.next {
+                None => None,
+                Some(next) => {
+                    let has_call = next.task.options.on_dead.is_some();
+                    let request = IdRequest { shards, shard: Some(lane.shard), has_call };
+                    let drawn = ids::draw(&self.session, &[request]).await.pop();
+                    Some(drawn.unwrap_or_else(|| Err(corrupt("no id")))?)
+                }
+            };
+            let command = |opening: &str| plan_call(&self.session, &lane, &plan, drawn, opening);
+            let mut fields =
+                in_open_lane(&self.session, &plan.topic, false, command).await?.skip(1);
+            let word = text(fields.next().unwrap_or_default())?;
+            return Ok(match (word.as_str(), drawn) {
+                ("stale", _) => Planned::Stale,
+                ("waits", _) => Planned::Waits,
+                ("ended", _) => Planned::Ended,
+                ("taken", _) => continue,
+                ("added", Some(Drawn { own: task, .. })) => {
+                    let due = i64::from_redis_value(fields.next().unwrap_or_default());
+                    let due = UnixMillis(due.map_err(corrupt)?);
+                    if let Some(next) = &plan.next {
+                        let is_pull = next.task.destination.is_pull();
+                        self.session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+                    }
+                    Planned::Added { task, due }
+                }
+                _ => return Err(corrupt(word)),
+            });
+        }
+        Err(Error::Unavailable("no free id was found".into()))
+    }
 }
 
 fn plan_call(

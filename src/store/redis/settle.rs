@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::FromRedisValue;
 
+use super::Redis;
 use super::answer::{corrupt, state, text};
 use super::script;
 use super::session::Session;
@@ -12,7 +13,7 @@ use super::transport::servers::Route;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{
-    Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Moment, Result, Settle, Settled, Transition,
+    Asker, Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Moment, Result, Settle, Settled, Transition,
 };
 
 /// The most settles of one script call.
@@ -42,6 +43,30 @@ fn hint(session: &Session, lane: &Lane, answers: &[String]) {
         if let Some(due) = due {
             session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
         }
+    }
+}
+
+impl Redis {
+    pub(crate) async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settle(&self.session, self.session.route_of(asker), &settles).await
+    }
+
+    pub(crate) async fn extend(
+        &self,
+        asker: Asker,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
+        let call = self
+            .session
+            .lane_call(&script::EXTEND, lane)
+            .arg(id.0)
+            .arg(receipt.as_str())
+            .arg(lease.min(MAX_LEASE).as_millis() as u64)
+            .take();
+        settled(&text(self.session.route_of(asker).run_one(call).await?)?)
     }
 }
 
@@ -100,20 +125,4 @@ fn write(transition: &Transition) -> (&'static str, Moment, &str) {
 /// The part of an outcome that is kept.
 pub(super) fn shorten(outcome: &str) -> &str {
     &outcome[..outcome.floor_char_boundary(MAX_OUTCOME)]
-}
-
-pub(super) async fn extend(
-    session: &Session,
-    route: &Route,
-    lane: &Lane,
-    (id, receipt): (TaskId, &Receipt),
-    lease: Duration,
-) -> Result<Settled> {
-    let call = session
-        .lane_call(&script::EXTEND, lane)
-        .arg(id.0)
-        .arg(receipt.as_str())
-        .arg(lease.min(MAX_LEASE).as_millis() as u64)
-        .take();
-    settled(&text(route.run_one(call).await?)?)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use delayd::metrics::Metrics;
 use delayd::model::task::{Lane, Options, TaskId};
 use delayd::store::redis::{Params, Redis, Topology};
-use delayd::store::{Delivery, Intake, Moment, NewTask, Store, TopicEntry};
+use delayd::store::{Intake, Moment, NewTask, Signals, Store, TopicEntry};
 use serde_json::json;
 
 use super::redis_cluster::{is_replaced, start};

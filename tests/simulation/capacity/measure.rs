@@ -253,7 +253,7 @@ pub(crate) async fn measure_the_costs() {
     bench.take_log();
     for at in 0..TOPICS {
         let before = UnixMillis(i64::MAX / 2_000);
-        let purged = bench.store.purge(&lane(at), State::Delivered, before, 64).await;
+        let purged = bench.store.purge(&lane(at), 0, State::Delivered, before, 64).await;
         assert_eq!(purged.unwrap(), 64);
     }
     bench.take_log().iter().for_each(|call| times.took("purge of 64", 0, call.micros));

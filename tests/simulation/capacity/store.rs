@@ -10,7 +10,7 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, Receipt, StoreId, TaskId};
 use delayd::store::{
     Asker, AttemptNote, Claim, Claimed, Delivery, Hint, Holds, Look, Looked, Message, NextDue,
-    Result, Revision, Settle, Settled, Transition,
+    Result, Revision, Settle, Settled, Signals, Transition,
 };
 use futures_util::future::join_all;
 use tokio::sync::broadcast;
@@ -124,6 +124,39 @@ impl Access {
     }
 }
 
+impl Signals for Access {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(StoreId(1))
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        self.redis.server_of(lane) as u64
+    }
+
+    fn round_trip(&self, _: &Lane) -> Duration {
+        self.redis.setup.round_trip
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+
+    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
+        Some(self.messages.subscribe())
+    }
+
+    fn tell_others(&self, message: Message) {
+        let (redis, sender) = (self.redis.clone(), self.messages.clone());
+        tokio::spawn(async move {
+            redis.travel().await;
+            let publish = || ((), Job::one(Script::Publish, redis.listeners()));
+            redis.server(0).serve(publish).await;
+            redis.travel().await;
+            redis.pass_on(&message, &sender);
+        });
+    }
+}
+
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
         self.redis.travel().await;
@@ -150,18 +183,6 @@ impl Delivery for Access {
             unanswered: Vec::new(),
             instances: Ok(instances),
         }
-    }
-
-    async fn id(&self) -> Result<StoreId> {
-        Ok(StoreId(1))
-    }
-
-    fn server_of(&self, lane: &Lane) -> u64 {
-        self.redis.server_of(lane) as u64
-    }
-
-    fn round_trip(&self, _: &Lane) -> Duration {
-        self.redis.setup.round_trip
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -247,24 +268,5 @@ impl Delivery for Access {
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         // No consumer waits.
         Ok(NextDue { now: self.redis.clock.now(), lanes: vec![None; lanes.len()] })
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
-    }
-
-    fn messages(&self) -> Option<broadcast::Receiver<Message>> {
-        Some(self.messages.subscribe())
-    }
-
-    fn tell_others(&self, message: Message) {
-        let (redis, sender) = (self.redis.clone(), self.messages.clone());
-        tokio::spawn(async move {
-            redis.travel().await;
-            let publish = || ((), Job::one(Script::Publish, redis.listeners()));
-            redis.server(0).serve(publish).await;
-            redis.travel().await;
-            redis.pass_on(&message, &sender);
-        });
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn replay(
             // Tasks that were replayed in between leave a gap in the rate.
             false => {
                 let spread = Spread { first: step.mul_f64(count as f64), step };
-                api.store.replay_if(&lane, ids, reason.as_deref(), spread).await?
+                api.store.replay(&lane, ids, reason.as_deref(), spread).await?
             }
         };
         note(&target, count, reason.as_deref());
@@ -78,7 +78,7 @@ pub(crate) async fn purge(
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
         count += match dry_run {
             true => ids.len(),
-            false => api.store.discard_if(&lane, State::Dead, ids, reason.as_deref()).await?,
+            false => api.store.discard(&lane, State::Dead, ids, reason.as_deref()).await?,
         };
         note(&target, count, reason.as_deref());
     }

@@ -36,7 +36,7 @@ use crate::model::task::{
 use crate::model::trace::TraceContext;
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
-    Registered, Standing, TopicEntry,
+    Registered, Signals, Standing, TopicEntry,
 };
 
 /// Lower Unix milliseconds (before the year 2001) are refused: they are most likely seconds, and

@@ -20,8 +20,8 @@ use crate::api::wire::shown::{last_outcome, way_of};
 use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
-    Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
-    Transition,
+    Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Signals, Task,
+    TopicEntry, Transition,
 };
 
 /// The most ids of a call, and the most bytes of content in its answer. A single task may be
@@ -188,7 +188,7 @@ pub(crate) async fn moved(
     }
     if !is_back {
         for (lane, ids) in by_lane(&entry, gone) {
-            api.store.discard(&lane, State::Delivered, ids).await?;
+            api.store.discard(&lane, State::Delivered, ids, None).await?;
         }
     }
     Ok(Success::of(Ended { count, stale }))

@@ -15,7 +15,7 @@ use crate::api::wire::fields::{AtMost, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
 use crate::planner;
-use crate::store::{Admin, Delivery, Pause, Schedule, Schedules as _};
+use crate::store::{Admin, Pause, Schedule, Schedules as _, Signals};
 
 /// The most schedules of a call.
 pub(crate) const MOST: usize = 100;

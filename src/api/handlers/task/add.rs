@@ -30,7 +30,7 @@ use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
 use crate::model::zone::Zone;
-use crate::store::{self, Intake, NewTask, Registered};
+use crate::store::{self, Intake, NewTask, Registered, Store};
 use crate::trace::{AddSpan, Adding};
 
 /// The most tasks of a batch, also if `limits.batch` is higher.

@@ -20,7 +20,7 @@ use crate::api::wire::fields::{Id, Name, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::task::{Lane, OnDead, Options, StoreId, TaskId, Topic};
-use crate::store::{self, Admin, AttemptNote, Delivery};
+use crate::store::{self, Admin, AttemptNote, Signals};
 
 pub(crate) type Request = GetRequest<TopicName, Id>;
 

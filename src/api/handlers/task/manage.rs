@@ -40,7 +40,7 @@ pub(crate) async fn cancel(
     let only = only.as_ref();
     let field = field_of(&name);
     let cancel = |lane: Lane, id: TaskId| async move {
-        match store.cancel_if(&lane, id, only).await? {
+        match store.cancel(&lane, id, only).await? {
             Cancelled::Done => {
                 tasks.ended(End::Cancel);
                 Ok(Success::of(Gone { task_id: id.into() }))
@@ -95,7 +95,7 @@ async fn reschedule(
             None => None,
             Some((raw, body)) => Some(new_content(api, &lane, id, raw, body).await?),
         };
-        match api.store.reschedule_if(&lane, id, only.as_ref(), *moment, content).await? {
+        match api.store.reschedule(&lane, id, only.as_ref(), *moment, content).await? {
             Rescheduled::Done { due } => {
                 return Ok(Moved {
                     task_id: id.into(),

@@ -68,7 +68,7 @@ pub(crate) async fn cancel(
     };
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
-        let is_done = store.cancel_if(&lane, id, Some(&only)).await? == Cancelled::Done;
+        let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
         if is_done {
             tasks.ended(End::Cancel);
         }
@@ -109,7 +109,7 @@ pub(crate) async fn update(
     };
     let store = &api.store;
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
-        let moved = store.reschedule_if(&lane, id, Some(&only), becomes, None).await?;
+        let moved = store.reschedule(&lane, id, Some(&only), becomes, None).await?;
         Ok(matches!(moved, Rescheduled::Done { .. }))
     };
     let is_meant = |task: &Summary| {

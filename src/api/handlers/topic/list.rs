@@ -25,7 +25,7 @@ use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::sampler::TREND_STEP;
-use crate::store::{self, Counts, Delivery, Registered, Sampled};
+use crate::store::{self, Counts, Registered, Sampled, Signals};
 use crate::topic::fitting;
 
 /// The default and the maximum of topics per page.

@@ -43,6 +43,12 @@ const PAGE: usize = 500;
 /// No moment is beyond this.
 const FAR: i64 = 1 << 53;
 
+impl Embedded {
+    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        check(self, from, repair).await
+    }
+}
+
 /// The position of a check.
 #[derive(Debug)]
 struct Place {

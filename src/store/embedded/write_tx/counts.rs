@@ -9,10 +9,23 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State};
+use crate::store::embedded::Embedded;
 use crate::store::embedded::sql::lane::{counts, history};
 use crate::store::embedded::sql::{self, only};
 use crate::store::embedded::write_tx::{WriteTx, lane_number};
-use crate::store::{Counts, Histories, History};
+use crate::store::{Counts, Histories, History, Result};
+
+impl Embedded {
+    pub(crate) async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.reads.run(move |db| stats(db, &lane)).await
+    }
+
+    pub(crate) async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        let clock = self.clock.clone();
+        self.scans.run(move |db| histories(db, &lanes, clock.now())).await
+    }
+}
 
 impl WriteTx<'_> {
     /// Writes the changes of the counts. Must run before the counts are read from the tables.

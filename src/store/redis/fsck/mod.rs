@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use self::scan::LaneAhead;
+use super::Redis;
 use super::ids::counter;
 use super::script::{self, Script};
 use super::session::Session;
@@ -60,24 +61,26 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a script of fsck answered: {error}"))
 }
 
-pub(crate) async fn check(session: &Session, from: Cursor, repair: bool) -> Result<Checked> {
-    let mut checked = Checked::default();
-    let mut place = match from.into_place::<Place>()? {
-        None => {
-            let (lanes, findings) = scan::survey(session, repair).await?;
-            checked.findings = findings;
-            Place { lanes, ..Place::default() }
+impl Redis {
+    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        let mut checked = Checked::default();
+        let mut place = match from.into_place::<Place>()? {
+            None => {
+                let (lanes, findings) = scan::survey(&self.session, repair).await?;
+                checked.findings = findings;
+                Place { lanes, ..Place::default() }
+            }
+            Some(mut place) => {
+                step(&self.session, &mut place, repair, &mut checked).await?;
+                place
+            }
+        };
+        if place.pages.is_empty() {
+            checked.lanes += finish_lane(&mut place);
         }
-        Some(mut place) => {
-            step(session, &mut place, repair, &mut checked).await?;
-            place
-        }
-    };
-    if place.pages.is_empty() {
-        checked.lanes += finish_lane(&mut place);
+        checked.next = (!place.lanes.is_empty()).then(|| Cursor::at(place));
+        Ok(checked)
     }
-    checked.next = (!place.lanes.is_empty()).then(|| Cursor::at(place));
-    Ok(checked)
 }
 
 /// Leaves the lane in progress, if there is one. Returns how many lanes were finished.

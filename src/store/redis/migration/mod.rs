@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
+use super::Redis;
 use super::answer::{corrupt, text};
 use super::arguments::chunks;
 use super::ids::counter;
@@ -21,6 +22,18 @@ mod taken_ids;
 
 /// The most ids of one script call.
 const MOST: usize = 256;
+
+impl Redis {
+    pub(crate) async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
+        lend(&self.session, lane, &ids, receipt, lease).await
+    }
+}
 
 pub(crate) async fn lend(
     session: &Session,

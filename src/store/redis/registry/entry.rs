@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::model::task::{Lane, Topic};
+use crate::store::redis::Redis;
 use crate::store::redis::answer::text;
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
@@ -26,6 +27,16 @@ struct Stored {
     shards: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created_by: Option<String>,
+}
+
+impl Redis {
+    pub(crate) async fn create(
+        &self,
+        entry: TopicEntry,
+        creator: Option<Creator>,
+    ) -> Result<TopicEntry> {
+        create(&self.session, &entry, creator.as_ref()).await
+    }
 }
 
 /// Registers a topic unless it is registered, and returns the entry that won. A concurrent deletion

@@ -14,6 +14,7 @@ use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use super::entry;
 use super::opening::{self, Confirmed, Refusal};
 use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
+use crate::store::redis::Redis;
 use crate::store::redis::answer::corrupt;
 use crate::store::redis::migration::{self, Adoption};
 use crate::store::redis::session::Session;
@@ -132,16 +133,20 @@ pub(crate) async fn confirm<'a>(
     entries
 }
 
-/// Adopts tasks, and reconciles the topics that lanes contradicted meanwhile.
-pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
-    let Adoption { mut answers, contradicted } = migration::adopt(session, tasks).await;
-    for (entry, error) in failures(session, contradicted).await {
-        let refused = tasks.iter().zip(&mut answers).filter(|(task, _)| task.topic == entry);
-        for (_, answer) in refused.filter(|(_, answer)| matches!(answer, Err(Error::StaleEntry))) {
-            *answer = Err(error.clone());
+impl Redis {
+    /// Adopts tasks, and reconciles the topics that lanes contradicted meanwhile.
+    pub(crate) async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        let Adoption { mut answers, contradicted } = migration::adopt(&self.session, &tasks).await;
+        for (entry, error) in failures(&self.session, contradicted).await {
+            let refused = tasks.iter().zip(&mut answers).filter(|(task, _)| task.topic == entry);
+            for (_, answer) in
+                refused.filter(|(_, answer)| matches!(answer, Err(Error::StaleEntry)))
+            {
+                *answer = Err(error.clone());
+            }
         }
+        answers
     }
-    answers
 }
 
 /// Reconciles topics. Returns those for which that failed.

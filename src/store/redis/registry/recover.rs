@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{entry, reconcile, topic};
 use crate::model::task::{Lane, Topic};
+use crate::store::redis::Redis;
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::node::Node;
 use crate::store::{Result, TopicEntry};
@@ -20,58 +21,61 @@ const LANES_A_STEP: usize = 2_000;
 /// The time between two steps.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Registers the topics of lanes that are not registered, and reconciles those that the registry
-/// contradicts. Returns the entries that it wrote. An unreachable server is skipped: the next
-/// search finds its lanes.
-pub(crate) async fn recover(session: &Session) -> Result<Vec<TopicEntry>> {
-    let known: HashMap<Topic, TopicEntry> = entry::entries(session)
-        .await?
-        .into_iter()
-        .map(|entry| (entry.topic.clone(), entry))
-        .collect();
-    let mut found = Found::default();
-    for node in session.servers.map().nodes() {
-        if let Err(error) = look_for_lanes(session, node, &mut found).await {
-            tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
+impl Redis {
+    /// Registers the topics of lanes that are not registered, and reconciles those that the
+    /// registry contradicts. Returns the entries that it wrote. An unreachable server is skipped:
+    /// the next search finds its lanes.
+    pub(crate) async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        let known: HashMap<Topic, TopicEntry> = entry::entries(&self.session)
+            .await?
+            .into_iter()
+            .map(|entry| (entry.topic.clone(), entry))
+            .collect();
+        let mut found = Found::default();
+        for node in self.session.servers.map().nodes() {
+            if let Err(error) = look_for_lanes(&self.session, node, &mut found).await {
+                tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
+            }
         }
-    }
-    let Found { lanes: found, with_schedules } = found;
-    let mut entries = Vec::new();
-    let mut registered: Vec<(Lane, u16)> = Vec::new();
-    for (topic, lanes) in found {
-        if let Some(entry) = known.get(&topic) {
-            let lane = |shard| (Lane { topic: topic.clone(), shard }, entry.shards);
-            registered.extend(lanes.into_iter().map(lane));
-            continue;
-        }
-        let shards = entry::shards_of(session, &topic, lanes.into_iter()).await?;
-        tracing::warn!(
-            %topic,
-            "Topic {topic} holds tasks or schedules but was not registered; it is registered again"
-        );
-        entries.push(entry::create(session, &TopicEntry { topic, shards }, None).await?);
-    }
-    if !with_schedules.is_empty() {
-        let noted = topic::with_schedules(session).await?;
-        for topic in with_schedules.iter().filter(|topic| !noted.contains(topic.as_str())) {
-            topic::note_schedules(session, topic).await?;
+        let Found { lanes: found, with_schedules } = found;
+        let mut entries = Vec::new();
+        let mut registered: Vec<(Lane, u16)> = Vec::new();
+        for (topic, lanes) in found {
+            if let Some(entry) = known.get(&topic) {
+                let lane = |shard| (Lane { topic: topic.clone(), shard }, entry.shards);
+                registered.extend(lanes.into_iter().map(lane));
+                continue;
+            }
+            let shards = entry::shards_of(&self.session, &topic, lanes.into_iter()).await?;
             tracing::warn!(
                 %topic,
-                "Topic {topic} has recurring schedules that the registry did not note; it notes \
-                 them again"
+                "Topic {topic} holds tasks or schedules but was not registered; it is registered \
+                 again"
             );
+            entries.push(entry::create(&self.session, &TopicEntry { topic, shards }, None).await?);
         }
+        if !with_schedules.is_empty() {
+            let noted = topic::with_schedules(&self.session).await?;
+            for topic in with_schedules.iter().filter(|topic| !noted.contains(topic.as_str())) {
+                topic::note_schedules(&self.session, topic).await?;
+                tracing::warn!(
+                    %topic,
+                    "Topic {topic} has recurring schedules that the registry did not note; it \
+                     notes them again"
+                );
+            }
+        }
+        for (step, lanes) in registered.chunks(LANES_A_STEP).enumerate() {
+            if step > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let lanes = lanes.iter().cloned().collect();
+            for topic in reconcile::contradicted(&self.session, &lanes).await? {
+                entries.extend(reconcile::reconcile(&self.session, &topic).await?);
+            }
+        }
+        Ok(entries)
     }
-    for (step, lanes) in registered.chunks(LANES_A_STEP).enumerate() {
-        if step > 0 {
-            tokio::time::sleep(PAUSE).await;
-        }
-        let lanes = lanes.iter().cloned().collect();
-        for topic in reconcile::contradicted(session, &lanes).await? {
-            entries.extend(reconcile::reconcile(session, &topic).await?);
-        }
-    }
-    Ok(entries)
 }
 
 /// What the names of keys show.

@@ -12,11 +12,104 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use super::entry;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, Topic, TopicPolicy};
+use crate::store::redis::Redis;
 use crate::store::redis::answer::{corrupt, text};
 use crate::store::redis::claim::name_of;
 use crate::store::redis::script::{self, Script};
 use crate::store::redis::session::Session;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
+
+impl Redis {
+    pub(crate) async fn topics(&self) -> Result<Vec<Registered>> {
+        topics(&self.session).await
+    }
+
+    /// One topic, if it is registered.
+    pub(crate) async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        let [topics, policies, pauses, _, _, scheduled, _] = self.session.keys.of_registry();
+        let commands = [topics, policies, pauses, scheduled]
+            .map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+        let mut fields = Vec::with_capacity(commands.len());
+        for answer in self.session.working.run_repeatable(&commands).await {
+            let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+            fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        let [entry, policy, pauses, scheduled] =
+            <[_; 4]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
+        let entry = entry.and_then(|text| entry::read_known(&self.session, topic.as_str(), &text));
+        Ok(entry.map(|entry| Registered {
+            has_schedules: scheduled.is_some(),
+            ..registered(&self.session, entry, (policy.as_deref(), pauses.as_deref()))
+        }))
+    }
+
+    pub(crate) async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        let policy = serde_json::to_string(policy).expect("a policy is plain data");
+        let call = call(&self.session, &script::POLICY, topic).arg(policy).take();
+        bool::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)
+    }
+
+    pub(crate) async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        match self.session.confirming.run_one(call(&self.session, &script::PAUSE, topic)).await? {
+            Value::Int(since) => Ok(Some(UnixMillis(since))),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) async fn resume(
+        &self,
+        topic: &Topic,
+        becomes: Option<Misfired>,
+    ) -> Result<Option<bool>> {
+        let call = call(&self.session, &script::RESUME, topic)
+            .arg(becomes.map_or("", name_of))
+            .arg(MAX_MISFIRES)
+            .take();
+        let answer =
+            i64::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)?;
+        Ok((answer >= 0).then_some(answer == 1))
+    }
+
+    pub(crate) async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
+        note_schedules(&self.session, topic).await
+    }
+
+    pub(crate) async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        let Misfire { from, to, becomes } = misfire;
+        let call = call(&self.session, &script::FORGET_MISFIRE, topic)
+            .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
+            .take();
+        self.session.working.run_one(call).await.map(drop)
+    }
+
+    /// Announces the deletion, closes all lanes, and then removes the topic, unless it was
+    /// registered again meanwhile: see `opening`.
+    pub(crate) async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        let count = |key: String| cmd("HLEN").arg(key).take();
+        let lanes: Vec<Lane> = entry.lanes().collect();
+        let keys = lanes
+            .iter()
+            .flat_map(|lane| [self.session.keys.bodies(lane), self.session.keys.recurring(lane)]);
+        if !all_say(&self.session, &keys.map(count).collect::<Vec<_>>(), 0).await? {
+            return Ok(false);
+        }
+        let token = Receipt::random();
+        let registered =
+            call(&self.session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
+        let lanes = match text(self.session.confirming.run_one(registered).await?)?.as_str() {
+            "" => lanes,
+            // The caller's entry may be out of date.
+            actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
+        };
+        let leave = |lane| self.session.lane_call(&script::LEAVE, lane);
+        if !all_say(&self.session, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+            return Ok(false);
+        }
+        let remove =
+            call(&self.session, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
+        bool::from_redis_value(self.session.confirming.run_one(remove).await?).map_err(corrupt)
+    }
+}
 
 /// All topics.
 pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
@@ -42,25 +135,6 @@ pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
         Registered { has_schedules, ..registered(session, entry, asked) }
     });
     Ok(registered.collect())
-}
-
-/// One topic, if it is registered.
-pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Registered>> {
-    let [topics, policies, pauses, _, _, scheduled, _] = session.keys.of_registry();
-    let commands = [topics, policies, pauses, scheduled]
-        .map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
-    let mut fields = Vec::with_capacity(commands.len());
-    for answer in session.working.run_repeatable(&commands).await {
-        let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
-        fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
-    }
-    let [entry, policy, pauses, scheduled] =
-        <[_; 4]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
-    let entry = entry.and_then(|text| entry::read_known(session, topic.as_str(), &text));
-    Ok(entry.map(|entry| Registered {
-        has_schedules: scheduled.is_some(),
-        ..registered(session, entry, (policy.as_deref(), pauses.as_deref()))
-    }))
 }
 
 /// An entry, with its policy and pauses.
@@ -124,36 +198,6 @@ fn call(session: &Session, script: &Script, topic: &Topic) -> Cmd {
     session.call(script, &session.keys.of_registry()).arg(topic.as_str()).take()
 }
 
-pub(crate) async fn set_policy(
-    session: &Session,
-    topic: &Topic,
-    policy: &TopicPolicy,
-) -> Result<bool> {
-    let policy = serde_json::to_string(policy).expect("a policy is plain data");
-    let call = call(session, &script::POLICY, topic).arg(policy).take();
-    bool::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)
-}
-
-pub(crate) async fn pause(session: &Session, topic: &Topic) -> Result<Option<UnixMillis>> {
-    match session.confirming.run_one(call(session, &script::PAUSE, topic)).await? {
-        Value::Int(since) => Ok(Some(UnixMillis(since))),
-        _ => Ok(None),
-    }
-}
-
-pub(crate) async fn resume(
-    session: &Session,
-    topic: &Topic,
-    becomes: Option<Misfired>,
-) -> Result<Option<bool>> {
-    let call = call(session, &script::RESUME, topic)
-        .arg(becomes.map_or("", name_of))
-        .arg(MAX_MISFIRES)
-        .take();
-    let answer = i64::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
-    Ok((answer >= 0).then_some(answer == 1))
-}
-
 /// Notes that a topic may have recurring schedules. Returns whether that was not noted.
 pub(crate) async fn note_schedules(session: &Session, topic: &Topic) -> Result<bool> {
     let answer = session.confirming.run_one(call(session, &script::SCHEDULED, topic)).await?;
@@ -166,43 +210,6 @@ pub(crate) async fn with_schedules(session: &Session) -> Result<HashSet<String>>
     let answer = session.working.run_one(cmd("HKEYS").arg(scheduled).take()).await?;
     let names = Vec::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
     Ok(names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
-}
-
-pub(crate) async fn forget_misfire(
-    session: &Session,
-    topic: &Topic,
-    misfire: Misfire,
-) -> Result<()> {
-    let Misfire { from, to, becomes } = misfire;
-    let call = call(session, &script::FORGET_MISFIRE, topic)
-        .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
-        .take();
-    session.working.run_one(call).await.map(drop)
-}
-
-/// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
-/// again meanwhile: see `opening`.
-pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<bool> {
-    let count = |key: String| cmd("HLEN").arg(key).take();
-    let lanes: Vec<Lane> = entry.lanes().collect();
-    let keys =
-        lanes.iter().flat_map(|lane| [session.keys.bodies(lane), session.keys.recurring(lane)]);
-    if !all_say(session, &keys.map(count).collect::<Vec<_>>(), 0).await? {
-        return Ok(false);
-    }
-    let token = Receipt::random();
-    let registered = call(session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
-    let lanes = match text(session.confirming.run_one(registered).await?)?.as_str() {
-        "" => lanes,
-        // The caller's entry may be out of date.
-        actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
-    };
-    let leave = |lane| session.lane_call(&script::LEAVE, lane);
-    if !all_say(session, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
-        return Ok(false);
-    }
-    let remove = call(session, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
-    bool::from_redis_value(session.confirming.run_one(remove).await?).map_err(corrupt)
 }
 
 async fn all_say(session: &Session, commands: &[Cmd], what: i64) -> Result<bool> {

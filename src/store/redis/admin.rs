@@ -120,8 +120,13 @@ pub(super) async fn replay(
         for id in chunk {
             call.arg(id.0);
         }
-        count +=
-            usize::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
+        let answer = session.confirming.run_one(call).await?;
+        let (replayed, due): (usize, i64) =
+            FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+        if replayed > 0 && count == 0 {
+            session.hints.tell_all(lane, UnixMillis(due));
+        }
+        count += replayed;
     }
     Ok(count)
 }

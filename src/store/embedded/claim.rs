@@ -16,7 +16,7 @@ use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use super::write_tx::unsynced::UnsyncedTasks;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Receipt, State, TaskId};
+use crate::model::task::{Destination, Lane, Receipt, State, TaskId};
 use crate::store::{
     Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
     MAX_SWEEP, Outlook, Position, Swept, Want,
@@ -34,7 +34,7 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
     if let Some(lane) = tx.find_lane(&claim.lane)? {
         tx.make_owed_calls(lane)?;
         let mut budget = Budget::new(tx);
-        sweep(tx, lane, &mut budget)?;
+        sweep(tx, (&claim.lane, lane), &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
         grant.outlook = look(tx, lane, claim)?;
@@ -57,7 +57,11 @@ pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> 
     Ok(held.len())
 }
 
-fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+fn sweep(
+    tx: &mut WriteTx<'_>,
+    (name, lane): (&Lane, i64),
+    budget: &mut Budget,
+) -> rusqlite::Result<()> {
     let now = tx.now;
     let mut expired = read_leases(tx, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
@@ -71,7 +75,14 @@ fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Resu
         }
         let after = pending.swept(record::due_after_lease(pending.due, now), now);
         count(&mut budget.swept, &pending, &after);
+        let is_lent = matches!(pending.lease, Some(LeaseKind::Mover { .. }));
         tx.replace(id, &Record::Pending(pending), &after)?;
+        if let Record::Pending(back) = after
+            && is_lent
+        {
+            // It may be due before what the lane's worker reads next.
+            tx.hint(name, back.destination, back.due)?;
+        }
     }
     Ok(())
 }
@@ -325,7 +336,8 @@ fn read_page(
     if let Some(Position { moment, destination: Some(name) }) = after
         && *moment <= tx.now
     {
-        // If the destination has other tasks by now, or was deleted, the moment begins again.
+        // If the destination has other tasks by now, or was deleted, the moment begins again. If it
+        // was created again, with a higher number, the hint of its task has the moment read again.
         let last = match tx.find_destination(lane, name)? {
             Some(last) if tx.earliest_of(last)? == Some(*moment) => last,
             _ => i64::MIN,

@@ -209,6 +209,42 @@ pub(super) const FSCK_TOPIC: &[Row] = &[
     },
 ];
 
+const CREATED: &[&str] = &[
+    r#"topics a = {"shards":1,"created_by":"shop"}"#,
+    r#"topics b = {"shards":1,"created_by":"mail"}"#,
+    r#"topics c = {"shards":1}"#,
+    "topics d = what",
+    "created shop a @ 0",
+    "created shop b @ 0",
+    "created shop c @ 0",
+    "created shop d @ 0",
+    "created shop gone @ 0",
+    "created nothing @ 0",
+];
+
+pub(super) const FSCK_CREATED: &[Row] = &[
+    Row {
+        case: "a check",
+        before: &[CREATED],
+        args: &["0"],
+        answer: "[nothing, shop b, shop c, shop d, shop gone]",
+        after: &[],
+    },
+    Row {
+        case: "a repair",
+        before: &[CREATED],
+        args: &["1"],
+        answer: "[nothing, shop b, shop c, shop d, shop gone]",
+        after: &[
+            "- created nothing @ 0",
+            "- created shop b @ 0",
+            "- created shop c @ 0",
+            "- created shop d @ 0",
+            "- created shop gone @ 0",
+        ],
+    },
+];
+
 pub(super) const RECURRING: &[Row] = &[
     Row {
         case: "a schedule that no planner looks at",

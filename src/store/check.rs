@@ -200,6 +200,8 @@ flaws! {
     /// The counts of a lane differ from its tasks: its statistics are wrong, and its quota admits
     /// too many or too few.
     CountsWrong "counts-wrong" => Some("The tasks are counted again.");
+    /// A topic counts among those of a token that has not created it: the token may create too few.
+    CreatorWrong "creator-wrong" => Some("The topic does not count any more.");
     /// A waiting task would not expire when it should, or something expires that does not wait.
     ExpiryWrong "expiry-wrong" => Some("The list of expiries is corrected.");
     /// A key names a task that does not exist, or that has another key.

@@ -11,11 +11,13 @@ mod coming;
 mod due_lanes;
 mod error;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
@@ -43,6 +45,10 @@ fn share_of(max_topics: usize) -> usize {
     max_topics.div_ceil(10)
 }
 
+/// How long a token is remembered that may create no more topics. Its share of topics is not
+/// counted again within this time.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
 /// The settings of the registry.
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -59,6 +65,8 @@ pub struct Registry<S = AnyStore> {
     /// Numbers the reads of the store's registry, in the order in which they begin.
     reads: AtomicU64,
     coming: Coming,
+    /// The tokens that may create no more topics, and when the store said so.
+    refused: Arc<Mutex<HashMap<Arc<str>, Instant>>>,
     /// The revision that was read last, and the value of `changes` when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
     /// Counts the changes that did not come from a poll. What they brought may be older than what a
@@ -104,6 +112,7 @@ impl<S> Registry<S> {
             known: RwLock::default(),
             reads: AtomicU64::new(0),
             coming: Coming::default(),
+            refused: Arc::default(),
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
             awaited: Awaited::default(),
@@ -117,6 +126,7 @@ impl<S> Registry<S> {
     /// Changes the settings. Existing topics stay.
     pub fn set_params(&self, params: &Params) {
         self.max_topics.store(params.max_topics, Ordering::Relaxed);
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -172,7 +182,7 @@ impl<S: Topics> Registry<S> {
             let new: HashSet<_> = others.filter(|topic| !known.contains_key(topic)).collect();
             (known.len(), new.len())
         };
-        let store = self.store.clone();
+        let (store, refused) = (self.store.clone(), self.refused.clone());
         Box::pin(async move {
             if let Some(found) = store.topic(&entry.topic).await? {
                 return Ok(found);
@@ -180,13 +190,20 @@ impl<S: Topics> Registry<S> {
             if known + coming >= most {
                 return Err(Error::TooMany(known.max(most)));
             }
-            let most = creator.as_ref().and_then(|creator| creator.most);
+            let refusals = || refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let limited = creator.as_ref().and_then(|by| Some((by.token.clone(), by.most?)));
+            if let Some((token, most)) = &limited
+                && refusals().get(token).is_some_and(|then| then.elapsed() < REFUSED_FOR)
+            {
+                return Err(Error::TooManyOfToken(*most));
+            }
             // Another instance may have created it with a policy. The next poll brings that.
-            match store.create(entry, creator).await {
-                Err(store::Error::CreatorLimit) => {
-                    Err(Error::TooManyOfToken(most.unwrap_or_default()))
+            match (store.create(entry, creator).await, limited) {
+                (Err(store::Error::CreatorLimit), Some((token, most))) => {
+                    refusals().insert(token, Instant::now());
+                    Err(Error::TooManyOfToken(most))
                 }
-                created => Ok(Registered::plain(created?)),
+                (created, _) => Ok(Registered::plain(created?)),
             }
         })
     }
@@ -328,6 +345,8 @@ impl<S> Registry<S> {
     /// Removes a topic that is not in the store's registry and holds no task.
     pub fn forget(&self, topic: &Topic) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
+        // Its creator may create another one.
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
@@ -377,90 +396,4 @@ impl<S> Registry<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::clock::Clock;
-    use crate::store::embedded;
-
-    fn registry(folder: &tempfile::TempDir, max_topics: usize) -> Registry<embedded::Embedded> {
-        let params = embedded::Params {
-            path: folder.path().join("delayd.db"),
-            reserve: 0,
-            clock: Clock::system(),
-        };
-        Registry::new(Arc::new(embedded::Embedded::open(params).unwrap()), Params { max_topics })
-    }
-
-    fn topic(n: usize) -> Topic {
-        format!("t{n}").parse().unwrap()
-    }
-
-    #[tokio::test]
-    async fn those_who_come_together_do_not_exceed_the_limit_together() {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder, 3);
-        let names: Vec<Topic> = (0..10).map(|n| topic(n % 5)).collect();
-        let made =
-            futures_util::future::join_all(names.iter().map(|topic| registry.ensure(topic))).await;
-        let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
-        assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
-        assert!(registry.coming.is_empty());
-    }
-
-    /// What one token is refused, another one may create, also at the same time.
-    #[tokio::test]
-    async fn the_refusal_of_one_token_is_none_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder, 10);
-        let by = |token: &'static str, most| {
-            move |share| {
-                assert_eq!(share, 1);
-                Some(Creator { token: token.into(), most: Some(most) })
-            }
-        };
-        registry.ensure_for(&topic(0), 1, by("a", 1)).await.unwrap();
-        let name = topic(1);
-        let refused = registry.ensure_for(&name, 1, by("a", 1)).await;
-        assert!(matches!(refused, Err(Error::TooManyOfToken(1))), "{refused:?}");
-        // The first may find the topic that the second creates.
-        let (_, created) = tokio::join!(
-            registry.ensure_for(&name, 1, by("a", 1)),
-            registry.ensure_for(&name, 1, by("b", 1)),
-        );
-        assert_eq!(created.unwrap().entry.topic, name);
-        assert!(registry.ensure_for(&name, 1, by("a", 1)).await.is_ok(), "it is there now");
-    }
-
-    /// Without the order of the reads, a poll undid the pause for a second.
-    #[tokio::test]
-    async fn a_poll_that_began_before_a_pause_does_not_undo_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder, 3);
-        registry.ensure(&topic(0)).await.unwrap();
-        let seen = registry.seen();
-        let before = registry.store.topics().await.unwrap();
-        registry.store.pause(&topic(0)).await.unwrap();
-        registry.refresh().await.unwrap();
-        assert!(registry.is_paused(&topic(0)));
-        registry.take_in(seen, Revision(7), &before);
-        assert!(registry.is_paused(&topic(0)));
-        assert_eq!(registry.seen().revision, None, "the next poll reads the registry again");
-        // The entry that a later read brings may be the known one.
-        let resumed = registry.seen();
-        registry.refresh().await.unwrap();
-        registry.take_in(resumed, Revision(8), &before);
-        assert!(registry.is_paused(&topic(0)));
-    }
-
-    /// Another instance has registered the topic since this one's last poll.
-    #[tokio::test]
-    async fn a_topic_that_is_there_is_found_at_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder, 1);
-        registry.ensure(&topic(0)).await.unwrap();
-        registry.forget(&topic(0));
-        registry.ensure(&topic(1)).await.unwrap();
-        assert_eq!(registry.ensure(&topic(0)).await.unwrap().entry.topic, topic(0));
-        assert_eq!(registry.known().len(), 2);
-    }
-}
+mod tests;

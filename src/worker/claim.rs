@@ -322,6 +322,81 @@ fn in_turn<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::task::State;
+    use crate::store::Admin as _;
+    use crate::worker::testing::{Bench, lane};
+
+    fn name(name: &str) -> Destination {
+        name.parse().unwrap()
+    }
+
+    /// Leases so many new tasks to another holder, and waits until the leases have run out.
+    async fn run_out(bench: &Bench, count: usize) {
+        bench.add(vec!["s"; count]).await;
+        let claim = Claim {
+            lane: lane(),
+            wants: vec![Want { destination: name("s"), slots: count }],
+            lease: Duration::from_millis(1),
+            holder: None,
+            more: false,
+            after: None,
+            in_hand: 0,
+            misfires: Vec::new(),
+        };
+        let store = &bench.store.store;
+        let Claimed::Granted(grant) = store.claim(claim).await.unwrap() else { unreachable!() };
+        assert_eq!(grant.tasks.len(), count);
+        let last = grant.tasks[count - 1].id;
+        while store.get(&lane(), last).await.unwrap().unwrap().state == State::Leased {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The first claim after a restart swept thousands of leases, and each claim began to read the
+    /// due destinations again.
+    #[tokio::test]
+    async fn only_a_sweep_after_one_that_was_cut_has_all_pages_read_again() {
+        let bench = Bench::start(&[("s", 1)], |params| params.enabled = false);
+        let mut claimer = Claimer::new(lane(), Arc::default());
+        for (lost, begins_again) in
+            [(1, [false; 3]), (1, [false; 3]), (MAX_SWEEP + 1, [false, true, false])]
+        {
+            run_out(&bench, lost).await;
+            for begins_again in begins_again {
+                claimer.claim(&bench.worker.shared, Ask::Nothing).await.unwrap();
+                let is_first_page = claimer.pages.next().after.is_none();
+                assert_eq!((is_first_page, claimer.is_paging()), (begins_again, begins_again));
+            }
+        }
+    }
+
+    /// A lane kept the notes of each destination that had had tasks for as long as it ran.
+    #[tokio::test]
+    async fn a_destination_that_is_recent_no_more_has_no_notes_of_delays() {
+        let names = ["a", "b", "c", "d", "e"];
+        assert_eq!(names.len(), RECENT + 1);
+        let bench = Bench::start(&names.map(|name| (name, 1)), |params| params.enabled = false);
+        let mut claimer = Claimer::new(lane(), Arc::default());
+        let mut calls = Vec::new();
+        for due in names {
+            bench.add([due]).await;
+            // One claim sees what is due, and the next one takes it.
+            claimer.take_in(News { hinted: None, polled: true });
+            for _ in 0..2 {
+                let claimed = claimer.claim(&bench.worker.shared, Ask::Tasks).await.unwrap();
+                let ClaimResult::Granted(batch) = claimed else { unreachable!() };
+                // The last claim noted that the recent ones are full.
+                let is_full = claimer.delays.of_destination(&name("a")).is_some();
+                assert!(is_full || !calls.contains(&name("a")));
+                calls.extend(batch.tasks.iter().map(|task| task.destination.clone()));
+                claimer.handed_out(batch.claim.answered);
+                std::mem::forget(batch.permits);
+            }
+        }
+        assert_eq!(calls, names.map(name));
+        assert_eq!(claimer.recent, ["e", "d", "c", "b"].map(name));
+        assert!(names.iter().all(|it| claimer.delays.of_destination(&name(it)).is_none()));
+    }
 
     #[test]
     fn a_claim_grows_with_the_round_trip_up_to_a_limit() {

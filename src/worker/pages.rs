@@ -188,6 +188,16 @@ mod tests {
         assert!(!read(&mut pages, Some(103), 104, None));
     }
 
+    /// Else the page after it would read the same again.
+    #[test]
+    fn a_page_of_the_scan_that_passes_the_front_moves_it() {
+        let mut pages = Pages::default();
+        read(&mut pages, None, 100, None);
+        poll(&mut pages);
+        assert!(read(&mut pages, None, 150, Some(130)));
+        assert!(!read(&mut pages, Some(130), 151, None));
+    }
+
     #[test]
     fn a_hint_is_not_lost_behind_a_page_of_the_scan() {
         let mut pages = Pages::default();

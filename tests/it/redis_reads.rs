@@ -8,7 +8,8 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::State;
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
-    Admin, Audit, Delivery, ListQuery, SampleQuery, Sampling, Store, TaskName, Topics,
+    Admin, Asker, Audit, Delivery, Grant, ListQuery, Moment, SampleQuery, Sampling, Settle,
+    Settled, Store, TaskName, Topics, Transition,
 };
 use futures_util::future::try_join_all;
 use serde_json::json;
@@ -58,7 +59,15 @@ async fn reads_that_hang_hold_up_nothing_and_open_no_breaker() {
     settle(&store, &claim(&store, 1).await).await;
     add(&store, 1).await;
     let lanes: Vec<_> = topic().lanes().collect();
-    store.next_due(lanes).await.unwrap();
+    store.next_due(lanes.clone()).await.unwrap();
+    // A receiver's nack, and the look-up of a change by its key.
+    let Grant { tasks, receipt, .. } = claim(&store, 1).await;
+    let due = Moment::After(Duration::ZERO);
+    let transition = Transition::Retry { due, outcome: "nack".into() };
+    let nack = Settle { lane: lanes[0].clone(), id: tasks[0].id, receipt, transition };
+    assert_eq!(store.settle(Asker::Caller, vec![nack]).await[0].clone().unwrap(), Settled::Done);
+    let found = store.find(&TaskName::Key("no task's".into()), lanes).await.unwrap();
+    assert_eq!(found, [None]);
     store.ping().await.unwrap();
     assert!(lists.iter().all(|list| !list.is_finished()));
     assert!(wire.calls(LIST) <= 64, "more than one pipeline of reads is under way");

@@ -2,7 +2,7 @@
 //! [`crate::check_redis`].
 
 use delayd::model::task::{Lane, State};
-use delayd::store::{Admin, Flaw, Intake, Maintenance, Registered, Topics};
+use delayd::store::{Admin, Creator, Error, Flaw, Intake, Maintenance, Registered, Topics};
 
 use crate::bench::{connect, new_task, topic_of};
 use crate::check::check;
@@ -56,6 +56,25 @@ async fn an_unregistered_topic_is_registered_with_all_its_lanes() {
         broken.mends(&[(Flaw::UnreadableTopic, "sharded")]).await;
         assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
     }
+}
+
+/// A topic that an older version deleted, or whose creator a repair dropped, counted for ever among
+/// those of its token.
+#[tokio::test]
+async fn a_topic_counts_among_those_of_its_creator_only() {
+    let broken = broken().await;
+    let creator = |most| Some(Creator { token: "shop".into(), most });
+    for topic in ["kept", "dropped", "deleted"] {
+        broken.bench.store.create(topic_of(topic, 1), creator(None)).await.unwrap();
+    }
+    let topics = broken.key("DELAY_TOPIC_LIST");
+    raw::<()>(&["HSET", &topics, "dropped", r#"{"shards":1}"#]);
+    raw::<()>(&["HDEL", &topics, "deleted"]);
+    let create = async || broken.bench.store.create(topic_of("new", 1), creator(Some(2))).await;
+    assert!(matches!(create().await, Err(Error::CreatorLimit)));
+    let wrong = ["shop deleted", "shop dropped"].map(|subject| (Flaw::CreatorWrong, subject));
+    broken.mends(&wrong).await;
+    assert!(create().await.is_ok());
 }
 
 /// A failover lost the entry, and a new one with fewer lanes was made before the loss was noticed.

@@ -387,10 +387,12 @@ macro_rules! each_by_itself {
 
 mod embedded {
     conformance!(each_by_itself embedded);
+    each_by_itself!(embedded transfer a_hint_follows_the_return_of_a_lent_task,);
 }
 
 mod redis {
     conformance!(each_by_itself redis);
+    each_by_itself!(redis transfer a_hint_follows_the_return_of_a_lent_task,);
 }
 
 /// Redis again, over three primaries.

@@ -14,8 +14,8 @@ use delayd::store::{
 };
 
 use crate::bench::{
-    START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry,
-    topic, topic_of,
+    START, at, claim_of, connect, dead, delivered, fresh_prefix, hear, ids, lane, ms, new_task,
+    retry, topic, topic_of,
 };
 use crate::redis_server::{self, Server};
 
@@ -274,6 +274,27 @@ async fn hints_for_consumers_reach_every_instance_once() {
     assert!(own.contains(&pulled(700)), "{own:?}");
     there.add(vec![new_task("@pull", 900)]).await;
     assert_eq!(hear(&mut hints_here).await, pulled(900), "an instance received its own hint");
+}
+
+/// The hint named a moment after those of the tasks. Their lane read what fell due from it on, and
+/// the tasks waited for the scan of all due destinations.
+#[tokio::test]
+async fn the_hint_of_a_replay_names_the_moment_of_its_first_task() {
+    let store = connect(&fresh_prefix(), &Clock::system()).await;
+    let added = add(&store, 1_000).await;
+    let Grant { receipt, .. } = grant(&store, claim_by("first", 1_000, false)).await;
+    let die = |id: &TaskId| Settle {
+        lane: lane(),
+        id: *id,
+        receipt: receipt.clone(),
+        transition: dead(),
+    };
+    store.settle(Asker::Worker, added.iter().map(die).collect()).await;
+    let mut hints = store.hints();
+    let count = store.replay(&lane(), added.clone(), None, Spread::default()).await.unwrap();
+    assert_eq!(count, 1_000, "in several scripts");
+    let due = store.get(&lane(), added[0]).await.unwrap().unwrap().due;
+    assert_eq!(hear(&mut hints).await.due, due);
 }
 
 #[tokio::test]

@@ -100,6 +100,7 @@ tables! {
     fsck_recurring: LaneAndAside, fsck::RECURRING;
     fsck_counter: LastId, fsck::FSCK_COUNTER;
     fsck_topic: Registry, fsck::FSCK_TOPIC;
+    fsck_created: Registry, fsck::FSCK_CREATED;
 }
 
 /// Each claim set the lock and removed it, which Redis wrote to its log and sent to its replicas.

@@ -2,13 +2,13 @@
 
 use delayd::model::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Asker, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask, Novelty,
-    Rescheduled, Settled, Standing, Store, Transition,
+    Adopted, Adoptee, Asker, Cancelled, Hint, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask,
+    Novelty, Rescheduled, Settled, Standing, Store, Transition,
 };
 
 use crate::bench::{
-    Bench, Held, at, dead, delivered, expiring, ids, keyed, lamented, lane, ms, receipt, retry,
-    stale, topic,
+    Bench, Held, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms, receipt,
+    retry, stale, topic,
 };
 
 const HOLD_MS: u64 = 60_000;
@@ -76,6 +76,17 @@ pub(crate) async fn a_lent_task_does_not_fire_while_it_is_due(bench: Bench<impl 
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
     bench.advance(1);
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [id]);
+}
+
+/// The mover died. Its task is due before what the lane's worker reads next, and waited for the
+/// scan of all due destinations.
+pub(crate) async fn a_hint_follows_the_return_of_a_lent_task(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000).await;
+    assert!(lend(&bench, id, &receipt("mover")).await);
+    bench.advance(HOLD_MS);
+    let mut hints = bench.store.hints();
+    bench.sweep().await;
+    assert_eq!(hear(&mut hints).await, Hint { lane: lane(), due: at(1_000), is_pull: false });
 }
 
 pub(crate) async fn a_moved_task_has_ended(bench: Bench<impl Store>) {

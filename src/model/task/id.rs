@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,10 @@ impl TaskId {
     pub const MAX: Self = Self((1 << 53) - 1);
     /// Ids per second of the clock.
     pub const PER_SECOND: u64 = 1_000_000;
+    /// How far an id may be ahead of the clock. Keyed adds in a topic of many lanes may use more
+    /// than a million ids a second (docs/adr/0005-ids.md), for months. The counter follows the ids
+    /// in the store, so one that is no id of delayd could leave it no room.
+    pub const AHEAD: Duration = Duration::from_secs(10 * 366 * 86_400);
 }
 
 impl FromStr for TaskId {

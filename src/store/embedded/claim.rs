@@ -111,7 +111,7 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
     if let Some(lane) = tx.find_lane(&claim.lane)? {
         tx.make_owed_calls(lane)?;
         let mut budget = Budget::new(tx);
-        sweep(tx, lane, &mut budget)?;
+        sweep(tx, (&claim.lane, lane), &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
         grant.outlook = look(tx, lane, claim)?;
@@ -134,7 +134,11 @@ pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> 
     Ok(held.len())
 }
 
-fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+fn sweep(
+    tx: &mut WriteTx<'_>,
+    (name, lane): (&Lane, i64),
+    budget: &mut Budget,
+) -> rusqlite::Result<()> {
     let now = tx.now;
     let mut expired = read_leases(tx, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
@@ -148,7 +152,14 @@ fn sweep(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Resu
         }
         let after = pending.swept(record::due_after_lease(pending.due, now), now);
         count(&mut budget.swept, &pending, &after);
+        let is_lent = matches!(pending.lease, Some(LeaseKind::Mover { .. }));
         tx.replace(id, &Record::Pending(pending), &after)?;
+        if let Record::Pending(back) = after
+            && is_lent
+        {
+            // It may be due before what the lane's worker reads next.
+            tx.hint(name, back.destination, back.due)?;
+        }
     }
     Ok(())
 }
@@ -402,7 +413,8 @@ fn read_page(
     if let Some(Position { moment, destination: Some(name) }) = after
         && *moment <= tx.now
     {
-        // If the destination has other tasks by now, or was deleted, the moment begins again.
+        // If the destination has other tasks by now, or was deleted, the moment begins again. If it
+        // was created again, with a higher number, the hint of its task has the moment read again.
         let last = match tx.find_destination(lane, name)? {
             Some(last) if tx.earliest_of(last)? == Some(*moment) => last,
             _ => i64::MIN,

@@ -7,7 +7,7 @@ use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::model::task::{OnDead, Options, State, TaskId, TopicPolicy};
 use crate::store::{
     AttemptNote, Claim, Claimed, Error, Grant, Holder, Idempotency, MAX_CLAIM_BYTES, MAX_EXPIRIES,
-    Misfire, Misfired, NewTask, Novelty, Registered, Settled, TopicEntry,
+    Misfire, Misfired, NewTask, Novelty, Position, Registered, Settled, Signals, TopicEntry,
 };
 use delayd_wire::Span;
 
@@ -68,6 +68,10 @@ impl Bench {
     }
 
     async fn claim_with(&self, misfires: Vec<Misfire>) -> Grant {
+        self.claim_after(None, misfires).await
+    }
+
+    async fn claim_after(&self, after: Option<Position>, misfires: Vec<Misfire>) -> Grant {
         let wants = vec![crate::store::Want { destination: "a".parse().unwrap(), slots: 9 }];
         let lease = super::testing::LEASE;
         let claim = Claim {
@@ -76,7 +80,7 @@ impl Bench {
             lease,
             holder: Some(Holder("worker".into())),
             more: false,
-            after: None,
+            after,
             in_hand: 0,
             misfires,
         };
@@ -305,6 +309,34 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     while bench.store.clear(&lane(), 9).await.unwrap().removed > 0 {}
     assert_eq!(bench.rows("destination").await, 1);
     assert!(known("a").await);
+}
+
+/// The host at which a page ends has no number any more, or a higher one than those behind it.
+#[tokio::test]
+async fn a_page_that_ends_at_a_host_that_went_skips_nothing_of_its_moment() {
+    let bench = bench();
+    let mut ids = Vec::new();
+    for host in ["h1:80", "h2:80", "h3:80"] {
+        ids.push(bench.add(host, 0).await);
+    }
+    let moment = bench.clock.now();
+    let due_after = async |moment, last: Option<&str>| {
+        let destination = last.map(|host| host.parse().unwrap());
+        let after = Some(Position { moment, destination });
+        let Grant { outlook, .. } = bench.claim_after(after, Vec::new()).await;
+        outlook.due.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(due_after(moment, Some("h2:80")).await, ["h3:80"]);
+    bench.store.cancel(&lane(), ids[1], None).await.unwrap();
+    bench.store.discard(&lane(), State::Cancelled, vec![ids[1]], None).await.unwrap();
+    assert_eq!(due_after(moment, Some("h2:80")).await, ["h1:80", "h3:80"]);
+    // It returns. The hint has the lane's worker read what is due from its moment on.
+    let mut hints = bench.store.hints();
+    bench.add("h2:80", 0).await;
+    let hint = tokio::time::timeout(Duration::from_secs(60), hints.recv()).await;
+    assert_eq!(hint.expect("the worker is told").unwrap().due, moment);
+    let before = moment - Duration::from_millis(1);
+    assert_eq!(due_after(before, None).await, ["h1:80", "h3:80", "h2:80"]);
 }
 
 /// A batch that is rolled back also rolls back its counts.

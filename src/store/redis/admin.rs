@@ -106,11 +106,13 @@ impl Redis {
             for id in chunk {
                 call.arg(id.0);
             }
-            count += usize::from_redis_value(self.session.confirming.run_one(call).await?)
-                .map_err(corrupt)?;
-        }
-        if count > 0 {
-            self.session.hints.tell_all(lane, self.session.clock.now() + spread.first);
+            let answer = self.session.confirming.run_one(call).await?;
+            let (replayed, due): (usize, i64) =
+                FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+            if replayed > 0 && count == 0 {
+                self.session.hints.tell_all(lane, UnixMillis(due));
+            }
+            count += replayed;
         }
         Ok(count)
     }

@@ -53,7 +53,7 @@ impl Redis {
         let (late, mut answers) = mpsc::unbounded_channel();
         let error = match ask(&self.session, call, &late).await {
             Ok(answer) => {
-                let claimed = read(&claim.lane, receipt, answer);
+                let claimed = read(&self.session, &claim.lane, receipt, answer);
                 return claimed.inspect(|claimed| counted::count_claim(&self.metrics, claimed));
             }
             Err(error) => error,
@@ -70,7 +70,7 @@ impl Redis {
                     None => return,
                 }
             };
-            match read(&lane, receipt, answer) {
+            match read(&session, &lane, receipt, answer) {
                 Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
                 Ok(Claimed::Refused { .. }) => {}
                 Err(error) => {
@@ -120,8 +120,9 @@ async fn give_back(session: &Session, lane: &Lane, Grant { receipt, tasks, .. }:
     }
 }
 
-/// Reads the answer of the script.
-fn read(lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
+/// Reads the answer of the script. Hints at tasks that movers' leases returned: they may be due
+/// before what the lane's worker reads next.
+fn read(session: &Session, lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
     let mut fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?.into_iter();
     let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
     if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {
@@ -141,7 +142,11 @@ fn read(lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
     };
     let swept = match fields.next() {
         None | Some(Value::Nil) => Swept::default(),
-        Some(counts) => read_swept(counts)?,
+        Some(counts) => {
+            let (swept, returned) = read_swept(counts)?;
+            returned.into_iter().for_each(|due| session.hints.tell_all(lane, due));
+            swept
+        }
     };
     let end = match fields.next() {
         Some(moment) => {
@@ -156,8 +161,12 @@ fn read(lane: &Lane, receipt: Receipt, answer: Value) -> Result<Claimed> {
     Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook, swept }))
 }
 
-/// Reads what the claim ended. The script says it only if that is anything.
-fn read_swept(counts: Value) -> Result<Swept> {
+/// Reads what the claim ended, and the earliest moment of what movers' leases returned. The script
+/// says it only if that is anything.
+fn read_swept(counts: Value) -> Result<(Swept, Option<UnixMillis>)> {
+    let mut counts = Vec::<Value>::from_redis_value(counts).map_err(corrupt)?;
+    let returned = counts.drain(counts.len().min(9)..).next();
+    let returned = returned.map(i64::from_redis_value).transpose().map_err(corrupt)?;
     let [
         push_leases,
         pull_leases,
@@ -168,8 +177,8 @@ fn read_swept(counts: Value) -> Result<Swept> {
         misfired_expired,
         misfired_dead,
         skipped,
-    ] = <[u32; 9]>::from_redis_value(counts).map_err(corrupt)?;
-    Ok(Swept {
+    ] = <[u32; 9]>::from_redis_value(Value::Array(counts)).map_err(corrupt)?;
+    let swept = Swept {
         push_leases,
         pull_leases,
         cancelled,
@@ -179,7 +188,8 @@ fn read_swept(counts: Value) -> Result<Swept> {
         misfired_expired,
         misfired_dead,
         skipped,
-    })
+    };
+    Ok((swept, returned.map(UnixMillis)))
 }
 
 /// Writes a position as the script reads it.

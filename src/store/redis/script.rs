@@ -147,6 +147,8 @@ scripts! {
     FSCK_RECURRING_LOOK: READ, "fsck_recurring";
     FSCK_COUNTER: WAY_OUT, "fsck_counter";
     FSCK_TOPIC: WAY_OUT, "fsck_topic";
+    FSCK_CREATED_REPAIR: WAY_OUT, "fsck_created";
+    FSCK_CREATED_LOOK: READ, "fsck_created";
 }
 
 /// The names of the scripts, and their texts as Redis gets them, for tests that run each alone.

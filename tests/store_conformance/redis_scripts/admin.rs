@@ -389,7 +389,7 @@ pub(super) const REPLAY: &[Row] = &[
             ],
         ],
         args: &["0", "50", "=404", "1", "2"],
-        answer: "2",
+        answer: "[2, 1000]",
         after: &[
             "- bodies 1 = 1 500 400 shop -|hello",
             "- bodies 2 = 1 600 400 @pull -|second",
@@ -408,21 +408,21 @@ pub(super) const REPLAY: &[Row] = &[
         case: "a task of another outcome stays dead",
         before: &[DEAD],
         args: &["0", "50", "=40", "1"],
-        answer: "0",
+        answer: "[0, 1000]",
         after: &[],
     },
     Row {
         case: "a delivered task stays",
         before: &[DELIVERED],
         args: &["0", "0", "", "1"],
-        answer: "0",
+        answer: "[0, 1000]",
         after: &[],
     },
     Row {
         case: "without a body it stays dead",
         before: &[&["entries 1 = 3 0 dead - r q shop 404", "dead 1 @ 900"]],
         args: &["0", "0", "", "1"],
-        answer: "0",
+        answer: "[0, 1000]",
         after: &[],
     },
 ];

@@ -28,7 +28,7 @@ pub(super) const LANE: &[Row] = &[
 pub(super) const DESTINATIONS: &[Row] = &[Row {
     case: "the moment at which a destination is due",
     before: &[WAITING, &["destinations shop @ 7"]],
-    args: &["destinations", "0", "10", "1", "1", "0", "shop"],
+    args: &["destinations", "0", "10", "1", "1", "0", "316224000", "shop"],
     answer: "[0, 0, , [earliest-wrong, shop, 1], [], ]",
     after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
 }];
@@ -37,21 +37,21 @@ pub(super) const BODIES: &[Row] = &[
     Row {
         case: "a body in order",
         before: &[WAITING],
-        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [], [], ]",
         after: &[],
     },
     Row {
         case: "a body without a place is scheduled",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [body-without-place, 1, 1], [], ]",
         after: &["+ destinations shop @ 1500", "+ schedule:shop 1 @ 1500"],
     },
     Row {
         case: "a check without repair repairs nothing",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
-        args: &["bodies", "0", "10", "0", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "0", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [body-without-place, 1, 0], [], ]",
         after: &[],
     },
@@ -62,7 +62,7 @@ pub(super) const BODIES: &[Row] = &[
             "schedule:shop 1 @ 1500",
             "destinations shop @ 1500",
         ]],
-        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [unreadable-body, 1, 1], [], ]",
         after: &[
             "- destinations shop @ 1500",
@@ -74,7 +74,7 @@ pub(super) const BODIES: &[Row] = &[
     Row {
         case: "an entry that cannot be read is set aside",
         before: &[WAITING, &["entries 1 = what"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [unreadable-entry, 1, 1], [], ]",
         after: &[
             "- entries 1 = what",
@@ -85,7 +85,7 @@ pub(super) const BODIES: &[Row] = &[
     Row {
         case: "a lease without a receipt",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello", "leased 1 @ 900"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
         answer: "[0, 1, 1, [leased-without-receipt, 1, 1], [], ]",
         after: &[
             "- leased 1 @ 900",
@@ -206,6 +206,42 @@ pub(super) const FSCK_TOPIC: &[Row] = &[
         args: &["orders", "what", r#"{"shards":1}"#],
         answer: "0",
         after: &[],
+    },
+];
+
+const CREATED: &[&str] = &[
+    r#"topics a = {"shards":1,"created_by":"shop"}"#,
+    r#"topics b = {"shards":1,"created_by":"mail"}"#,
+    r#"topics c = {"shards":1}"#,
+    "topics d = what",
+    "created shop a @ 0",
+    "created shop b @ 0",
+    "created shop c @ 0",
+    "created shop d @ 0",
+    "created shop gone @ 0",
+    "created nothing @ 0",
+];
+
+pub(super) const FSCK_CREATED: &[Row] = &[
+    Row {
+        case: "a check",
+        before: &[CREATED],
+        args: &["0"],
+        answer: "[nothing, shop b, shop c, shop d, shop gone]",
+        after: &[],
+    },
+    Row {
+        case: "a repair",
+        before: &[CREATED],
+        args: &["1"],
+        answer: "[nothing, shop b, shop c, shop d, shop gone]",
+        after: &[
+            "- created nothing @ 0",
+            "- created shop b @ 0",
+            "- created shop c @ 0",
+            "- created shop d @ 0",
+            "- created shop gone @ 0",
+        ],
     },
 ];
 

@@ -52,10 +52,6 @@ const MAX_OPTIONS: usize = 256 << 10;
 const MAX_OCCURRENCE: usize = 1 << 10;
 /// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
-/// How far an id may be ahead of the clock. Keyed adds in a topic of many lanes may use more than a
-/// million ids a second (docs/adr/0005-ids.md), for months. The counter follows an adopted id, so
-/// one that is no id of delayd could leave it no room.
-const AHEAD: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 type Raw<'a> = &'a RawValue;
 // Each record is parsed on its own, so that an invalid one does not affect the others.
@@ -257,7 +253,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let record: Record<'_> = json::read(record.get().as_bytes())?;
     let Name(topic) = required(record.topic, "topic")?;
     let id = required(Id::given(record.task_id), "task_id")?;
-    let latest = (api.clock.now() + AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
+    let latest = (api.clock.now() + TaskId::AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
     if id.0 > latest {
         return Err(Error::invalid(
             "task_id: lies further ahead of the clock than any allocated id",

@@ -12,8 +12,8 @@ impl WriteTx<'_> {
     /// durable, a hint tells the lane's worker, or its consumers, its due moment. There is none for
     /// a called task behind the destination's earliest moment, which the worker knows, unless that
     /// may be the moment of a task that is hidden from it. So the worker learns of every task that
-    /// is put on a schedule, except by a sweep (it knows the ends of leases from its own claims and
-    /// polls) or by a check's repair.
+    /// is put on a schedule, except by a sweep of a holder's lease (it knows these ends from its
+    /// own claims and polls) or by a check's repair.
     pub(crate) fn hint(
         &mut self,
         lane: &Lane,

@@ -223,6 +223,7 @@ fn call(
         .arg(u8::from(repair))
         .arg(ahead.shards)
         .arg(lane.shard)
+        .arg(TaskId::AHEAD.as_secs())
         .arg(names)
         .take()
 }

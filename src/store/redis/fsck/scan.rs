@@ -12,6 +12,7 @@ use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
 use crate::store::redis::registry::topic::{Pauses, note_schedules, with_schedules};
+use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 
@@ -125,6 +126,7 @@ pub(crate) async fn survey(
     findings.extend(check_marks(session, &seen, repair).await?);
     findings.extend(check_counter(session, repair).await?);
     findings.extend(check_policies_and_pauses(session).await?);
+    findings.extend(check_created(session, repair).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead {
@@ -251,6 +253,17 @@ async fn check_policies_and_pauses(session: &Session) -> Result<Vec<Finding>> {
         findings.extend(bad.map(|(topic, _)| finding(flaw, String::from_utf8_lossy(topic), false)));
     }
     Ok(findings)
+}
+
+/// Finds topics that count among those of a token that has not created them.
+async fn check_created(session: &Session, repair: bool) -> Result<Vec<Finding>> {
+    let script = if repair { &script::FSCK_CREATED_REPAIR } else { &script::FSCK_CREATED_LOOK };
+    let call = session.call(script, &session.keys.of_registry()).arg(u8::from(repair)).take();
+    let found = Vec::<Vec<u8>>::from_redis_value(session.working.run_one(call).await?);
+    let found = found.map_err(corrupt)?.into_iter();
+    Ok(found
+        .map(|member| finding(Flaw::CreatorWrong, String::from_utf8_lossy(&member), repair))
+        .collect())
 }
 
 async fn check_counter(session: &Session, repair: bool) -> Result<Option<Finding>> {

@@ -9,9 +9,9 @@
 --         destination and slots
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}, with a
---         sixth item if the call ended anything: the number of each, in the order of SWEPT; and
---         with a seventh if the page is full: the moment of its last destination. Wanted
---         destinations that are still due stand behind the page.
+--         sixth item if the call ended anything: what lib/overdue.lua counts; and with a seventh
+--         if the page is full: the moment of its last destination. Wanted destinations that are
+--         still due stand behind the page.
 --
 -- Many calls find the lane locked, or nothing due. So the cheap checks come first, and functions
 -- are built where it is known that they are needed.

@@ -1,12 +1,11 @@
 -- Checks that each record can be read, and that its task stands in one place.
 --
--- ARGV    2 'bodies'; 8.. all destinations that may have a schedule; the others in lib/check.lua
+-- ARGV    2 'bodies'; 9.. all destinations that may have a schedule; the others in lib/check.lua
 -- returns see lib/check.lua
 -- uses: now, keys, entries, expiry, lease, ending, check
 local lanes, shard = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Ids are drawn no further ahead than this: ten years. The counter must not follow ids beyond
--- it.
-local REACH = (math.floor(now / 1000) + 10 * 366 * 86400) * 1000000
+-- The counter must not follow ids beyond this one, because none is drawn there.
+local REACH = (math.floor(now / 1000) + tonumber(ARGV[8])) * 1000000
 
 local function stands_on_some_schedule(id)
   for i = FIRST_NAME, #ARGV do

@@ -1,6 +1,6 @@
 -- Checks the earliest due moment of each destination of the lane.
 --
--- ARGV    2 'destinations'; 8.. names to check; the others in lib/check.lua
+-- ARGV    2 'destinations'; 9.. names to check; the others in lib/check.lua
 -- returns see lib/check.lua
 -- uses: keys, schedule, check
 

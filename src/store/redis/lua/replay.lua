@@ -3,7 +3,7 @@
 --
 -- ARGV    2 ms from now to the first one's moment; 3 ms between two; 4 '' or '=' and the last
 --         outcome of those to be replayed; 5.. ids
--- returns how many of them were replayed
+-- returns how many of them were replayed, and the first one's moment
 -- uses: now, keys, entry, record, expiry, schedule
 local first, step = tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = 0
@@ -27,4 +27,4 @@ for i = 5, #ARGV do
     count = count + 1
   end
 end
-return count
+return { count, now + first }

@@ -3,8 +3,8 @@
 --
 -- KEYS    19 bytes that a repair set aside: hash "<structure> <item> <now>" -> bytes
 -- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to check;
---         6 lanes of the topic (0: unknown); 7 the lane's shard;
---         8.. names of destinations, for some
+--         6 lanes of the topic (0: unknown); 7 the lane's shard; 8 how many seconds an id may be
+--         ahead of the clock; 9.. names of destinations, for some
 -- All of them return {next cursor, tasks checked, highest id among records or '', {flaw, subject,
 -- 1 if repaired, ...}, names of destinations that the lane knows, highest id among records that no
 -- counter can have reached yet, or ''}.
@@ -19,7 +19,7 @@ local structure = ARGV[2]
 local page_cursor = ARGV[3]
 local PAGE = ARGV[4]
 local repairs = ARGV[5] == '1'
-local FIRST_NAME = 8
+local FIRST_NAME = 9
 local FAR = 9007199254740992
 local FINAL = { 'delivered', 'dead', 'cancelled', 'expired' }
 

@@ -13,18 +13,23 @@ local SWEPT = {
   misfired_expired = 7, misfired_dead = 8, skipped = 9,
 }
 
--- How many of each the claim has ended, in the order of SWEPT; nil if none.
+-- How many of each the claim has ended, in the order of SWEPT, and then the earliest moment that a
+-- task waits for that a mover's lease returned; nil if none.
 local swept
 
-local function tally(what)
+local function tally(what, count)
   swept = swept or { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-  swept[SWEPT[what]] = swept[SWEPT[what]] + 1
+  swept[SWEPT[what]] = swept[SWEPT[what]] + (count or 1)
 end
 
 local function sweep_and_count(id, deadline)
-  local lease, ended = sweep_one(id, tonumber(deadline))
+  local lease, ended, due = sweep_one(id, tonumber(deadline))
   if lease then tally(lease) end
   if ended then tally(ended) end
+  if due then
+    tally('push_lease', 0)
+    swept[10] = math.min(swept[10] or due, due)
+  end
 end
 
 -- Ends expired leases.

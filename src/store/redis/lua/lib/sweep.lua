@@ -19,7 +19,8 @@ end
 
 -- Ends one expired lease: the task waits again, unless a cancel is pending or it is in a crash
 -- loop. A task whose entry cannot be read gets a fresh one, if its record has the destination.
--- Returns whose lease ran out (nil: a mover's, which returns the task), and the end of the task.
+-- Returns whose lease ran out (nil: a mover's, which returns the task), the end of the task, and
+-- what a returned task waits for.
 local function sweep_one(id, deadline)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -33,7 +34,8 @@ local function sweep_one(id, deadline)
       return 'push_lease', 'unreadable'
     end
   end
-  if give_back(id, entry) then return nil end
+  local due = give_back(id, entry)
+  if due then return nil, nil, due end
   local lease = entry.lease == 'c' and 'pull_lease' or 'push_lease'
   entry.expiries = entry.expiries + 1
   entry.outcome = LEASE_RAN_OUT

@@ -36,7 +36,7 @@ async fn selected(bench: &Bench<impl Store>, id: TaskId) -> Condition {
     Condition::Selected(found.remove(0).unwrap().selected())
 }
 
-async fn cancel(bench: &Bench<impl Store>, id: TaskId, only: &Condition) -> Cancelled {
+async fn cancel_if(bench: &Bench<impl Store>, id: TaskId, only: &Condition) -> Cancelled {
     bench.store.cancel(&lane(), id, Some(only)).await.unwrap()
 }
 
@@ -45,17 +45,17 @@ pub(crate) async fn a_task_that_left_its_state_is_not_cancelled(bench: Bench<imp
     let id = bench.add("message.call", 0).await;
     let waited = selected(&bench, id).await;
     let held = bench.hold().await;
-    assert_eq!(cancel(&bench, id, &waited).await, Cancelled::Unknown, "leased");
+    assert_eq!(cancel_if(&bench, id, &waited).await, Cancelled::Unknown, "leased");
     bench.settle(&held, dead()).await;
-    assert_eq!(cancel(&bench, id, &waited).await, Cancelled::Unknown, "dead");
+    assert_eq!(cancel_if(&bench, id, &waited).await, Cancelled::Unknown, "dead");
     let died = selected(&bench, id).await;
     assert_eq!(bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(), 1);
-    assert_eq!(cancel(&bench, id, &died).await, Cancelled::Unknown, "replayed");
+    assert_eq!(cancel_if(&bench, id, &died).await, Cancelled::Unknown, "replayed");
     assert_eq!(bench.state(id).await, State::Scheduled);
     let waits = selected(&bench, id).await;
-    assert_eq!(cancel(&bench, id, &waits).await, Cancelled::Done);
-    assert_eq!(cancel(&bench, id, &waits).await, Cancelled::Unknown, "twice");
-    assert_eq!(cancel(&bench, TaskId(1), &waits).await, Cancelled::Unknown, "no task");
+    assert_eq!(cancel_if(&bench, id, &waits).await, Cancelled::Done);
+    assert_eq!(cancel_if(&bench, id, &waits).await, Cancelled::Unknown, "twice");
+    assert_eq!(cancel_if(&bench, TaskId(1), &waits).await, Cancelled::Unknown, "no task");
 }
 
 /// An operator cancelled all tasks of one destination while producers gave them another one by
@@ -73,7 +73,7 @@ pub(crate) async fn a_task_that_changed_since_it_was_selected_is_left_alone(
         let before = selected(&bench, id).await;
         assert_eq!(bench.add_task(change()).await, id, "it is replaced");
         let task = bench.get(id).await;
-        assert_eq!(cancel(&bench, id, &before).await, Cancelled::Unknown);
+        assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
         let moment = Moment::After(ms(5));
         let moved = bench.store.reschedule(&lane(), id, Some(&before), moment, None).await;
         assert_eq!(moved.unwrap(), Rescheduled::Unknown);
@@ -85,7 +85,7 @@ pub(crate) async fn a_task_that_changed_since_it_was_selected_is_left_alone(
     let grant = bench.claim(&[("other.call", 1)]).await;
     let held = Held { id, receipt: grant.receipt };
     bench.settle(&held, retry(0)).await;
-    assert_eq!(cancel(&bench, id, &before).await, Cancelled::Unknown);
+    assert_eq!(cancel_if(&bench, id, &before).await, Cancelled::Unknown);
     let retries = selected(&bench, id).await;
     let moment = Moment::After(ms(5));
     let moved = bench.store.reschedule(&lane(), id, Some(&retries), moment, None).await;

@@ -141,7 +141,7 @@ export async function addTask(page, { topic, delay, content, attempts = "" }) {
   await page.getByText("webhook-id").waitFor();
 }
 
-/** Fails if axe finds something, or if the page is wider than the window. */
+/** Fails if axe finds something, if the page is wider than the window, or hides a button. */
 export async function isAccessible(page, what) {
   // The policy of the page forbids scripts from elsewhere; the debugger's are exempt.
   const session = await page.context().newCDPSession(page);
@@ -154,4 +154,11 @@ export async function isAccessible(page, what) {
   assert.deepEqual(found, [], what);
   const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert(excess <= 0, `${what} is ${excess} px too wide`);
+  // A table that is wider scrolls.
+  const hidden = await page.evaluate(() =>
+    [...document.querySelectorAll("main button")]
+      .filter((one) => one.getBoundingClientRect().right > innerWidth)
+      .map((one) => one.getAttribute("aria-label") ?? one.textContent),
+  );
+  assert.deepEqual(hidden, [], `${what} hides buttons`);
 }

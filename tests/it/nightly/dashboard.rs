@@ -1,6 +1,7 @@
 //! Every page of the dashboard in a browser, in both themes: `tests/it/dashboard/*.mjs`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -29,9 +30,11 @@ const CONTENT: &str = concat!(
 );
 
 async fn an_operator_sees_the_state_and_does_everything_once(kept: Kept) {
-    let receiver = Receiver::answering(|call| match call.path.as_str() {
+    let has_failed = AtomicBool::new(false);
+    let receiver = Receiver::answering(move |call| match call.path.as_str() {
         "/dies" => Answer::Status(410),
         "/fails" => Answer::Status(500),
+        "/breaks" if !has_failed.swap(true, Ordering::Relaxed) => Answer::Status(500),
         _ => Answer::Status(200),
     })
     .await;
@@ -45,6 +48,7 @@ async fn an_operator_sees_the_state_and_does_everything_once(kept: Kept) {
     let seen = receiver.wait_for(1).await;
     assert_eq!(seen[0].body, CONTENT);
     browse("settings.mjs", json!({"url": delayd.url("/")})).await;
+    browse("replays.mjs", json!({"url": delayd.url("/")})).await;
     browse("details.mjs", json!({"url": delayd.url("/")})).await;
     browse("times.mjs", json!({"url": delayd.url("/")})).await;
 }

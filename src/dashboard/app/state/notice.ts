@@ -15,6 +15,11 @@ export function say(text: string, isForNextPage = false): void {
   staysOnce = isForNextPage;
 }
 
+/** Removes a sentence that does not hold any more. */
+export function unsay(text: string): void {
+  if (notice.peek() === text) notice.value = "";
+}
+
 addEventListener("hashchange", () => {
   if (!staysOnce) {
     notice.value = "";

@@ -300,8 +300,8 @@ export const en = {
     by: "Search in",
     fields: {
       id: "task id, all topics",
-      key: "key, all topics",
-      idempotency_key: "idempotency key of a task without a key, all topics",
+      key: "debounce key, all topics",
+      idempotency_key: "idempotency key of a task without a debounce key, all topics",
       sn: "service",
       outcome: "last outcome, exactly",
       text: "content",
@@ -463,6 +463,10 @@ export const en = {
     wouldReplay: (count: string) =>
       `Dry run: ${plural(count, "task", "tasks")} would be replayed.`,
     replayed: (count: string) => `${plural(count, "task was", "tasks were")} replayed.`,
+    isOpen: (sn: string) => `The circuit breaker of ${sn} is open: calls begin when it closes.`,
+    isHeld: (sn: string) => `${sn} is held: calls begin when it is released.`,
+    replaySelected: "Replay the selected tasks",
+    replayMatching: "Replay all matching",
     remain: "There are more dead letters.",
     rest: (time: string) => `There are more: replay them after ${time}.`,
     rate: "Rate (optional)",
@@ -540,7 +544,7 @@ export const en = {
       `All instances end the wait of their circuit breakers of ${sn} within two seconds.`,
     heading: (sn: string) => `Destination ${sn}`,
     now: "Now",
-    probesIn: "Open for",
+    probesIn: "Next probe in",
     retryAfterLeft: "Retry-After, time left",
     slots: "Calls at most, configured",
     counted: "Tasks counted",
@@ -554,6 +558,8 @@ export const en = {
     transitions: "Changes of the circuit breaker, this instance",
     noTransitions: "It has not changed lately.",
     time: "Time",
+    waitingTasks: "Search its waiting tasks",
+    deadTasks: "Search its dead tasks",
     detailNote: "With several instances, durations are those of the slowest one.",
   },
   forecast: {
@@ -685,6 +691,7 @@ export const en = {
     attempts: "Attempts at most (optional)",
     attemptsHelp: "After so many failures the task is dead. Empty: as the topic says.",
     services: "Services:",
+    serviceNotSet: "The content is not changed: a service sets only the sn of a JSON object.",
     mode: "Delivery",
     modes: {
       auto: "automatic",
@@ -694,7 +701,7 @@ export const en = {
     headers: "Headers (optional)",
     headersHelp: 'Sent with the callback, as JSON: {"x-tenant": "a"}',
     badHeaders: "The headers must be a JSON object whose values are texts.",
-    key: "Key (optional)",
+    key: "Debounce key (optional)",
     keyHelp:
       "Such as an order number. A new task with the key replaces the waiting one, and the key " +
       "cancels or moves it.",
@@ -740,6 +747,7 @@ export const en = {
       waited: "waited for its due time",
       blocked: "due, but not called",
       call: "call",
+      failed: ", failed",
       backoff: "wait after a failure",
       rest: "not in the log",
     },

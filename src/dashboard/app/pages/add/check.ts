@@ -31,6 +31,23 @@ export function contentOf(text: string): Record<string, unknown> | null {
   }
 }
 
+const SN = /"sn"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^\s",{}[\]]+)/g;
+
+/** The content with another `sn`, and all else as it was typed; null if there is no such text. */
+export function withService(text: string, sn: string): string | null {
+  const content = contentOf(text);
+  if (content === null || content["sn"] === sn) return content && text;
+  const member = `"sn": ${JSON.stringify(sn)}`;
+  const isEmpty = Object.keys(content).length === 0;
+  // An inner object may have an `sn`, too.
+  const changed = Object.hasOwn(content, "sn")
+    ? [...text.matchAll(SN)].map(
+        ({ 0: old, index }) => text.slice(0, index) + member + text.slice(index + old.length),
+      )
+    : [text.replace("{", () => `{${member}${isEmpty ? "" : ", "}`)];
+  return changed.find((one) => contentOf(one)?.["sn"] === sn) ?? null;
+}
+
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 

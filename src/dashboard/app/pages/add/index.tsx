@@ -11,12 +11,12 @@ import { Choice, Input, Labelled } from "../../ui/form";
 import { useLoaded } from "../../ui/loaded";
 import { Action } from "../../ui/parts";
 import { idsOf, refusedOf, saidOf } from "../../ui/refused";
-import { bodyOf, contentOf, faultsOf, inputsOf, MODES, type Draft } from "./check";
+import {
+  bodyOf, contentOf, faultsOf, inputsOf, MODES, withService, type Draft,
+} from "./check";
 
-/** A content for a service, which the receiver of the README answers. */
-const contentFor = (sn: string) => `{"sn": ${JSON.stringify(sn)}, "url": "/"}`;
-
-const EXAMPLE = contentFor("message.call");
+/** The receiver of the README answers it. */
+const EXAMPLE = '{"sn": "message.call", "url": "/"}';
 
 /** It outlives the page, so that a look elsewhere does not lose the input. */
 const draft = signal<Draft>({
@@ -175,12 +175,19 @@ function Services() {
     const { destinations } = await call("/delay/destination/list", { sampled: true }, signal);
     return destinations.filter(({ configured }) => configured).map(({ sn }) => sn);
   });
+  const [left, setLeft] = useState<string | null>(null);
+  const choose = (sn: string) => {
+    const { content } = draft.peek();
+    const changed = withService(content.trim() === "" ? EXAMPLE : content, sn);
+    setLeft(changed === null ? content : null);
+    if (changed !== null) change({ content: changed });
+  };
   const names = loaded.data ?? [];
   const [first] = names;
   useEffect(() => {
     const isExample = draft.peek().content === EXAMPLE;
     if (first !== undefined && isExample && !names.includes("message.call")) {
-      change({ content: contentFor(first) });
+      choose(first);
     }
   }, [first]);
   if (names.length === 0) return null;
@@ -188,8 +195,11 @@ function Services() {
     <div class="buttons">
       <span class="quiet">{t().add.services}</span>
       {names.map((sn) => (
-        <Action key={sn} isSmall name={sn} run={() => change({ content: contentFor(sn) })} />
+        <Action key={sn} isSmall name={sn} run={() => choose(sn)} />
       ))}
+      {left === draft.value.content && (
+        <p class="fault" role="alert">{t().add.serviceNotSet}</p>
+      )}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 // The questions before dead tasks are replayed or purged.
 import { signal, type Signal } from "@preact/signals";
 import { call } from "../../api/client";
+import { newest } from "../../api/live";
 import type { AnswerOf } from "../../api/types";
 import type { Question } from "../../state/dialog";
 import { say } from "../../state/notice";
@@ -13,11 +14,14 @@ import { moment } from "../../view/time";
 
 type Reload = () => Promise<void>;
 
-/** Which dead tasks: those of a cause, or all of the topic. */
+/** Which dead tasks: those with the ids, those of a cause, or all of the topic. */
 export interface Selection {
   topic: string;
   reason?: string;
+  task_ids?: number[];
 }
+
+const requestOf = (of: Selection) => ({ ...of, ...(of.task_ids === undefined && { all: true }) });
 
 interface Counted {
   tasks: number;
@@ -27,7 +31,7 @@ interface Counted {
 
 /** How many tasks it would be. */
 const counted = async (path: "/delay/dead/replay" | "/delay/dead/purge", of: Selection) => {
-  const { count: tasks, more } = await call(path, { ...of, all: true, dry_run: true });
+  const { count: tasks, more } = await call(path, { ...requestOf(of), dry_run: true });
   return { tasks, isCut: more };
 };
 
@@ -49,8 +53,7 @@ async function repeat(
   for (;;) {
     const { tasks, cursor } = series.peek();
     const answer: AnswerOf<typeof path> = await call(path, {
-      ...request,
-      all: true,
+      ...requestOf(request),
       ...(cursor !== null && { cursor }),
     });
     series.value = { tasks: tasks + answer.count, cursor: answer.cursor ?? null };
@@ -62,6 +65,26 @@ async function repeat(
 /** What a series has done, as a sentence; "" before its first answer. */
 const progressOf = ({ tasks, cursor }: Series, done: (count: string) => string): string =>
   cursor === null ? "" : `${done(number(tasks))} ${t().dead.remain}`;
+
+/** The destinations of the first dead tasks; those of a cause that is rare may be missing. */
+async function destinationsOf({ topic, reason, task_ids }: Selection): Promise<string[]> {
+  if (newest.peek() === null) return [];
+  const filter = reason === undefined ? {} : { outcome: reason };
+  const { tasks } = await call("/delay/task/list", { topic, state: "dead", ...filter, limit: 100 });
+  const replayed = tasks.filter(({ task_id }) => task_ids?.includes(task_id) ?? true);
+  return replayed.flatMap(({ sn }) => sn ?? []);
+}
+
+/** Why calls of these destinations do not begin now, as sentences. */
+export function blockedBy(destinations: (string | null | undefined)[]): string {
+  const { isHeld, isOpen } = t().dead;
+  const found = newest.peek()?.destinations.filter(({ sn }) => destinations.includes(sn)) ?? [];
+  return found
+    .map(({ sn, held, breaker }) =>
+      held ? ` ${isHeld(sn)}` : breaker === "open" ? ` ${isOpen(sn)}` : "",
+    )
+    .join("");
+}
 
 /** A dry run first, and a rate. */
 export function replay(of: Selection, reload: Reload): Question {
@@ -95,9 +118,11 @@ export function replay(of: Selection, reload: Reload): Question {
     run: async (closed) => {
       const given = rate.peek().trim();
       const request = { ...of, ...(given !== "" && { rate: given }) };
+      const destinations = await destinationsOf(of);
       const { more, until_ms } = await repeat("/delay/dead/replay", request, series, closed);
       const rest = until_ms == null ? texts.remain : texts.rest(moment(until_ms));
-      say(texts.replayed(number(series.peek().tasks)) + (more ? ` ${rest}` : ""));
+      const done = texts.replayed(number(series.peek().tasks)) + (more ? ` ${rest}` : "");
+      say(done + blockedBy(destinations));
       await reload();
     },
   };
@@ -132,10 +157,12 @@ export function purge(of: Selection, reload: Reload): Question {
   };
 }
 
-/** The cause that the tasks have in common. */
-const Selected = ({ of: { reason } }: { of: Selection }) => (
+/** The cause that the tasks have in common, or their number. */
+const Selected = ({ of: { reason, task_ids } }: { of: Selection }) => (
   <p>
-    {reason === undefined ? (
+    {task_ids !== undefined ? (
+      t().tasks.selected(number(task_ids.length))
+    ) : reason === undefined ? (
       t().dead.allCauses
     ) : (
       <>

@@ -1,6 +1,7 @@
+import { useEffect } from "preact/hooks";
 import { call } from "../../api/client";
 import { ask, type Question } from "../../state/dialog";
-import { say } from "../../state/notice";
+import { say, unsay } from "../../state/notice";
 import { may } from "../../state/session";
 import { t } from "../../text";
 import { Action } from "../../ui/parts";
@@ -46,6 +47,11 @@ function questionsOf({ of: { sn, held, configured, breaker, retry_after_ms }, re
 }
 
 export function Changes({ isSmall = false, ...props }: Props) {
+  const { sn, breaker } = props.of;
+  useEffect(() => {
+    const { breakers, destinations } = t();
+    if (breaker === "closed") unsay(destinations.probeDone(sn, breakers.half_open));
+  }, [breaker]);
   if (!may.changeDestinations()) return null;
   return (
     <div class={isSmall ? "buttons" : "buttons actions"}>
@@ -54,7 +60,7 @@ export function Changes({ isSmall = false, ...props }: Props) {
           key={question.action}
           isSmall={isSmall}
           name={question.action}
-          on={props.of.sn}
+          on={sn}
           run={() => ask(question)}
         />
       ))}

@@ -1,5 +1,6 @@
 import { call } from "../../api/client";
 import type { AnswerOf } from "../../api/types";
+import { hrefWith } from "../../state/route";
 import { t } from "../../text";
 import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
@@ -23,6 +24,7 @@ export function DestinationDetail({ sn }: { sn: string }) {
           </p>
           {isTroubled(detail) && <Unharmed of={detail.unharmed} />}
           <Changes of={detail} reload={loaded.reload} />
+          <Links sn={sn} />
           <Now of={detail} />
           <Each of={detail.instances} />
           <Recent of={detail} />
@@ -33,6 +35,16 @@ export function DestinationDetail({ sn }: { sn: string }) {
     </Show>
   );
 }
+
+/** A topic's tasks are searched: which topics have tasks of a destination is not known. */
+const Links = ({ sn }: { sn: string }) => (
+  <p>
+    <a href={hrefWith({ by: "sn", q: sn }, "tasks")}>{t().destinations.waitingTasks}</a>{" · "}
+    <a href={hrefWith({ by: "sn", q: sn, state: "dead" }, "tasks")}>
+      {t().destinations.deadTasks}
+    </a>
+  </p>
+);
 
 const span = (ms: number | null | undefined) =>
   ms == null ? <span class="quiet">–</span> : duration(ms);

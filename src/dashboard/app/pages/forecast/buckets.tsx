@@ -78,6 +78,7 @@ export function Buckets({ of: forecasts }: { of: Forecasts }) {
           },
           ...parts.map(({ name, values }) => ({
             name,
+            isMinor: true,
             isNumber: true,
             cell: ({ at }: { at: number }) => number(values[at] ?? 0),
           })),

@@ -113,7 +113,7 @@ function Services({ services }: { services: ServiceForecast[] }) {
           },
           column(texts.overdue, ({ overdue }) => overdue),
           column(texts.within, within),
-          column(texts.later, ({ rest }) => rest),
+          { ...column(texts.later, ({ rest }) => rest), isMinor: true },
           {
             name: texts.perSecond,
             isMinor: true,

@@ -4,7 +4,7 @@ import { t } from "../../text";
 import { age, count, duration, number } from "../../view/format";
 
 export interface Problem {
-  tone: "bad" | "warn" | "plain";
+  tone: "bad" | "warn";
   text: string;
   /** The page that shows more. */
   page?: string;
@@ -64,8 +64,8 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
   const left = budgetLeft(shown);
   if (left !== null && left < 0) add("bad", texts.budget);
   if (shown.paused_topics > 0) add("warn", texts.paused(number(shown.paused_topics)), "topics");
-  if (shown.tasks.dead > 0) add("plain", texts.dead(number(shown.tasks.dead)), "dead");
-  const order = { bad: 0, warn: 1, plain: 2 };
+  if (shown.tasks.dead > 0) add("warn", texts.dead(number(shown.tasks.dead)), "dead");
+  const order = { bad: 0, warn: 1 };
   return found.sort((a, b) => order[a.tone] - order[b.tone]);
 }
 

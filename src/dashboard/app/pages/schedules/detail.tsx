@@ -118,7 +118,7 @@ function Recent({ of: { topic, recent } }: { of: ScheduleListed }) {
           id={({ task_id }) => String(task_id)}
           columns={[
             { name: texts.moment, cell: ({ moment_ms }) => <When at={moment_ms} /> },
-            { name: texts.localMoment, cell: ({ moment }) => moment },
+            { name: texts.localMoment, isMinor: true, cell: ({ moment }) => moment },
             { name: texts.task, cell: ({ task_id }) => <TaskLink topic={topic} id={task_id} /> },
             {
               name: texts.state,
@@ -127,11 +127,13 @@ function Recent({ of: { topic, recent } }: { of: ScheduleListed }) {
             },
             {
               name: t().task.attempts,
+              isMinor: true,
               isNumber: true,
               cell: ({ attempts }) => (attempts == null ? "–" : number(attempts)),
             },
             {
               name: t().task.lastOutcome,
+              isMinor: true,
               cell: ({ last_outcome }) => <Exact text={last_outcome ?? "–"} />,
             },
           ]}

@@ -13,6 +13,7 @@ import {
 import { Action } from "../../ui/parts";
 import { idsOf } from "../../ui/refused";
 import { moment } from "../../view/time";
+import { blockedBy } from "../dead/changes";
 import { curlOf, hasHiddenOptions } from "./curl";
 
 interface Props {
@@ -104,7 +105,8 @@ const replay = ({ topic, of, reload }: Props): Question => ({
   run: async () => {
     const { count } = await call("/delay/dead/replay", { topic, task_ids: [of.task_id] });
     const { replayed, notDead } = t().task;
-    say((count === 1 ? replayed : notDead)(topic, String(of.task_id)));
+    const said = (count === 1 ? replayed : notDead)(topic, String(of.task_id));
+    say(said + (count === 1 ? blockedBy([of.sn]) : ""));
     await reload();
   },
 });

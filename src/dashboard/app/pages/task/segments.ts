@@ -4,16 +4,17 @@ import { hasEnded } from "../../view/states";
 
 /**
  * `waited`: for its due time. `blocked`: it was due, and no attempt ran. `call`: an attempt ran.
+ * `failed`: an attempt failed.
  * `backoff`: from the end of an attempt until the next one is due, or began, if the log does not
  * say when it was due. `rest`: an attempt has no entry in the log, so its begin is not known.
  */
-export type Kind = "waited" | "blocked" | "call" | "backoff" | "rest";
+export type Kind = "waited" | "blocked" | "call" | "failed" | "backoff" | "rest";
 
 export interface Segment {
   kind: Kind;
   from: number;
   to: number;
-  /** Of a call. */
+  /** Of `call` and `failed`. */
   attempt?: number;
 }
 
@@ -50,7 +51,10 @@ export function segmentsOf(task: Task, now: number): Segment[] {
     } else {
       pause(started_ms, before?.attempt === attempt - 1 ? "blocked" : "rest");
     }
-    add("call", started_ms, started_ms + duration_ms, attempt);
+    // Only the last attempt can be good. The log also has attempts from before a replay.
+    const isLast = attempt === attempts && started_ms >= due_ms && note === sorted.at(-1);
+    const isGood = isLast && note.wait_ms == null && ["delivered", "leased"].includes(state);
+    add(isGood ? "call" : "failed", started_ms, started_ms + duration_ms, attempt);
     at = Math.max(at, started_ms + duration_ms);
     before = note;
   }

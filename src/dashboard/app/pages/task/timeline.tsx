@@ -76,9 +76,8 @@ function Segments({ of: task }: { of: Task }) {
         {found.map((segment) => (
           <li key={`${segment.kind}/${segment.from}`} title={moment(segment.from)}>
             <i class={`swatch segment-${segment.kind}`} />
-            {segment.attempt === undefined
-              ? texts.segments[segment.kind]
-              : texts.segmentCall(String(segment.attempt))}{" "}
+            {segment.attempt !== undefined && texts.segmentCall(String(segment.attempt))}
+            {segment.kind !== "call" && texts.segments[segment.kind]}{" "}
             <b>{duration(lengthOf(segment))}</b>
           </li>
         ))}

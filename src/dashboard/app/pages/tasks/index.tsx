@@ -21,15 +21,16 @@ const TOPICS = 100;
 
 /**
  * The tasks that a search finds. The address holds the filters and the page. Without a topic, those
- * of the topic with most waiting tasks are shown.
+ * of the topic with most waiting, or most dead, tasks are shown.
  */
 export function Tasks({ topic }: { topic: string }) {
   const { query } = route.value;
   const filters = filtersOf(topic, query);
   const props = { filters, cursor: query["cursor"] ?? "" };
   const isAnywhere = isInAllTopics(filters);
-  const topics = useLoaded("topics", 0, async (signal) => {
-    const answer = await call("/delay/topic/list", { sort: "pending", limit: TOPICS }, signal);
+  const sort = filters.state === "dead" ? "dead" : "pending";
+  const topics = useLoaded(sort, 0, async (signal) => {
+    const answer = await call("/delay/topic/list", { sort, limit: TOPICS }, signal);
     return answer.topics.map(({ topic }) => topic);
   });
   const fullest = topics.data?.[0];

@@ -26,6 +26,7 @@ export function List({ found, isMixed = false, selection }: Props) {
   const text = (value: string | null | undefined) =>
     value == null ? <span class="quiet">–</span> : <Exact text={value} />;
   const has = (wanted: (task: TaskListed) => boolean) => found.some(({ task }) => wanted(task));
+  const isOver = has(({ state }) => hasEnded(state));
   const columns: (Column<Found> | false)[] = [
     selection !== undefined && {
       name: t().tasks.selectAll,
@@ -38,9 +39,14 @@ export function List({ found, isMixed = false, selection }: Props) {
       cell: ({ topic }) => <a href={href("topics", topic)}>{topic}</a>,
     },
     isMixed && { name: texts.state, cell: ({ task }) => <State of={task.state} /> },
-    { name: texts.due, cell: ({ task }) => <When at={task.due_ms} /> },
-    has(({ state }) => hasEnded(state)) && {
+    {
+      name: texts.due,
+      isMinor: isMixed || isOver,
+      cell: ({ task }) => <When at={task.due_ms} />,
+    },
+    isOver && {
       name: texts.finished,
+      isMinor: isMixed,
       cell: ({ task }) => <When at={task.finished_ms} />,
     },
     has(({ state }) => state === "leased") && {
@@ -60,7 +66,7 @@ export function List({ found, isMixed = false, selection }: Props) {
       cell: ({ task }) => number(task.attempts),
     },
     { name: texts.lastOutcome, isMinor: true, cell: ({ task }) => text(task.last_outcome) },
-    { name: texts.key, cell: ({ task }) => text(task.key) },
+    { name: texts.key, isMinor: true, cell: ({ task }) => text(task.key) },
   ];
   return (
     <Table

@@ -15,6 +15,7 @@ import { Preview } from "../../ui/preview";
 import { idsOf } from "../../ui/refused";
 import { count, number } from "../../view/format";
 import { moment, zoneName } from "../../view/time";
+import { replay } from "../dead/changes";
 import { matchingOf, type Filters, type Matching as Selection } from "./filters";
 
 type Reload = () => Promise<void>;
@@ -202,7 +203,7 @@ function moveAll(of: Selection, reload: Reload): Question {
 /** The buttons, if the token may do it and a change can select the same tasks. */
 export function Matching({ filters, reload }: { filters: Filters; reload: Reload }) {
   const matching = matchingOf(filters);
-  const { topic, state } = filters;
+  const { topic, state, q, by } = filters;
   const texts = t().tasks;
   if (!may.changeTopic(topic)) return null;
   if (matching === null || (state !== "scheduled" && state !== "dead")) return null;
@@ -210,6 +211,12 @@ export function Matching({ filters, reload }: { filters: Filters; reload: Reload
     <div class="buttons after">
       {state === "scheduled" && (
         <Action name={texts.moveAll} run={() => ask(moveAll(matching, reload))} />
+      )}
+      {state === "dead" && (q === "" || by === "outcome") && (
+        <Action
+          name={t().dead.replayMatching}
+          run={() => ask(replay({ topic, ...(q !== "" && { reason: q }) }, reload))}
+        />
       )}
       <Action name={texts.cancelAll} run={() => ask(cancelAll(matching, state, reload))} />
     </div>
@@ -233,6 +240,9 @@ export function Chosen({ topic, state, ids, reload }: ChosenProps) {
       <span role="status">{texts.selected(number(ids.length))}</span>
       {state === "scheduled" && (
         <Action name={texts.moveSelected} run={() => ask(moveAll(of, reload))} />
+      )}
+      {state === "dead" && (
+        <Action name={t().dead.replaySelected} run={() => ask(replay(of, reload))} />
       )}
       <Action name={texts.cancelSelected} run={() => ask(cancelAll(of, state, reload))} />
     </div>

@@ -41,7 +41,9 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
 
     let (code, refused) =
         client(&delayd, &["add", "t", "--in", "1s", r#"{"sn":"nobody","url":"/"}"#]).await;
-    assert!(code == 1 && refused.contains("\"nobody\" is not a service"), "{refused}");
+    let says = "content.sn: \"nobody\" is not a service that is known here; \
+                the services are message.call";
+    assert!(code == 1 && refused.contains(says), "{refused}");
     let (code, healthy) = client(&delayd, &["healthcheck"]).await;
     assert_eq!(code, 0, "{healthy}");
     let (code, usage) = client(&delayd, &["add", "t"]).await;

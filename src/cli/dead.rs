@@ -72,6 +72,9 @@ struct ReplayArgs {
     /// The maximum rate, such as 100/s, 6000/m or 500/h
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
+    /// Not needed: a replay deletes nothing. Other commands for many tasks need it
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -153,7 +156,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         Verb::List(ListArgs { topic, page, server }) => {
             list::show(&server.client()?, &topic, TaskState::Dead, page).await
         }
-        Verb::Replay(ReplayArgs { which, rate, server }) => {
+        Verb::Replay(ReplayArgs { which, rate, server, .. }) => {
             let replay =
                 Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
             replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await

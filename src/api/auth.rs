@@ -334,6 +334,11 @@ impl Caller {
         self.0.as_ref().is_none_or(|token| token.covers_all())
     }
 
+    /// Whether the caller may call `/delay/destination/list`.
+    pub(crate) fn lists_destinations(&self) -> bool {
+        self.covers_all() && self.has(|scope| matches!(scope, Scope::View | Scope::Admin))
+    }
+
     fn may_use_all(&self) -> Result<(), Error> {
         match self.covers_all() {
             true => Ok(()),

@@ -27,6 +27,12 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     settings.http.warning().into_iter().chain(certificates).collect()
 }
 
+/// How many calls a start would allow at a time, and its warnings about the limit of open files.
+pub fn calls(settings: &Settings) -> (usize, Vec<String>) {
+    let open_files = params::raise_open_file_limit();
+    (params::calls(settings, open_files), params::open_file_warnings(settings, open_files))
+}
+
 /// The result of a check.
 #[derive(Debug)]
 pub struct Checked {

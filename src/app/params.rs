@@ -119,20 +119,52 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
     }
 }
 
-/// `open_files` is the limit of open files. Each call needs one, and the API and the store need
-/// some.
-pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
-    let wanted = settings.callback.concurrency;
-    let most = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(16);
-    if is_too_few(wanted, most) {
-        tracing::warn!(
+/// How many calls may run at a time. Each needs an open file, and the API and the store need some.
+pub(super) fn calls(settings: &Settings, open_files: u64) -> usize {
+    settings.callback.concurrency.min(half(open_files))
+}
+
+fn half(open_files: u64) -> usize {
+    usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(16)
+}
+
+/// The warnings about too few open files, as the start logs them.
+pub(super) fn open_file_warnings(settings: &Settings, open_files: u64) -> Vec<String> {
+    let connections = connections(calls(settings, open_files), open_files);
+    let warnings = [too_few_calls(settings, open_files), too_few_connections(connections)];
+    warnings.into_iter().flatten().collect()
+}
+
+fn too_few_calls(settings: &Settings, open_files: u64) -> Option<String> {
+    let (wanted, most) = (settings.callback.concurrency, half(open_files));
+    is_too_few(wanted, most).then(|| {
+        format!(
             "callback.concurrency: expected at most half of the open-file limit, {most}, got \
              {wanted}. At most {most} calls run at a time; raise the limit (ulimit -n), or \
              lower the setting"
-        );
+        )
+    })
+}
+
+fn too_few_connections(most: usize) -> Option<String> {
+    (most < AMPLE).then(|| {
+        format!(
+            "The open-file limit allows at most {most} connections at a time; further ones wait. \
+             Raise the limit (ulimit -n)"
+        )
+    })
+}
+
+fn log(warning: Option<String>) {
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
     }
+}
+
+pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
+    log(too_few_calls(settings, open_files));
     LimitParams {
-        concurrency: wanted.min(most),
+        concurrency: calls(settings, open_files),
         concurrency_per_service: settings.callback.concurrency_per_service,
         breaker: settings.callback.breaker.params(),
         retry_after_max: settings.callback.retry_after_max.0,
@@ -150,16 +182,15 @@ fn is_too_few(wanted: usize, most: usize) -> bool {
 
 /// The limit of connections: half of the open files that `calls` leaves. The rest is for the store
 /// and for idle callback connections.
+fn connections(calls: usize, open_files: u64) -> usize {
+    let files = usize::try_from(open_files).unwrap_or(usize::MAX);
+    (files.saturating_sub(calls) / 2).max(16)
+}
+
 pub(super) fn server(calls: usize, open_files: u64, drain: Duration) -> api::ServerParams {
     let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
-    let files = usize::try_from(open_files).unwrap_or(usize::MAX);
-    let most = (files.saturating_sub(calls) / 2).max(16);
-    if most < AMPLE {
-        tracing::warn!(
-            "The open-file limit allows at most {most} connections at a time; further ones wait. \
-             Raise the limit (ulimit -n)"
-        );
-    }
+    let most = connections(calls, open_files);
+    log(too_few_connections(most));
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
 }
 
@@ -282,6 +313,19 @@ mod tests {
         check(16_384, 512, true);
         check(20_000, 10_000, true);
         check(500, 512, false);
+    }
+
+    /// `delayd check` did not mention the limit of open files.
+    #[test]
+    fn a_check_gives_the_warnings_of_a_start() {
+        let settings = Settings::load(&[], &[], std::iter::empty()).unwrap();
+        let check = |open_files: u64, calls: usize, warnings: usize| {
+            assert_eq!(super::calls(&settings, open_files), calls);
+            assert_eq!(open_file_warnings(&settings, open_files).len(), warnings, "{open_files}");
+        };
+        check(u64::MAX, 16_384, 0);
+        check(20_000, 10_000, 0);
+        check(1_000, 500, 2);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::args::TaskOptions;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::due::Due;
+use super::due::{Due, PASSED};
 use super::find::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, add_retry, follow, get, output, table};
 use crate::model::task::{TaskId, Topic};
@@ -80,7 +80,8 @@ pub(super) async fn run(mut args: Args) -> anyhow::Result<Code> {
         }
     };
     let task_id = Some(TaskId(stored.task_id.0));
-    output::line(&if client.is_json() { text } else { shown(stored) })?;
+    let has_passed = args.due.has_passed(stored.due_ms);
+    output::line(&if client.is_json() { text } else { shown(stored, has_passed) })?;
     match args.follow.wait {
         None => Ok(Code::Done),
         Some(wait) => {
@@ -132,7 +133,7 @@ fn body(args: &Args, content: String) -> impl Serialize {
     }
 }
 
-fn shown(stored: Stored) -> String {
+fn shown(stored: Stored, has_passed: bool) -> String {
     let Stored { task_id, due_ms, mode, durability, duplicate, state, replaced, .. } = stored;
     let mut pairs = vec![
         ("task_id", task_id.cell()),
@@ -140,6 +141,9 @@ fn shown(stored: Stored) -> String {
         ("mode", mode.cell()),
         ("durability", durability.cell()),
     ];
+    if has_passed && !duplicate {
+        pairs.push(("past", PASSED.into()));
+    }
     if duplicate {
         pairs.push(("duplicate", "the task was added before with this idempotency key".into()));
         pairs.push(("state", state.map_or("forgotten", TaskState::as_str).into()));
@@ -220,7 +224,11 @@ mod tests {
             "mode": "push",
             "durability": "fsynced",
         });
-        insta::assert_snapshot!(shown(serde_json::from_value(answer).unwrap()), @r#"
+        let shown = |past| shown(serde_json::from_value(answer.clone()).unwrap(), past);
+        assert!(
+            shown(true).ends_with("past        the given time has passed, so the task is due now")
+        );
+        insta::assert_snapshot!(shown(false), @r#"
         task_id     42
         due         2026-11-21T04:16:07.042Z
         mode        push

@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::{Code, output, table};
-use crate::app::check::{Checked, check, warnings};
+use crate::app::check::{Checked, calls, check, warnings};
 use crate::callback::SuccessRule;
 use crate::model::zone;
 use crate::settings::Settings;
@@ -28,9 +28,10 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code> {
-    output::line(&summary(settings))?;
+    let (calls, too_few_files) = calls(settings);
+    output::line(&summary(settings, calls))?;
     settings.http.ensure_guarded()?;
-    warn(&warnings(settings))?;
+    warn(&[warnings(settings), too_few_files].concat())?;
     if args.offline {
         output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
@@ -47,19 +48,21 @@ fn warn(warnings: &[String]) -> std::io::Result<()> {
     warnings.iter().try_for_each(|warning| output::line(&format!("WARNING        {warning}")))
 }
 
-fn summary(settings: &Settings) -> String {
+/// `calls` may run at a time.
+fn summary(settings: &Settings, calls: usize) -> String {
     let Settings { http, callback, worker, services, trace, .. } = settings;
     let notice = match http.auth.tokens.len() {
         0 => String::new(),
         count => format!(", tokens: {count}"),
     };
     let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
+    let half = match calls < callback.concurrency {
+        true => " (half of the limit of open files)",
+        false => "",
+    };
     let calls = format!(
-        "{} at most, {} per service, timeout {}, {} attempts",
-        callback.concurrency,
-        callback.concurrency_per_service,
-        callback.timeout,
-        callback.retry.max_attempts
+        "{calls} at most{half}, {} per service, timeout {}, {} attempts",
+        callback.concurrency_per_service, callback.timeout, callback.retry.max_attempts
     );
     let mut pairs = vec![
         ("configuration", "valid".to_owned()),
@@ -110,7 +113,10 @@ mod tests {
         let sets = [&sets[..], &["store.redis.urls=['redis://:secret@d']"]].concat();
         let sets: Vec<_> = sets.into_iter().map(str::to_owned).collect();
         let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();
-        let shown = summary(&settings).replace(zone::data_version(), "2026a");
+        assert!(
+            summary(&settings, 500).contains("500 at most (half of the limit of open files), ")
+        );
+        let shown = summary(&settings, 16_384).replace(zone::data_version(), "2026a");
         insta::assert_snapshot!(shown, @r#"
         configuration  valid
         http           0.0.0.0:80

@@ -240,7 +240,7 @@ pub(super) struct Refused {
     pub(super) code: ErrorCode,
     /// The number from the answer: a later version may know more codes.
     number: u64,
-    sentence: String,
+    pub(super) sentence: String,
 }
 
 impl Refused {

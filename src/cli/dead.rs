@@ -72,6 +72,9 @@ struct ReplayArgs {
     /// The maximum rate, such as 100/s, 6000/m or 500/h
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
+    /// Not needed: a replay deletes nothing. Other commands for many tasks need it
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -153,7 +156,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         Verb::List(ListArgs { topic, page, server }) => {
             list::show(&server.client()?, &topic, TaskState::Dead, page).await
         }
-        Verb::Replay(ReplayArgs { which, rate, server }) => {
+        Verb::Replay(ReplayArgs { which, rate, server, .. }) => {
             let replay =
                 Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
             replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
@@ -259,13 +262,14 @@ fn causes(Causes { causes, more, .. }: Causes) -> String {
     }
     let is_of_all = causes.iter().any(|cause| cause.topic.is_some());
     let row = |cause: &Cause| {
-        let Cause { reason, count, first_ms, last_ms, task_id, topic, topics, more_topics } = cause;
+        let Cause { reason, count, first_ms, last_ms, task_id, sn, topic, topics, more_topics } =
+            cause;
         let mut row = vec![count.cell(), first_ms.cell(), last_ms.cell()];
         if is_of_all {
             row.push((topics.len() as u64 + more_topics.unwrap_or_default()).cell());
             row.push(topic.cell());
         }
-        row.extend([task_id.cell(), reason.cell()]);
+        row.extend([task_id.cell(), sn.cell(), reason.cell()]);
         row
     };
     let rows: Vec<_> = causes.iter().map(row).collect();
@@ -273,7 +277,7 @@ fn causes(Causes { causes, more, .. }: Causes) -> String {
     if is_of_all {
         head.extend(["topics", "topic"]);
     }
-    head.extend(["one_of_them", "reason"]);
+    head.extend(["one_of_them", "its_sn", "reason"]);
     let table = table::columns(&head, &rows);
     if more { format!("{table}\nand more, which one call does not cover") } else { table }
 }
@@ -332,11 +336,12 @@ mod tests {
         let causes = |answer| causes(serde_json::from_value(answer).unwrap());
         assert_eq!(causes(json!({"causes": [], "more": false})), "no dead tasks");
         let answer = json!({"more": false, "causes": [
-            {"reason": "410 Gone", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
+            {"reason": "410 Gone", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7,
+             "sn": "shop"},
         ]});
         insta::assert_snapshot!(causes(answer), @r#"
-        COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
-        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            410 Gone
+        COUNT  FIRST                     LAST                      ONE_OF_THEM  ITS_SN  REASON
+        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            shop    410 Gone
         "#);
     }
 
@@ -357,8 +362,8 @@ mod tests {
         let table = causes(answer);
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0].join(" "), "COUNT FIRST LAST TOPICS TOPIC ONE_OF_THEM REASON");
-        let row = "5 1970-01-01T00:00:00.500Z 1970-01-01T00:00:01.000Z 5 a 7 410";
+        assert_eq!(rows[0].join(" "), "COUNT FIRST LAST TOPICS TOPIC ONE_OF_THEM ITS_SN REASON");
+        let row = "5 1970-01-01T00:00:00.500Z 1970-01-01T00:00:01.000Z 5 a 7 - 410";
         assert_eq!(rows[1].join(" "), row);
     }
 }

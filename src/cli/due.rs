@@ -3,7 +3,11 @@
 use serde_json::Value;
 
 use crate::model::clock::UnixMillis;
+use crate::model::written_time;
 use delayd_wire::Span;
+
+/// What a command prints if [`At::has_passed`].
+pub(super) const PASSED: &str = "the given time has passed, so the task is due now";
 
 /// The due time: exactly one of the two.
 #[derive(Debug, clap::Args)]
@@ -37,6 +41,11 @@ impl Due {
     pub(super) fn zone(&self) -> Option<String> {
         self.at.zone.clone()
     }
+
+    /// As [`At::has_passed`].
+    pub(super) fn has_passed(&self, due: delayd_wire::UnixMillis) -> bool {
+        self.at.has_passed(due)
+    }
 }
 
 /// The due time of a call that takes no delay.
@@ -69,6 +78,18 @@ impl At {
     /// The time as text, if it is no number.
     pub(super) fn words(&self) -> Option<String> {
         self.at.clone().filter(|text| seconds(text).is_err())
+    }
+
+    /// Whether the service has set the due time to `due`, its present time, because this time lies
+    /// before it.
+    pub(super) fn has_passed(&self, due: delayd_wire::UnixMillis) -> bool {
+        let read = |text| written_time::read(text, self.zone.as_deref());
+        #[allow(clippy::cast_possible_truncation, reason = "a larger number is out of range")]
+        let moment = match self.seconds().and_then(|seconds| seconds.as_f64()) {
+            Some(seconds) => Some((seconds * 1_000.0).round() as i64),
+            None => self.at.as_deref().and_then(|text| read(text).ok()).map(|read| read.moment.0),
+        };
+        moment.is_some_and(|moment| moment < due.0)
     }
 
     /// The time as text, for a call without the field `timing_moment`.

@@ -1,9 +1,9 @@
 //! `delayd find`: looks for a task in all topics.
 
-use delayd_wire::{FindRequest, FoundTask, FoundTasks};
+use delayd_wire::{ErrorCode, FindRequest, FoundTask, FoundTasks};
 
 use super::cell::Cell;
-use super::client::ServerArgs;
+use super::client::{Refused, ServerArgs};
 use super::{Code, output, table};
 use crate::model::task::TaskId;
 
@@ -32,7 +32,8 @@ pub(super) struct TaskNameArgs {
     /// The task's id
     #[arg(
         required_unless_present_any = ["key", "idempotency_key"],
-        conflicts_with_all = ["key", "idempotency_key"]
+        conflicts_with_all = ["key", "idempotency_key"],
+        value_parser = task_id
     )]
     pub(super) task_id: Option<TaskId>,
     #[command(flatten)]
@@ -57,6 +58,28 @@ impl TaskKeyArgs {
     }
 }
 
+/// Parses an id.
+pub(super) fn task_id(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|error| format!("{error}; a key of your own belongs into --key"))
+}
+
+/// Says of an id that no task has that it may be a key of the user.
+pub(super) fn or_key(id: Option<TaskId>) -> impl Fn(anyhow::Error) -> anyhow::Error {
+    move |error| match (id, error.downcast::<Refused>()) {
+        (Some(id), Ok(mut refused))
+            if refused.code == ErrorCode::NotFound && refused.sentence.starts_with("task_id:") =>
+        {
+            refused.sentence += &may_be_key(id);
+            refused.into()
+        }
+        (_, refused) => refused.map_or_else(|error| error, Into::into),
+    }
+}
+
+fn may_be_key(id: TaskId) -> String {
+    format!("; if {id} is a key of your own, use --key {id} (or --idempotency-key)")
+}
+
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let Args { name: TaskNameArgs { task_id, keys }, server } = args;
     let TaskKeyArgs { key, idempotency_key } = keys;
@@ -73,7 +96,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         }
     }
     if !client.is_json() {
-        output::line(&shown(&tasks))?;
+        let hint = task_id.filter(|_| tasks.is_empty()).map(may_be_key);
+        output::line(&(shown(&tasks) + &hint.unwrap_or_default()))?;
     }
     Ok(Code::Done)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
-use super::find::{TaskKeyArgs, TaskNameArgs};
+use super::find::{TaskKeyArgs, TaskNameArgs, or_key};
 use super::{Code, follow, table, time};
 use crate::model::task::Topic;
 
@@ -32,6 +32,11 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let id = args.name.task_id;
+    get(args).await.map_err(or_key(id))
+}
+
+async fn get(args: Args) -> anyhow::Result<Code> {
     if let Some(wait) = args.follow.wait {
         return follow::to_end(args.server.client()?, &args.topic, args.name, wait, shown).await;
     }

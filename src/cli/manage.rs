@@ -4,8 +4,8 @@ use delayd_wire::{CancelRequest, Gone, Moved, UpdateRequest};
 
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::due::Due;
-use super::find::{TaskKeyArgs, TaskNameArgs};
+use super::due::{Due, PASSED};
+use super::find::{TaskKeyArgs, TaskNameArgs, or_key, task_id};
 use super::{Code, add, table};
 use crate::model::task::{TaskId, Topic};
 
@@ -70,7 +70,7 @@ impl UpdateArgs {
     /// An id that is none, or an id beside a key.
     pub(super) fn id_and_content(&self) -> Result<(Option<TaskId>, Option<&str>), String> {
         let Some(first) = &self.first else { return Ok((None, None)) };
-        match (self.keys.is_given(), first.parse::<TaskId>()) {
+        match (self.keys.is_given(), task_id(first)) {
             (false, Ok(id)) => Ok((Some(id), self.second.as_deref())),
             (false, Err(error)) => Err(format!("invalid value '{first}' for '<TASK_ID>': {error}")),
             (true, Ok(_)) => Err(format!(
@@ -84,7 +84,8 @@ impl UpdateArgs {
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
     let body = CancelRequest { topic: Some(args.topic), task_id, key, idempotency_key };
-    args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await?;
+    let asked = args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await;
+    asked.map_err(or_key(task_id))?;
     Ok(Code::Done)
 }
 
@@ -103,12 +104,15 @@ pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
         zone: due.zone(),
         content,
     };
-    server.ask("/delay/task/update", &body, shown).await?;
+    let shown = |moved: Moved| {
+        let mut pairs = vec![("task_id", moved.task_id.cell()), ("due", moved.due_ms.cell())];
+        if due.has_passed(moved.due_ms) {
+            pairs.push(("past", PASSED.into()));
+        }
+        table::pairs(&pairs)
+    };
+    server.ask("/delay/task/update", &body, shown).await.map_err(or_key(task_id))?;
     Ok(Code::Done)
-}
-
-fn shown(moved: Moved) -> String {
-    table::pairs(&[("task_id", moved.task_id.cell()), ("due", moved.due_ms.cell())])
 }
 
 #[cfg(test)]

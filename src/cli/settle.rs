@@ -5,7 +5,7 @@ use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing, Returned};
 use super::Code;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::due::At;
+use super::due::{At, PASSED};
 use crate::model::task::{Receipt, TaskId, Topic};
 use delayd_wire::span::{Span, lease_of};
 
@@ -80,9 +80,11 @@ pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
     let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
-    let (at, zone) = (args.at.text(), args.at.zone);
+    let (at, zone) = (args.at.text(), args.at.zone.clone());
     let body = NackRequest { topic, task_id, receipt, delay: args.after, at, zone };
+    let has_passed = |due| args.at.has_passed(due);
     let shown = |returned: Returned| match returned.due_ms {
+        Some(due) if has_passed(due) => format!("returned, due {}: {PASSED}", due.cell()),
         Some(due) => format!("returned, due {}", due.cell()),
         None => "returned".into(),
     };

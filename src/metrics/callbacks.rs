@@ -119,7 +119,8 @@ impl ServiceMetrics {
         self.ambiguous.inc();
     }
 
-    /// A first callback begins so late. What operators delayed it does not count.
+    /// A first callback begins so late, of a task that was not due before the start. What operators
+    /// delayed it does not count.
     pub fn began(&self, late: Duration) {
         self.lateness.note(late);
     }

@@ -8,7 +8,7 @@ use crate::model::clock::UnixMillis;
 
 /// The names of the figures. The first `COUNTERS` count what happened within a step; the others
 /// are values at its end.
-pub const FIGURES: [&str; 21] = [
+pub const FIGURES: [&str; 23] = [
     "added",
     "calls",
     "failed_calls",
@@ -17,6 +17,8 @@ pub const FIGURES: [&str; 21] = [
     "lateness_operator_ms",
     "lateness_store_ms",
     "lateness_consumer_ms",
+    "lateness_clock_ms",
+    "lateness_unknown_ms",
     "scheduled",
     "leased",
     "dead",
@@ -32,7 +34,7 @@ pub const FIGURES: [&str; 21] = [
     "memory_bytes",
 ];
 /// The number of figures that are counters.
-pub(super) const COUNTERS: usize = 8;
+pub(super) const COUNTERS: usize = 10;
 
 /// The figures of one moment, in the order of [`FIGURES`]. Counters are totals since the start.
 pub(super) type Values = [u64; FIGURES.len()];
@@ -125,6 +127,14 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::culprit::Culprit;
+
+    /// What a restart or a jump of the clock delayed was in no figure.
+    #[test]
+    fn each_culprit_has_its_lateness() {
+        let names = Culprit::ALL.map(|culprit| format!("lateness_{}_ms", culprit.as_str()));
+        assert_eq!(FIGURES[3..COUNTERS], names);
+    }
 
     fn values(added: u64, scheduled: u64) -> Values {
         let mut values = [0; FIGURES.len()];

@@ -206,6 +206,8 @@ fn values<S>(parts: &Parts<S>, snapshot: &Snapshot, now: UnixMillis) -> history:
         lateness[2],
         lateness[3],
         lateness[4],
+        lateness[5],
+        lateness[6],
         snapshot.tasks.scheduled,
         snapshot.tasks.leased,
         snapshot.tasks.dead,

@@ -171,7 +171,10 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             lateness.add(Culprit::Delayd, (rest - extending).as_millis() as i64);
             let metrics = &self.shared.parts.metrics.lateness;
             metrics.observe(Way::Push, &lateness, policy.lateness_objective);
-            service.began(lateness.total().saturating_sub(lateness.part(Culprit::Operator)));
+            // What was due before the start was late because of the start.
+            if lateness.part(Culprit::Unknown).is_zero() {
+                service.began(lateness.total().saturating_sub(lateness.part(Culprit::Operator)));
+            }
             if let Some(occurrence) = &self.task.options.schedule {
                 self.shared.parts.metrics.schedules.missed(occurrence.missed);
             }

@@ -282,6 +282,7 @@ async fn dead_letters_are_grouped_replayed_and_purged(kept: Kept) {
     }
     let causes = call(&delayd, "/delay/dead/causes", json!({"topic": "t"})).await;
     assert_eq!(causes["causes"][0]["reason"], "500 Internal Server Error");
+    assert_eq!(causes["causes"][0]["sn"], "s", "a cause did not say who answered");
     assert_eq!(
         (&causes["causes"][0]["count"], &causes["causes"][1]["count"]),
         (&json!(18), &json!(2))

@@ -10,7 +10,11 @@ use crate::receiver::{Answer, Receiver};
 use crate::redis_server::ports;
 use crate::{Kept, Program, on_both_stores, redis_server};
 
-on_both_stores!(the_client_commands_do_what_the_calls_do);
+on_both_stores!(
+    the_client_commands_do_what_the_calls_do,
+    a_time_that_has_passed_is_mentioned,
+    a_key_may_be_a_number,
+);
 
 /// Runs a client command against the service. Returns its exit code, and its standard output
 /// followed by its standard error.
@@ -41,7 +45,9 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
 
     let (code, refused) =
         client(&delayd, &["add", "t", "--in", "1s", r#"{"sn":"nobody","url":"/"}"#]).await;
-    assert!(code == 1 && refused.contains("\"nobody\" is not a service"), "{refused}");
+    let says = "content.sn: \"nobody\" is not a service that is known here; \
+                the services are message.call";
+    assert!(code == 1 && refused.contains(says), "{refused}");
     let (code, healthy) = client(&delayd, &["healthcheck"]).await;
     assert_eq!(code, 0, "{healthy}");
     let (code, usage) = client(&delayd, &["add", "t"]).await;
@@ -57,6 +63,56 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     let id = pulled.lines().nth(1).and_then(|row| row.split(' ').next()).unwrap();
     let (code, shown) = client(&delayd, &["get", "long", id]).await;
     assert!(code == 0 && shown.contains(&long), "{shown}");
+}
+
+/// Only `due` told that the task is due at once.
+async fn a_time_that_has_passed_is_mentioned(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let past = "the given time has passed, so the task is due now";
+    let check = async |words: &[&str], expected: bool| {
+        let (code, said) = client(&delayd, words).await;
+        assert_eq!((code, said.contains(past)), (0, expected), "{words:?}: {said}");
+    };
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let far = (now + 86_400).to_string();
+    check(&["add", "t", "--key", "a", "--at", "1795236367", "{}"], true).await;
+    check(&["add", "t", "--key", "a", "--at", "2020-01-31 20:00", "--zone", "+08:00", "{}"], true)
+        .await;
+    check(&["update", "t", "--key", "a", "--at", &far], false).await;
+    check(&["update", "t", "--key", "a", "--at", "2020-01-31T20:00:00Z"], true).await;
+    check(&["update", "t", "--key", "a", "--in", "0"], false).await;
+    let (_, pulled) = client(&delayd, &["pull", "t", "--lease", "1h", "--json"]).await;
+    let pulled: Value = serde_json::from_str(&pulled).unwrap();
+    let (id, receipt) = (pulled["task_id"].to_string(), pulled["receipt"].as_str().unwrap());
+    check(&["nack", "t", &id, receipt, "--at", "1795236367"], true).await;
+}
+
+/// `get TOPIC 1234` said only that there is no such task.
+async fn a_key_may_be_a_number(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let check = async |words: &str, code: i32, says: &str| {
+        let (found, said) = client(&delayd, &words.split(' ').collect::<Vec<_>>()).await;
+        assert!(found == code && said.contains(says), "{words}: {said}");
+    };
+    check("add t --key 1234 --in 1h {}", 0, "").await;
+    let hint = "; if 1234 is a key of your own, use --key 1234 (or --idempotency-key)";
+    for words in ["get t 1234", "get t 1234 --wait", "update t 1234 --in 2h", "cancel t 1234"] {
+        check(words, 1, &format!("there is no such task in this topic{hint} (dm_error 1004)"))
+            .await;
+    }
+    check("find 1234", 0, &format!("no task{hint}")).await;
+    check("get none 1234", 1, "there is no such topic (dm_error 1004)").await;
+    for words in ["get t order-7", "update t order-7 --in 2h"] {
+        check(words, 2, "a key of your own belongs into --key").await;
+    }
+    check("find --key 1234", 0, "1234").await;
+    check("get t --key 1234", 0, "scheduled").await;
+    check("update t --key 1234 --in 2h {}", 0, "").await;
+    check("cancel t --key 1234", 0, "cancelled").await;
+    check("add t --idempotency-key 77 --in 1h {}", 0, "").await;
+    check("cancel t --idempotency-key 77", 0, "cancelled").await;
+    // It was refused, though other commands for many tasks need it.
+    check("dead replay t --all --yes", 0, "0 tasks replayed").await;
 }
 
 /// `delayd` alone used to start a service with the defaults, in the current folder.

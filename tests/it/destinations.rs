@@ -19,6 +19,7 @@ on_both_stores!(
     a_release_ends_a_retry_after_hold,
     hosts_that_callers_name_leave_nothing_in_the_store,
     an_open_breaker_probes_when_an_operator_says_so,
+    the_lateness_of_the_others_begins_with_the_start,
 );
 
 /// Circuit breakers that open and close within a test.
@@ -326,6 +327,22 @@ async fn an_open_breaker_probes_when_an_operator_says_so(kept: Kept) {
         assert_eq!(delayd.post(&path, r#"{"sn":"nobody"}"#).await.status, 404, "{verb}");
         assert_eq!(delayd.post(&path, r#"{"sn":"@pull"}"#).await.status, 400, "{verb}");
     }
+}
+
+/// After a restart, the time in which nothing ran looked as if one destination delayed the others.
+async fn the_lateness_of_the_others_begins_with_the_start(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let settings = vec![service("message.call", &receiver)];
+    let idle = kept.start(&[&settings[..], &["worker.enabled=false".into()]].concat()).await;
+    idle.add_all(&tasks("message.call", 3)).await;
+    idle.kill();
+    let delayd = kept.start(&settings).await;
+    receiver.wait_for(3).await;
+    let others =
+        async || delayd.post("/delay/destination/list", "{}").await.ok().body["unharmed"].clone();
+    assert_eq!(others().await, json!({"calls": 0, "lateness_p99_ms": null}));
+    delayd.add_all(&tasks("message.call", 2)).await;
+    assert!(poll::until(async || others().await["calls"] == 2).await, "{}", others().await);
 }
 
 /// The settings of an instance whose breaker of this receiver stays open for the whole test.

@@ -187,6 +187,7 @@ async fn causes_are_grouped_over_all_topics(kept: Kept) {
     assert_eq!((&cause["reason"], &cause["count"]), (&json!("nacked"), &json!(7)), "{all}");
     let topics = json!([{"topic": "wide", "count": 5}, {"topic": "a", "count": 2}]);
     assert_eq!((&cause["topics"], &cause["topic"]), (&topics, &json!("a")), "{all}");
+    assert_eq!(cause["sn"], Value::Null, "they are pulled");
     assert_eq!((&all["topics_seen"], &all["more"]), (&json!(3), &json!(false)), "{all}");
     assert_eq!((&cause["more_topics"], &all["cursor"]), (&json!(0), &Value::Null), "{all}");
     let rest = call(&delayd, "/delay/dead/causes", json!({"cursor": "empty"})).await;

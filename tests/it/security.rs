@@ -32,7 +32,8 @@ fn tokens() -> String {
         "http.auth.tokens=[{{name='writer', token_sha256='{writer}', \
          scopes=['produce'], topics=['order.*']}}, \
          {{name='reader', token_sha256='{reader}', scopes=['consume'], topics=['*']}}, \
-         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin'], topics=['*']}}]",
+         {{name='keeper', token_sha256='{keeper}', \
+         scopes=['produce', 'consume', 'admin'], topics=['*']}}]",
     )
 }
 
@@ -94,7 +95,9 @@ async fn a_command_names_the_variable_of_the_token_that_is_missing() {
 }
 
 async fn a_token_gives_access_to_its_own_calls_and_topics(kept: Kept) {
-    let delayd = kept.start(&[tokens()]).await;
+    let names = ["a", "b", "c", "d", "message.call", "other", "x"];
+    let service = |name| format!("services.\"{name}\".endpoints=[\"http://127.0.0.1:1\"]");
+    let delayd = kept.start(&[vec![tokens()], names.map(service).to_vec()].concat()).await;
     let task = |topic: &str| json!({"topic": topic, "delay": 0, "content": {"n": 1}});
     let refused = async |answer: (u16, Value), status: u16, dm_error: u16| {
         assert_eq!((answer.0, &answer.1["dm_error"]), (status, &json!(dm_error)), "{answer:?}");
@@ -130,6 +133,22 @@ async fn a_token_gives_access_to_its_own_calls_and_topics(kept: Kept) {
         let (status, pulled) =
             as_holder(&delayd, READER, "/delay/task/pull", json!({"topic": topic})).await;
         assert_eq!((status, pulled["task_id"].is_u64()), (200, topic == "order.b"), "{pulled}");
+    }
+
+    // Who may not list the services learns none of their names from an error.
+    for (token, hint) in [
+        (WRITER, "the configuration's [services] names them"),
+        (
+            KEEPER,
+            "did you mean \"message.call\"? The services are a, b, c, d, message.call and 2 more",
+        ),
+    ] {
+        let task = json!({"topic": "order.a", "delay": 0,
+            "content": {"sn": "mesage.call", "url": "/"}});
+        let (status, answer) = as_holder(&delayd, token, "/delay/task/add", task).await;
+        let says =
+            format!("content.sn: \"mesage.call\" is not a service that is known here; {hint}");
+        assert_eq!((status, &answer["error_msg"]), (400, &json!(says)));
     }
 
     // The client sends its token, from the variable or the option, and prints it nowhere.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{TaskId, TopicName, UnixMillis};
+use crate::{ServiceName, TaskId, TopicName, UnixMillis};
 
 /// The dead tasks of a topic, or of all topics, grouped by cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Cause {
     pub last_ms: UnixMillis,
     /// One of these tasks, as an example.
     pub task_id: TaskId,
+    /// The service of the example; null if it is pulled.
+    pub sn: Option<ServiceName>,
     /// Over all topics: the topic of the example.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicName>,

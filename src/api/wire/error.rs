@@ -25,6 +25,9 @@ pub(crate) enum Error {
     /// The request is invalid. The text names the field, what was expected, and what it had.
     #[error("{0}")]
     Invalid(String),
+    /// The service is not known. First the field that names it; `hint` says which are.
+    #[error("{field}: \"{sn}\" is not a service that is known here; {hint}")]
+    UnknownService { field: String, sn: String, hint: String },
     /// The token is missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
@@ -137,6 +140,9 @@ impl Error {
     pub(crate) fn below(self, field: &str) -> Self {
         match self {
             Self::Invalid(sentence) => Self::Invalid(format!("{field}.{sentence}")),
+            Self::UnknownService { field: inner, sn, hint } => {
+                Self::UnknownService { field: format!("{field}.{inner}"), sn, hint }
+            }
             other => other,
         }
     }
@@ -159,7 +165,7 @@ impl Error {
     /// The `dm_error`.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid(_) => ErrorCode::Invalid,
+            Self::Invalid(_) | Self::UnknownService { .. } => ErrorCode::Invalid,
             Self::Unauthenticated(_) => ErrorCode::Unauthenticated,
             Self::Forbidden(_) => ErrorCode::Forbidden,
             Self::NotFound(_) => ErrorCode::NotFound,

@@ -269,7 +269,8 @@ fn backticked(list: &str) -> impl Iterator<Item = &str> {
     list.split('`').skip(1).step_by(2)
 }
 
-fn unknown_field(name: &str, known: &str) -> String {
+/// The known name that is meant by `name`, if one is similar.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |known: &str| match name.len() {
         0..=MAX_NAME => {
             spend(name.len() * known.len());
@@ -277,13 +278,16 @@ fn unknown_field(name: &str, known: &str) -> String {
         }
         _ => 0.0,
     };
-    let nearest =
-        backticked(known).map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let hint = match nearest {
+    let nearest = known.map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    nearest.filter(|(alike, _)| *alike >= ALIKE).map(|(_, known)| known)
+}
+
+fn unknown_field(name: &str, known: &str) -> String {
+    let hint = match nearest(name, backticked(known)) {
         _ if matches!(name, "sn" | "url") && backticked(known).any(|known| known == "content") => {
             format!(r#"it belongs into content: "content":{{{name:?}:…}}"#)
         }
-        Some((alike, nearest)) if alike >= ALIKE => format!("did you mean {nearest:?}?"),
+        Some(nearest) => format!("did you mean {nearest:?}?"),
         _ => format!("the fields are {}", backticked(known).collect::<Vec<_>>().join(", ")),
     };
     format!("unknown field \"{}\": {hint}", quoted(name))

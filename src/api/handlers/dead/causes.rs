@@ -20,6 +20,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{LastTopic, Name, TopicName};
 use crate::api::wire::json;
+use crate::api::wire::shown::sn_of;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Registered, SampleQuery, Sampling, Summary};
 use crate::topic::fitting;
@@ -180,6 +181,7 @@ impl Found {
                     first_ms: ended,
                     last_ms: ended,
                     task_id: task.id.into(),
+                    sn: sn_of(&task.destination),
                     topic: topic.map(Into::into),
                     topics: Vec::new(),
                     more_topics: None,

@@ -106,7 +106,8 @@ pub(crate) async fn set(
     api.check_accepting()?;
     let checking = api.clone();
     let check = move |body: &[u8]| checking.checked(None, |rules| read(body, rules));
-    let (topic, name, definition) = reading(request.into_body(), check).await?;
+    let read = reading(request.into_body(), check).await;
+    let (topic, name, definition) = read.map_err(|error| api.explained(error, &caller))?;
     let text = definition.text();
     let mut tries = 0;
     let (known, result) = loop {

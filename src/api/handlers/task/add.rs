@@ -83,7 +83,8 @@ pub(crate) async fn add(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
 ) -> Result<One, Error> {
-    timed(&api, add_one(&api, request, &caller)).await
+    let added = timed(&api, add_one(&api, request, &caller)).await;
+    added.map_err(|error| api.explained(error, &caller))
 }
 
 /// Measures an add for the metrics.

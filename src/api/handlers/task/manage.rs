@@ -56,7 +56,7 @@ pub(crate) async fn cancel(
 /// `POST /delay/task/update`
 pub(crate) async fn update(
     api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    Routed { request, caller, .. }: Routed,
 ) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
     let (topic, name, due, content) = {
@@ -76,7 +76,8 @@ pub(crate) async fn update(
     };
     let content = content.as_deref().map(|raw| (raw, request.body()));
     let act = |lane: Lane, id: TaskId| reschedule(&api, lane, (id, &name), &due, content);
-    Ok(Success::of(act_on(&api, &topic, &name, act).await?))
+    let moved = act_on(&api, &topic, &name, act).await;
+    moved.map(Success::of).map_err(|error| api.explained(error, &caller))
 }
 
 /// Reschedules the task. An add with the same `key` may give it another delivery mode after its

@@ -11,6 +11,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::api::auth::Caller;
 use crate::api::handlers::task::due::{Due, Reach, Written, due};
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
@@ -39,6 +40,8 @@ const MAX_BACKOFF: usize = 8 << 10;
 /// character escaped.
 const MAX_HEADERS: usize = 64 << 10;
 pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
+/// How many services an error names.
+const SERVICES_SHOWN: usize = 5;
 /// What a task is checked against.
 pub(crate) struct Rules<'a> {
     /// This process's clock, which only limits `max_delay`; the store's clock decides everything
@@ -71,6 +74,18 @@ impl Rules<'_> {
 }
 
 impl Api {
+    /// Names the services in an error about an unknown one, if the caller may list them.
+    pub(crate) fn explained(&self, mut error: Error, caller: &Caller) -> Error {
+        if let Error::UnknownService { sn, hint, .. } = &mut error
+            && caller.lists_destinations()
+        {
+            let all = self.services.all();
+            let names: Vec<_> = all.iter().map(|service| service.name().as_str()).collect();
+            *hint = service_hint(sn, &names);
+        }
+        error
+    }
+
     /// Calls `check` with the rules for new tasks.
     pub(crate) fn checked<T>(
         &self,
@@ -205,10 +220,28 @@ pub(crate) fn on_dead(
 }
 
 fn unknown_service(field: &str, sn: &Destination) -> Error {
-    Error::Invalid(format!(
-        "{field}: \"{sn}\" is not a service that is known here; the configuration's [services] \
-         names them"
-    ))
+    Error::UnknownService {
+        field: field.into(),
+        sn: sn.to_string(),
+        hint: "the configuration's [services] names them".into(),
+    }
+}
+
+/// A sentence that names some of the services, and the one that `sn` may mean.
+fn service_hint(sn: &str, names: &[&str]) -> String {
+    let (shown, more) = names.split_at(names.len().min(SERVICES_SHOWN));
+    let meant = match json::nearest(sn, names.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}? The"),
+        None => "the".into(),
+    };
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    match names {
+        [] => "no service is configured".into(),
+        _ => format!("{meant} services are {}{more}", shown.join(", ")),
+    }
 }
 
 /// The backoff in `field`.

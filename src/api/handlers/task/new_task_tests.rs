@@ -113,6 +113,7 @@ fn content_says_who_gets_it_unless_mode_does() {
     check(r#""pull""#, unknown, "@pull");
     check(r#""auto""#, unknown, r#"content.sn: "other" is not a service that is known here"#);
     check(r#""push""#, unknown, r#"content.sn: "other" is not a service that is known here"#);
+    assert_eq!(service_hint("other", &[]), "no service is configured");
     check(r#""push""#, r#"{"order":7}"#, "must have sn (the service) and url");
     check(r#""push""#, r#""any text""#, "must hold a JSON object with sn and url");
     check(r#""auto""#, r#""any text""#, r#"set mode to "pull" to store any text as it is"#);

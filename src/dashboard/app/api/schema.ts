@@ -2433,6 +2433,7 @@ export interface components {
             more_topics?: number | null;
             /** @description The outcome of the last attempt. Null for a token with only the scope `view`. */
             reason?: string | null;
+            sn?: components["schemas"]["Service"] | null;
             /** @description One of these tasks, as an example. */
             task_id: components["schemas"]["TaskId"];
             topic?: components["schemas"]["Topic"] | null;

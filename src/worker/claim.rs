@@ -323,7 +323,6 @@ fn in_turn<'a>(
 mod tests {
     use super::*;
     use crate::model::task::State;
-    use crate::store::Admin as _;
     use crate::worker::testing::{Bench, lane};
 
     fn name(name: &str) -> Destination {

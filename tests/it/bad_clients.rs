@@ -261,8 +261,8 @@ async fn a_task_whose_answer_is_not_read_goes_to_the_next_pull() {
     staller.write_all(request.as_bytes()).await.unwrap();
     // The answer has begun: the task is leased to a client that reads no further.
     staller.read_exact(&mut [0; 15]).await.unwrap();
-    let is_back =
-        async || delayd.post("/delay/task/pull", pull).await.ok().body["content"] == *content;
+    // A busy disk may refuse a pull.
+    let is_back = async || delayd.post("/delay/task/pull", pull).await.body["content"] == *content;
     assert!(poll::until(is_back).await, "the task did not come back");
     let rest = read_to_end(&mut staller).await;
     assert!(!rest.ends_with('}'), "the client that did not read got the whole answer as well");

@@ -6,7 +6,7 @@
 //! length, so a busy topic does not remove the history of others. Dead tasks stay until they are
 //! replayed or purged.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -202,10 +202,9 @@ fn say_capped(topic: &Topic, count: u64, by_share: bool, said: &mut Said) {
 
 /// Registers known topics again that the registry has lost.
 async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
+    let read = parts.topics.begin_read();
     let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
-    let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
-    let known = parts.topics.known().into_iter();
-    restore(parts, known.filter(|known| !registered.contains(&known.entry.topic)).collect()).await
+    restore(parts, parts.topics.not_among(read, &registered)).await
 }
 
 /// Registers topics again that are missing in the registry: a failover may lose an entry while the

@@ -87,6 +87,8 @@ pub struct Registry<S = AnyStore> {
 struct Known {
     registered: Registered,
     read: AtomicU64,
+    /// The number of the last read that had begun when it became known.
+    since: u64,
 }
 
 /// A read of the store's registry. What an earlier read brings does not replace what a later one
@@ -298,15 +300,21 @@ impl<S> Registry<S> {
         self.write(seen.read, entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((revision, seen.changes));
-        let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.values().map(|known| &known.registered);
-        let missing: Vec<_> =
-            known.filter(|known| !registered.contains(&known.entry.topic)).cloned().collect();
+        let missing = self.not_among(seen.read, entries);
         if !missing.is_empty() {
             *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
             self.misses.notify_one();
         }
+    }
+
+    /// The topics that were known when this read of the whole registry began, and are not among
+    /// what it found.
+    pub fn not_among(&self, read: Read, entries: &[Registered]) -> Vec<Registered> {
+        let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let earlier = known.values().filter(|known| known.since < read.0);
+        let earlier = earlier.map(|known| &known.registered);
+        earlier.filter(|known| !registered.contains(&known.entry.topic)).cloned().collect()
     }
 
     /// Waits until a poll did not find known topics, and returns them.
@@ -381,7 +389,8 @@ impl<S> Registry<S> {
             if before.is_some_and(|before| before.registered.entry != entry.entry) {
                 self.recounted.store(true, Ordering::Relaxed);
             }
-            let news = Known { registered: entry.clone(), read: AtomicU64::new(read.0) };
+            let since = self.reads.load(Ordering::SeqCst);
+            let news = Known { registered: entry.clone(), read: AtomicU64::new(read.0), since };
             known.insert(entry.entry.topic.clone(), news);
             is_new = true;
         }

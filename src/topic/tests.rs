@@ -1,3 +1,5 @@
+use futures_util::FutureExt;
+
 use super::*;
 use crate::model::clock::Clock;
 use crate::store::embedded;
@@ -98,6 +100,22 @@ async fn a_poll_that_began_before_a_pause_does_not_undo_it() {
     registry.refresh().await.unwrap();
     registry.take_in(resumed, Revision(8), &before);
     assert!(registry.is_paused(&topic(0)));
+}
+
+/// The janitor forgot a topic that was created during a poll, with its settings, until the next.
+#[tokio::test]
+async fn a_topic_that_is_created_during_a_poll_is_not_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = registry(&folder, 3);
+    registry.ensure(&topic(0)).await.unwrap();
+    let seen = registry.seen();
+    let before = registry.store.topics().await.unwrap();
+    registry.ensure(&topic(1)).await.unwrap();
+    registry.take_in(seen, Revision(7), &before);
+    assert_eq!(registry.missing().now_or_never(), None);
+    registry.take_in(registry.seen(), Revision(8), &before);
+    let missing = registry.missing().now_or_never().unwrap();
+    assert_eq!(missing.iter().map(|known| &known.entry.topic).collect::<Vec<_>>(), [&topic(1)]);
 }
 
 /// Another instance has registered the topic since this one's last poll.

@@ -330,7 +330,7 @@ impl Collector for IdReserve {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = encoder.encode_descriptor(
             "id_reserve",
-            "The ids in the id reserve of this instance, for an outage of the server of the id \
+            "The ids that this instance may use during an outage of the server of the id \
              counter; 0 without a Redis cluster; absent with the embedded store",
             None,
             MetricType::Gauge,

@@ -2,15 +2,17 @@
 //!
 //! No id is drawn twice, although a server may lose the last increments of the counter in a restart
 //! or a failover: the first draw after it skips ahead of all ids that may be in use (ADR 23). So
-//! ids stay valid when the server changes. A block is dropped after a second, so that ids can be
-//! read as a time.
+//! ids stay valid when the server changes. A block is used for a second, so that ids can be read as
+//! a time.
 //!
 //! There is one draw at a time, in a task of its own, and all requests that find no id wait for it.
 //! The next block is drawn ahead, by twice the time that the last draw took. If Redis is far away,
 //! no request waits; if it is near, there are few draws without need. In a cluster, each adder
-//! requests ids for the lanes of its own server, and all adders share the blocks. There, draws also
-//! bring an id `reserve` for an outage of the counter's server.
+//! requests ids for the lanes of its own server, and all adders share the blocks. There, what is
+//! left of the blocks of the last 30 s is the *id reserve*: it serves while the counter's server
+//! does not answer.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::pool::{Drawn, IdRequest, open};
-use self::stock::{Brought, Drawing, LONGEST_WAIT, Order, Stock};
+use self::stock::{Drawing, LONGEST_WAIT, Order, Stock};
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
@@ -33,15 +35,12 @@ use crate::store::{Error, Result};
 
 pub(crate) mod counter;
 pub(crate) mod pool;
-mod reserve;
 pub(crate) mod shared;
 mod stock;
 
-/// How far id reserves may bring the counter ahead of the clock, or further ahead if it is.
-const AHEAD: u64 = 2 * TaskId::PER_SECOND;
 /// How far the first draw in a new run of the server skips ahead of the counter that is left, and
-/// of the ids that id reserves may have brought ahead of the clock: more than a server loses, and
-/// a margin for clocks that differ and for a primary that was replaced and still answers.
+/// of the clock: more than a server loses, and a margin for clocks that differ and for a primary
+/// that was replaced and still answers.
 const SKIP: u64 = 5 * TaskId::PER_SECOND;
 
 /// New ids as requested, or why a request has none. They grow, unless they have to lead to certain
@@ -120,31 +119,29 @@ async fn ended(mut drawing: Drawing, deadline: Option<Instant>) -> Option<Result
 /// have left, because a late answer counts, too.
 fn begin(session: &Arc<Session>, stock: &mut Stock, open: &[IdRequest]) -> Drawing {
     let (result, drawing) = watch::channel(None);
-    let order = stock.order(open, session.ids.outage);
+    let order = stock.order(open);
     stock.begins(drawing.clone());
     let session = session.clone();
     tokio::spawn(async move {
         let began = Instant::now();
-        let brought = ask(&session, order).await;
-        let end = brought.as_ref().map(drop).map_err(Error::clone);
-        session.ids.stock().ended(order, brought, began);
+        let block = ask(&session, order).await;
+        let end = block.as_ref().map(drop).map_err(Error::clone);
+        session.ids.stock().ended(order, block, began);
         result.send_replace(Some(end));
     });
     drawing
 }
 
-async fn ask(session: &Session, order: Order) -> Result<Brought> {
+async fn ask(session: &Session, order: Order) -> Result<Range<u64>> {
     let mut draw = session.call(&script::IDS, &[session.keys.last_id(), session.keys.id_run()]);
-    draw.arg(order.block).arg(order.reserve).arg(order.highest).arg(SKIP).arg(AHEAD);
+    draw.arg(order.block).arg(order.highest).arg(SKIP);
     // A repeated draw only leaves ids unused.
     let answer = one(session.servers.run(Purpose::Working, &[draw], Repeat::Once).await)?;
-    let (last, reserve) = <(u64, u64)>::from_redis_value(answer).map_err(corrupt)?;
-    let end = last + 1;
+    let last = u64::from_redis_value(answer).map_err(corrupt)?;
     if last > TaskId::MAX.0 {
         return Err(Error::Corrupt(format!("the id counter stands at {last}, beyond 2^53")));
     }
-    let middle = end - reserve;
-    Ok(Brought { block: middle - order.block..middle, reserve: middle..end })
+    Ok(last + 1 - order.block..last + 1)
 }
 
 /// The round trip to the server of the counter; zero if it is unknown.

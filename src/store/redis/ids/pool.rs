@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use crate::model::task::TaskId;
 
-/// How many ids are drawn at once, unless more are needed. The size doubles if a block is used up
-/// while it is fresh, and halves if less than half of it was used.
+/// How many ids are drawn at once, unless more are needed. The size doubles if more than half of a
+/// block is used while it is fresh, and halves if less than a quarter is. So what is left of the
+/// blocks of some seconds suffices for as many seconds without the counter.
 const BLOCK: u64 = 1_000;
 /// The most ids of a block, unless more are needed.
 pub(crate) const LONGEST_BLOCK: u64 = 32_000;
@@ -56,7 +57,7 @@ pub(crate) struct IdPool {
 
 /// Ids that were drawn together.
 #[derive(Debug)]
-struct Block {
+pub(crate) struct Block {
     ids: Range<u64>,
     /// Whether each id is used.
     given: Vec<bool>,
@@ -111,22 +112,23 @@ pub(crate) fn open(requests: &[IdRequest], drawn: &[Option<Drawn>]) -> Vec<IdReq
 }
 
 impl IdPool {
-    /// A pool with these ids, which do not become stale.
-    pub(crate) fn of(ids: Range<u64>) -> Self {
-        Self { blocks: vec![Block::new(ids, Instant::now())], ..Self::default() }
+    /// Removes the blocks that are stale, and gives them to the pool for an outage.
+    pub(crate) fn keep_fresh(&mut self, outage: &mut Self) {
+        if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
+            self.usual = last.next_size();
+        }
+        outage.blocks.extend(self.remove_older_than(FRESH));
     }
 
-    /// Drops stale blocks.
-    pub(crate) fn keep_fresh(&mut self) {
-        let before = self.blocks.len();
-        if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
-            self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
-        }
-        self.blocks.retain(|block| block.drawn.elapsed() < FRESH);
-        if self.blocks.len() < before {
+    /// Removes the blocks that were drawn as long ago, or longer.
+    pub(crate) fn remove_older_than(&mut self, age: Duration) -> Vec<Block> {
+        let removed = self.blocks.partition_point(|block| block.drawn.elapsed() >= age);
+        let removed: Vec<Block> = self.blocks.drain(..removed).collect();
+        if !removed.is_empty() {
             let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
             self.next.retain(|_, next| *next > first);
         }
+        removed
     }
 
     /// Takes ids for the requests that have none, as far as there are ids. Each in turn gets the
@@ -173,8 +175,8 @@ impl IdPool {
     pub(crate) fn size_for(&self, requests: &[IdRequest]) -> u64 {
         let usual = match self.blocks.last() {
             // Its ids are used up, or those of the requested lanes.
-            Some(last) if !requests.is_empty() || last.is_used_up_early() => 2 * last.size(),
-            Some(last) => last.size(),
+            Some(last) if !requests.is_empty() => 2 * last.size(),
+            Some(last) => last.next_size(),
             None => self.usual,
         };
         let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
@@ -190,14 +192,10 @@ impl IdPool {
         usual.max(of_a_lane).max(of_all)
     }
 
-    /// Whether an id is used.
-    pub(crate) fn is_used(&self) -> bool {
-        self.blocks.iter().any(|block| block.used > 0)
-    }
-
-    /// How many ids are not used.
-    pub(crate) fn left(&self) -> u64 {
-        self.blocks.iter().map(|block| block.size() - block.used).sum()
+    /// How many ids of the blocks that are younger than this are not used.
+    pub(crate) fn left(&self, age: Duration) -> u64 {
+        let young = self.blocks.iter().filter(|block| block.drawn.elapsed() < age);
+        young.map(|block| block.size() - block.used).sum()
     }
 
     /// How long the last draw took.
@@ -230,9 +228,15 @@ impl Block {
         FRESH.saturating_sub(age).min(age.max(FRESH / 16).mul_f64(left))
     }
 
-    /// Whether its ids will be used up before it is stale.
-    fn is_used_up_early(&self) -> bool {
-        self.drawn.elapsed() + self.lasts_for() < FRESH
+    /// The size of the next block, by the pace so far.
+    fn next_size(&self) -> u64 {
+        let age = self.drawn.elapsed().clamp(FRESH / 16, FRESH);
+        let needed = self.used as f64 / age.div_duration_f64(FRESH);
+        match needed / self.size() as f64 {
+            share if share > 0.5 => 2 * self.size(),
+            share if share < 0.25 => self.size() / 2,
+            _ => self.size(),
+        }
     }
 
     fn size(&self) -> u64 {
@@ -250,7 +254,7 @@ mod tests {
     use super::*;
 
     fn pool(ids: Range<u64>) -> IdPool {
-        IdPool::of(ids)
+        IdPool { blocks: vec![Block::new(ids, Instant::now())], ..IdPool::default() }
     }
 
     fn request(shard: impl Into<Option<u16>>, has_call: bool) -> IdRequest {
@@ -344,14 +348,14 @@ mod tests {
         for (used, ms) in
             [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)]
         {
-            pool.keep_fresh();
+            pool.keep_fresh(&mut IdPool::default());
             let (size, first) = (pool.size_for(&[]), sizes.iter().sum::<u64>() + 1);
             sizes.push(size);
             pool.put(first..first + size, Instant::now(), Instant::now());
             pool.take_all(&vec![request(None, false); used]);
             tokio::time::advance(Duration::from_millis(ms)).await;
         }
-        assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
+        assert_eq!(sizes, [1_000, 2_000, 4_000, 8_000, 4_000, 2_000]);
     }
 
     /// The ids of one lane are a small part of a block, and used up while most of the block is
@@ -361,7 +365,7 @@ mod tests {
         let (mut pool, mut last) = (IdPool::default(), 0);
         let mut draws = 0;
         for _ in 0..500 {
-            pool.keep_fresh();
+            pool.keep_fresh(&mut IdPool::default());
             let before = last;
             pool.draw(&[IdRequest { shards: 256, shard: Some(7), has_call: false }], &mut last);
             draws += u32::from(last > before);

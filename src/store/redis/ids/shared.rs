@@ -7,20 +7,16 @@ use super::stock::Stock;
 
 /// The ids of this instance.
 #[derive(Debug)]
-pub(crate) struct Ids {
-    stock: Mutex<Stock>,
-    /// The outage that the id reserve is made for; zero without a cluster, where no lane works
-    /// without the server of the counter.
-    pub(super) outage: Duration,
-}
+pub(crate) struct Ids(Mutex<Stock>);
 
 impl Ids {
+    /// `outage` is how long the ids of a draw may be used without the counter.
     pub(crate) fn new(outage: Duration) -> Self {
-        Self { stock: Mutex::default(), outage }
+        Self(Mutex::new(Stock::new(outage)))
     }
 
     pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many ids tasks may get without the counter.

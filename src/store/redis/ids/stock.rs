@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::pool::{Drawn, IdPool, IdRequest};
-use super::reserve::Reserve;
 use crate::store::{Error, Result};
 
 /// The interval between two draws while the counter does not answer.
@@ -27,7 +26,12 @@ pub(crate) type Drawing = watch::Receiver<Option<Result<()>>>;
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     pool: IdPool,
-    reserve: Reserve,
+    /// What is left of the blocks that are stale: the id reserve, together with `pool`.
+    reserve: IdPool,
+    /// How long after its draw a block is used while the counter is away; zero without a cluster,
+    /// where no lane works without the server of the counter. It bounds by how much the time in an
+    /// id is wrong.
+    outage: Duration,
     /// The highest id drawn.
     highest: u64,
     /// The draw under way.
@@ -57,39 +61,35 @@ enum Used {
 /// What a draw asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
-    /// The ids for the block of the next second.
+    /// The number of ids.
     pub(crate) block: u64,
-    /// The ids for the id reserve.
-    pub(crate) reserve: u64,
     /// The highest id drawn before.
     pub(crate) highest: u64,
     emptied: u64,
 }
 
-/// What a draw brought.
-#[derive(Debug)]
-pub(crate) struct Brought {
-    pub(crate) block: Range<u64>,
-    pub(crate) reserve: Range<u64>,
-}
-
 impl Stock {
+    pub(crate) fn new(outage: Duration) -> Self {
+        Self { outage, ..Self::default() }
+    }
+
     /// Takes ids for the requests that have none, from the id reserve only while the counter is
     /// away. Returns whether each request has its ids.
     pub(crate) fn take_for(&mut self, requests: &[IdRequest], drawn: &mut [Option<Drawn>]) -> bool {
         let is_done = |drawn: &[Option<Drawn>]| drawn.iter().all(Option::is_some);
-        self.pool.keep_fresh();
+        self.pool.keep_fresh(&mut self.reserve);
+        self.reserve.remove_older_than(self.outage);
         self.pool.take_for(requests, drawn);
         if is_done(drawn) || !self.is_away() {
             return is_done(drawn);
         }
-        let has_some = self.reserve.left() > 0;
+        let has_some = self.reserve_left() > 0;
         self.reserve.take_for(requests, drawn);
         let is_done = is_done(drawn);
         if let Counter::IsAway { used, why, .. } = &mut self.counter {
             let now = if is_done { Used::Some } else { Used::TooFew };
             if now > *used && (has_some || *used == Used::Some) {
-                now.log(self.reserve.left(), why);
+                now.log(self.reserve.left(self.outage), why);
                 *used = now;
             }
         }
@@ -114,11 +114,10 @@ impl Stock {
         }
     }
 
-    /// What to draw for the requests that remain. `outage` is that of the id reserve.
-    pub(crate) fn order(&self, requests: &[IdRequest], outage: Duration) -> Order {
+    /// What to draw for the requests that remain.
+    pub(crate) fn order(&self, requests: &[IdRequest]) -> Order {
         let block = self.pool.size_for(requests);
-        let reserve = self.reserve.wanted(block, outage);
-        Order { block, reserve, highest: self.highest, emptied: self.emptied }
+        Order { block, highest: self.highest, emptied: self.emptied }
     }
 
     /// The draw under way.
@@ -133,21 +132,19 @@ impl Stock {
     }
 
     /// A draw has ended. However late its answer is, its ids are used.
-    pub(crate) fn ended(&mut self, order: Order, brought: Result<Brought>, began: Instant) {
+    pub(crate) fn ended(&mut self, order: Order, block: Result<Range<u64>>, began: Instant) {
         self.drawing = None;
-        let Brought { block, reserve } = match brought {
-            Ok(brought) => brought,
+        let block = match block {
+            Ok(block) => block,
             Err(error) => return self.counter_is_away(&error),
         };
         if let Counter::IsAway { used: Used::Some | Used::TooFew, .. } = self.counter {
             tracing::info!("The id counter answers again");
         }
         self.counter = Counter::Answers;
-        self.highest = self.highest.max(reserve.end.max(block.end) - 1);
+        self.highest = self.highest.max(block.end - 1);
         if self.emptied == order.emptied {
-            let now = Instant::now();
-            self.pool.put(block, began, now);
-            self.reserve.replace(reserve, now);
+            self.pool.put(block, began, Instant::now());
         }
     }
 
@@ -167,9 +164,10 @@ impl Stock {
         (4 * round_trip).max(2 * self.pool.took()).clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 
-    /// How many ids of the id reserve may be used.
+    /// How many ids tasks may get without the counter. They may lead to other lanes than a request
+    /// names.
     pub(crate) fn reserve_left(&self) -> u64 {
-        self.reserve.left()
+        self.pool.left(self.outage) + self.reserve.left(self.outage)
     }
 
     /// Drops all ids, and those being drawn.
@@ -203,6 +201,7 @@ mod tests {
     use crate::model::task::TaskId;
 
     const OUTAGE: Duration = Duration::from_secs(30);
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn take(stock: &mut Stock, count: usize) -> Vec<u64> {
         let mut drawn = vec![None; count];
@@ -215,39 +214,94 @@ mod tests {
         Error::Unavailable("silent".into())
     }
 
-    fn brought(first: u64) -> Result<Brought> {
-        Ok(Brought { block: first..first + 3, reserve: first + 3..first + 9 })
+    fn draw(stock: &mut Stock, ids: Range<u64>) {
+        let (order, began) = (stock.order(&[]), Instant::now());
+        stock.ended(order, Ok(ids), began);
     }
 
-    /// A stock whose draw took this long.
+    /// A stock that drew 100 to 108 a second ago. The draw took this long.
     async fn stock(took: Duration) -> Stock {
-        let (mut stock, began) = (Stock::default(), Instant::now());
-        let order = stock.order(&[], OUTAGE);
+        let (mut stock, began) = (Stock::new(OUTAGE), Instant::now());
+        let order = stock.order(&[]);
         tokio::time::advance(took).await;
-        stock.ended(order, brought(100), began);
+        stock.ended(order, Ok(100..109), began);
+        tokio::time::advance(SECOND).await;
         stock
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_reserve_is_used_only_while_the_counter_is_away() {
         let mut stock = stock(Duration::ZERO).await;
-        assert_eq!(take(&mut stock, 4), [100, 101, 102]);
-        assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 6));
+        draw(&mut stock, 109..112);
+        assert_eq!(take(&mut stock, 4), [109, 110, 111]);
+        assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 9));
         stock.counter_is_away(&silent());
-        assert_eq!((take(&mut stock, 2), stock.reserve_left()), (vec![103, 104], 4));
-        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
-        assert_eq!(order.highest, 108);
-        stock.ended(order, brought(200), began);
-        assert_eq!((take(&mut stock, 4), stock.reserve_left()), (vec![200, 201, 202], 6));
+        assert_eq!((take(&mut stock, 2), stock.reserve_left()), (vec![100, 101], 7));
+        assert_eq!(stock.order(&[]).highest, 111);
+        draw(&mut stock, 200..203);
+        assert_eq!((take(&mut stock, 4), stock.reserve_left()), (vec![200, 201, 202], 7));
+    }
+
+    /// The blocks of the last seconds suffice for as many seconds without the counter.
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_has_the_ids_of_an_outage_at_the_recent_rate() {
+        for rate in [1, 400, 900, 5_000] {
+            let (mut stock, mut last) = (Stock::new(OUTAGE), 0);
+            for _ in 0..40 {
+                let mut left = rate;
+                while left > 0 {
+                    let size = stock.order(&[]).block;
+                    draw(&mut stock, last..last + size);
+                    last += size;
+                    left -= take(&mut stock, left).len();
+                }
+                tokio::time::advance(SECOND).await;
+            }
+            for second in 0..OUTAGE.as_secs() - 1 {
+                stock.counter_is_away(&silent());
+                assert_eq!(take(&mut stock, rate).len(), rate, "{rate} a second, at {second}");
+                tokio::time::advance(SECOND).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_becomes_too_old_and_without_a_cluster_there_is_none() {
+        let mut stock = stock(Duration::ZERO).await;
+        tokio::time::advance(OUTAGE - SECOND - Duration::from_millis(1)).await;
+        assert_eq!(stock.reserve_left(), 9);
+        stock.counter_is_away(&silent());
+        assert_eq!(take(&mut stock, 1), [100]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!((stock.reserve_left(), take(&mut stock, 1)), (0, vec![]));
+        let mut alone = Stock::new(Duration::ZERO);
+        draw(&mut alone, 1..9);
+        alone.counter_is_away(&silent());
+        assert_eq!((alone.reserve_left(), take(&mut alone, 1)), (0, vec![1]));
+        tokio::time::advance(SECOND).await;
+        assert!(take(&mut alone, 1).is_empty());
+    }
+
+    /// A request without an id used to mark the whole id reserve as used up, so that all adds were
+    /// refused.
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_without_ids_leaves_the_ids_of_the_others() {
+        let mut stock = stock(Duration::ZERO).await;
+        stock.counter_is_away(&silent());
+        let request = |shard| IdRequest { shards: 4, shard: Some(shard), has_call: false };
+        let mut drawn = [None; 4];
+        stock.take_for(&[request(3), request(3), request(3), request(1)], &mut drawn);
+        let ids = drawn.map(|drawn| drawn.map(|Drawn { own: TaskId(id), .. }| id));
+        assert_eq!(ids, [Some(103), Some(107), None, Some(101)]);
+        assert_eq!((stock.reserve_left(), take(&mut stock, 1)), (6, vec![100]));
     }
 
     /// The id reserve used to be dropped before another draw had succeeded.
     #[tokio::test(start_paused = true)]
     async fn a_failed_draw_leaves_the_reserve_and_the_counter_rests() {
         let mut stock = stock(Duration::ZERO).await;
-        take(&mut stock, 3);
-        for next in [103, 104] {
-            let order = stock.order(&[], OUTAGE);
+        for next in [100, 101] {
+            let order = stock.order(&[]);
             stock.ended(order, Err(silent()), Instant::now());
             assert!(!stock.is_to_draw());
             assert_eq!(take(&mut stock, 1), [next]);
@@ -266,22 +320,22 @@ mod tests {
         assert!((take(&mut stock, 1).is_empty(), stock.is_to_draw()) == (true, true));
         let (_sender, drawing) = watch::channel(None);
         stock.begins(drawing);
-        assert_eq!(take(&mut stock, 1), [103], "the draw of another request takes long");
+        assert_eq!(take(&mut stock, 1), [100], "the draw of another request takes long");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_answer_is_not_lost() {
         let mut stock = stock(Duration::ZERO).await;
-        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
+        let (order, began) = (stock.order(&[]), Instant::now());
         let (_sender, drawing) = watch::channel(None);
         stock.begins(drawing);
         tokio::time::advance(LONGEST_WAIT).await;
         stock.counter_is_away(&silent());
         tokio::time::advance(REST).await;
         assert!(!stock.is_to_draw(), "one draw is under way");
-        stock.ended(order, brought(200), began);
+        stock.ended(order, Ok(200..203), began);
         assert_eq!(stock.counter, Counter::Answers);
-        assert_eq!(take(&mut stock, 4), [100, 101, 102, 200]);
+        assert_eq!(take(&mut stock, 4), [200, 201, 202]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -303,11 +357,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn dropped_ids_are_not_used_and_neither_are_those_being_drawn() {
         let mut stock = stock(Duration::ZERO).await;
-        let (order, began) = (stock.order(&[], OUTAGE), Instant::now());
+        let (order, began) = (stock.order(&[]), Instant::now());
         stock.empty();
-        stock.ended(order, brought(200), began);
+        stock.ended(order, Ok(200..209), began);
         stock.counter_is_away(&silent());
         assert_eq!((take(&mut stock, 1), stock.reserve_left()), (vec![], 0));
-        assert_eq!(stock.order(&[], OUTAGE).highest, 208);
+        assert_eq!(stock.order(&[]).highest, 208);
     }
 }

@@ -24,6 +24,7 @@ use crate::receiver::Receiver;
 use crate::{Kept, poll, redis_server};
 
 const ADD: &str = include_str!("../support/snapshots/format_1/add.lua");
+const IDS: &str = include_str!("../support/snapshots/format_1/ids.lua");
 const CLAIM: &str = include_str!("../support/snapshots/format_1/claim.lua");
 const SETTLE: &str = include_str!("../support/snapshots/format_1/settle.lua");
 /// The keys of a lane of topic `t`, in the order of the scripts of format 1.
@@ -137,11 +138,8 @@ impl Older {
     fn add(&mut self) {
         let last = format!("{}:DELAY_TASK_ID", self.prefix);
         let run = format!("{0}:DELAY_TASK_ID_RUN-{{{0}:DELAY_TASK_ID}}", self.prefix);
-        // This script was the same in format 1.
-        let sent = delayd::store::redis::script::sent();
-        let ids = sent.into_iter().find(|(name, _)| *name == "ids").unwrap().1;
         let (id, _): (String, u64) =
-            self.run(ids, &[last, run], &["1", "0", "0", "5000000", "2000000"]);
+            self.run(IDS, &[last, run], &["1", "0", "0", "5000000", "2000000"]);
         let tail = "message.call -\n{\"sn\":\"message.call\",\"url\":\"/older\"}";
         let args = ["1", "5", "message.call", "1", &id, "+300", tail];
         let answer: Value = self.run(ADD, &self.lane_keys(4), &args);

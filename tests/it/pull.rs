@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 use crate::poll;
 use crate::program::Program;
@@ -106,8 +108,6 @@ async fn many_consumers_never_get_the_same_task(kept: Kept) {
 /// The caller sends its pull and resets the connection before the answer can be written. The next
 /// pull must get the task.
 async fn a_disconnected_caller_loses_nothing(kept: Kept) {
-    use std::io::Write;
-
     let delayd = kept.start(&[]).await;
     // An answer larger than the socket's buffers cannot be written to a client that does not read.
     let filler = "x".repeat(200_000);
@@ -118,16 +118,15 @@ async fn a_disconnected_caller_loses_nothing(kept: Kept) {
     for chunk in tasks.chunks(16) {
         ids.extend(delayd.add_all(chunk).await);
     }
-    let mut socket = std::net::TcpStream::connect(delayd.address).unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut socket = socket.connect(delayd.address).await.unwrap();
     let body = r#"{"topic":"t","count":256}"#;
-    write!(
-        socket,
-        "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
+    let head = "POST /delay/task/pull HTTP/1.1\r\nhost: [::1]\r\ncontent-length";
+    let request = format!("{head}: {}\r\n\r\n{body}", body.len());
+    socket.write_all(request.as_bytes()).await.unwrap();
     // The first byte of the answer is there, so the tasks are claimed. Then the caller disconnects.
-    socket.peek(&mut [0]).unwrap();
+    socket.peek(&mut [0]).await.unwrap();
     drop(socket);
     let mut got = HashSet::new();
     let all_come = async || {

@@ -89,7 +89,8 @@ impl At {
             Some(seconds) => Some((seconds * 1_000.0).round() as i64),
             None => self.at.as_deref().and_then(|text| read(text).ok()).map(|read| read.moment.0),
         };
-        moment.is_some_and(|moment| moment < due.0)
+        // A fraction of a millisecond may be rounded up.
+        moment.is_some_and(|moment| moment + 1 < due.0)
     }
 
     /// The time as text, for a call without the field `timing_moment`.

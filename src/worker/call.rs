@@ -171,7 +171,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             lateness.add(Culprit::Delayd, (rest - extending).as_millis() as i64);
             let metrics = &self.shared.parts.metrics.lateness;
             metrics.observe(Way::Push, &lateness, policy.lateness_objective);
-            // What was due before the start was late because of the start.
+            // What was due before the start (`Unknown`) was late because of the start.
             if lateness.part(Culprit::Unknown).is_zero() {
                 service.began(lateness.total().saturating_sub(lateness.part(Culprit::Operator)));
             }

@@ -12,9 +12,11 @@ contract! {
         /// known of any lane.
         async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> => Maintain;
 
-        /// As [`Self::purge`], but at least `most` of the lane's delivered, cancelled and expired
-        /// tasks stay. The store counts them in the same step, so several janitors that cap one
-        /// history remove its excess once.
+        /// Removes up to `limit` tasks that ended in `state` before `before`, the earliest first,
+        /// with content, keys and notes. Also removes as many idempotency keys whose window has
+        /// ended. At least `most` of the lane's delivered, cancelled and expired tasks stay; 0: any
+        /// number goes. The store counts them in the same step, so several janitors that cap one
+        /// history remove its excess once. Returns the number of tasks.
         async fn purge(
             &self,
             lane: &Lane,

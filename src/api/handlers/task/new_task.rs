@@ -42,6 +42,8 @@ const MAX_HEADERS: usize = 64 << 10;
 pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
 /// How many services an error names.
 const SERVICES_SHOWN: usize = 5;
+/// The most services that are compared with an unknown one.
+const MOST_COMPARED: usize = 256;
 /// What a task is checked against.
 pub(crate) struct Rules<'a> {
     /// This process's clock, which only limits `max_delay`; the store's clock decides everything
@@ -230,7 +232,9 @@ fn unknown_service(field: &str, sn: &Destination) -> Error {
 /// A sentence that names some of the services, and the one that `sn` may mean.
 fn service_hint(sn: &str, names: &[&str]) -> String {
     let (shown, more) = names.split_at(names.len().min(SERVICES_SHOWN));
-    let meant = match json::nearest(sn, names.iter().copied()) {
+    // A bad request costs little.
+    let compared = names.iter().copied().filter(|_| names.len() <= MOST_COMPARED);
+    let meant = match json::nearest(sn, compared) {
         Some(name) => format!("did you mean {name:?}? The"),
         None => "the".into(),
     };

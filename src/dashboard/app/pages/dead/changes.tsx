@@ -118,7 +118,8 @@ export function replay(of: Selection, reload: Reload): Question {
     run: async (closed) => {
       const given = rate.peek().trim();
       const request = { ...of, ...(given !== "" && { rate: given }) };
-      const destinations = await destinationsOf(of);
+      // Without them, only a sentence is missing.
+      const destinations = await destinationsOf(of).catch(() => []);
       const { more, until_ms } = await repeat("/delay/dead/replay", request, series, closed);
       const rest = until_ms == null ? texts.remain : texts.rest(moment(until_ms));
       const done = texts.replayed(number(series.peek().tasks)) + (more ? ` ${rest}` : "");

@@ -315,7 +315,8 @@ impl Record {
         let state = self.state(now);
         let is_current = self.receipts.is_current(by);
         if *to == Transition::Moved {
-            return match self.cancelling {
+            let has_ended = matches!(self.place, Place::Ended { .. });
+            return match self.cancelling && !has_ended {
                 true => Settled::Stale { state },
                 false => self.settle(by, &Transition::Delivered { outcome: MOVED.into() }, now),
             };

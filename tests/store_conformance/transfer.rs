@@ -183,7 +183,9 @@ pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Be
         let by = Held { id, receipt: mover.clone() };
         assert_eq!(bench.settle(&by, Transition::Moved).await, stale(State::Leased));
     }
-    bench.settle(&Held { id: moved, receipt: mover.clone() }, delivered()).await;
+    let called = Held { id: moved, receipt: mover.clone() };
+    assert_eq!(bench.settle(&called, delivered()).await, Settled::Done);
+    assert_eq!(bench.settle(&called, Transition::Moved).await, Settled::Done, "it has ended");
     bench.settle(&Held { id: back, receipt: mover.clone() }, Transition::Release).await;
     bench.advance(HOLD_MS);
     bench.sweep().await;

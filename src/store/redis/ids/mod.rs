@@ -88,7 +88,7 @@ fn take(
     drawn: &mut [Option<Drawn>],
 ) -> Option<Missing> {
     let mut stock = session.ids.stock();
-    let has_reserve = stock.reserve_left() > 0;
+    let has_reserve = stock.has_reserve();
     if stock.take_for(requests, drawn) {
         if stock.is_to_draw() {
             begin(session, &mut stock, &[]);

@@ -194,8 +194,18 @@ impl IdPool {
 
     /// How many ids of the blocks that are younger than this are not used.
     pub(crate) fn left(&self, age: Duration) -> u64 {
-        let young = self.blocks.iter().filter(|block| block.drawn.elapsed() < age);
-        young.map(|block| block.size() - block.used).sum()
+        self.unused(age).sum()
+    }
+
+    /// Whether [`Self::left`] is not zero. Mostly the newest block answers it.
+    pub(crate) fn has_left(&self, age: Duration) -> bool {
+        self.unused(age).any(|unused| unused > 0)
+    }
+
+    /// The unused ids of each block that is younger than this, from the newest block on.
+    fn unused(&self, age: Duration) -> impl Iterator<Item = u64> {
+        let young = self.blocks.iter().rev().take_while(move |block| block.drawn.elapsed() < age);
+        young.map(|block| block.size() - block.used)
     }
 
     /// How long the last draw took.

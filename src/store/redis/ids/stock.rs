@@ -83,7 +83,7 @@ impl Stock {
         if is_done(drawn) || !self.is_away() {
             return is_done(drawn);
         }
-        let has_some = self.reserve_left() > 0;
+        let has_some = self.has_reserve();
         self.reserve.take_for(requests, drawn);
         let is_done = is_done(drawn);
         if let Counter::IsAway { used, why, .. } = &mut self.counter {
@@ -168,6 +168,11 @@ impl Stock {
     /// names.
     pub(crate) fn reserve_left(&self) -> u64 {
         self.pool.left(self.outage) + self.reserve.left(self.outage)
+    }
+
+    /// Whether [`Self::reserve_left`] is not zero.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.pool.has_left(self.outage) || self.reserve.has_left(self.outage)
     }
 
     /// Drops all ids, and those being drawn.

@@ -5,7 +5,8 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
-    Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics,
+    Admin, Counts, Cursor, Error, Finding, Flaw, Intake, NewTask, Registered, Settled, Store,
+    Topics,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -275,6 +276,29 @@ async fn a_task_on_a_wrong_schedule_is_moved() {
     broken.hand(other, move_lease);
     broken.mends(&[(Flaw::DestinationsDiffer, &id.to_string())]).await;
     broken.bench.advance(1_000);
+    broken.is_called_once(id).await;
+}
+
+/// The row on the wrong schedule was the only one that the task had.
+#[tokio::test]
+async fn a_repair_that_ends_early_loses_no_task() {
+    let broken = broken();
+    let id = broken.bench.add("message.call", 0).await;
+    broken.bench.add("a", 60_000).await;
+    broken.hand(
+        id,
+        "UPDATE schedule SET destination = (SELECT id FROM destination WHERE name = 'a')
+         WHERE id = $",
+    );
+    let mut next = Some(Cursor::start());
+    let is_of_schedules = |found: &Finding| found.flaw == Flaw::WrongSchedule;
+    loop {
+        let checked = broken.bench.store.check(next.take().unwrap(), true).await.unwrap();
+        if checked.findings.iter().any(is_of_schedules) {
+            break;
+        }
+        next = checked.next;
+    }
     broken.is_called_once(id).await;
 }
 

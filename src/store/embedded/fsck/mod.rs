@@ -157,6 +157,7 @@ fn look_and_mend(tx: &mut WriteTx<'_>, place: &Place) -> rusqlite::Result<Page> 
                 [Value::Integer(destination), Value::Integer(due), Value::Integer(id)]
                     if is_of_schedule =>
                 {
+                    // In one transaction: this may have been the task's only row.
                     take_off(tx, destination, due, id)?;
                     page.findings.extend(put_right(tx, id)?);
                 }

@@ -62,14 +62,7 @@ impl Redis {
         drop(late);
         let (session, lane) = (self.session.clone(), claim.lane.clone());
         tokio::spawn(async move {
-            // While a slot moves, the answer of ASKING comes first.
-            let answer = loop {
-                match answers.recv().await {
-                    Some(answer @ Value::Array(_)) => break answer,
-                    Some(_) => {}
-                    None => return,
-                }
-            };
+            let Some(answer) = late_answer(&mut answers).await else { return };
             match read(&session, &lane, receipt, answer) {
                 Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
                 Ok(Claimed::Refused { .. }) => {}
@@ -85,6 +78,17 @@ impl Redis {
 /// Sends the claim. If the server is silent, the answer goes to `late` once it speaks again.
 async fn ask(session: &Session, call: Cmd, late: &Late) -> Result<Value> {
     one(session.servers.run(Purpose::Working, &[call], Repeat::NeverButHear(late)).await)
+}
+
+/// The answer of a claim whose caller was refused, if there is one. While a slot moves, the answer
+/// of ASKING comes first.
+async fn late_answer(answers: &mut mpsc::UnboundedReceiver<Value>) -> Option<Value> {
+    loop {
+        match answers.recv().await? {
+            answer @ Value::Array(_) => return Some(answer),
+            _ => {}
+        }
+    }
 }
 
 /// Releases the tasks of a claim whose caller was refused.
@@ -273,4 +277,19 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
         });
     }
     tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_answer_of_asking_is_not_that_of_the_claim() {
+        let (late, mut answers) = mpsc::unbounded_channel();
+        late.send(Value::Okay).unwrap();
+        late.send(Value::Array(vec![Value::Int(0)])).unwrap();
+        drop(late);
+        assert_eq!(late_answer(&mut answers).await, Some(Value::Array(vec![Value::Int(0)])));
+        assert_eq!(late_answer(&mut answers).await, None);
+    }
 }

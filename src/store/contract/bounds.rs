@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::clock::UnixMillis;
+
 /// The longest time that a [`Store::ping`](super::Store::ping) takes.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -11,6 +13,10 @@ pub const MAX_LEASE: Duration = Duration::from_secs(12 * 3600);
 /// A deadline further away than this counts as expired: the clock must have been set back. It
 /// exceeds the longest lease by an hour, so that a smaller correction of the clock ends no lease.
 pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(13 * 3600);
+
+/// The last moment: Redis keeps moments as doubles, which are exact up to it. A recurring schedule
+/// that has ended is to be looked at then, so each schedule that is not paused has such a moment.
+pub const LAST_MOMENT: UnixMillis = UnixMillis((1 << 53) - 1);
 
 /// How many leases may expire in a row before the task dies: the end of a crash loop. Attempts do
 /// not count here, because an expiry alone makes no task dead.

@@ -12,12 +12,10 @@ use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
-    Counts, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
-    Summary, Task,
+    Counts, FURTHEST_DEADLINE, Forecast, LAST_MOMENT, LeaseKind, ListQuery, Listed, MAX_FORECAST,
+    Result, Summary, Task,
 };
 
-/// No moment is beyond this: scores are doubles.
-const FAR: i64 = 1 << 53;
 /// The most tasks of one script call.
 const MOST: usize = 100;
 /// The approximate number of counts that one script makes for a forecast.
@@ -96,7 +94,8 @@ impl Redis {
     ) -> Result<Forecast> {
         type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
         let steps = steps.min(MAX_FORECAST);
-        let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
+        let longest = LAST_MOMENT.0 / MAX_FORECAST as i64;
+        let step = i64::try_from(step.as_millis()).unwrap_or(longest).min(longest);
         let call = |from: i64, names: &[Vec<u8>]| {
             let mut call = self.session.lane_call(&script::FORECAST, lane);
             call.arg(from).arg(step).arg(steps).arg(names).take()
@@ -226,8 +225,8 @@ pub(super) async fn list(
 ) -> Result<Vec<Listed>> {
     let mut call = session.lane_call(&script::LIST, &query.lane);
     call.arg(query.state.as_str())
-        .arg(query.from.0.clamp(-FAR, FAR))
-        .arg(query.to.0.clamp(-FAR, FAR));
+        .arg(query.from.0.clamp(-LAST_MOMENT.0, LAST_MOMENT.0))
+        .arg(query.to.0.clamp(-LAST_MOMENT.0, LAST_MOMENT.0));
     match query.after {
         Some(after) => call.arg(after.moment.0).arg(after.id.0),
         None => call.arg("").arg(""),

@@ -14,13 +14,11 @@ use super::{identity, script};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, TaskId};
 use crate::store::{
-    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, MAX_DUE_SCHEDULES, MAX_SCHEDULES, Moment,
-    NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
+    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_SCHEDULES,
+    Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
     TopicEntry,
 };
 
-/// The look of a schedule that has ended, as `lua/lib/recurring.lua` has it.
-const ENDED: UnixMillis = UnixMillis((1 << 53) - 1);
 /// How an absent cursor is written.
 const NONE: &str = "-";
 /// How often a new id is drawn for an occurrence whose id turned out to be taken.
@@ -296,7 +294,7 @@ fn read_schedule(
         Some(look) => text(look)?.parse::<f64>().ok().map(|look| UnixMillis(look as i64)),
         None => None,
     };
-    let look = look.filter(|look| *look < ENDED);
+    let look = look.filter(|look| *look < LAST_MOMENT);
     let unreadable = || Error::Corrupt(format!("the schedule {name} cannot be read"));
     parse(name, now, &record, look).map(Some).ok_or_else(unreadable)
 }

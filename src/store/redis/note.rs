@@ -6,9 +6,9 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
-use super::Redis;
 use super::answer::corrupt;
 use super::script;
+use super::session::Session;
 use super::settle::shorten;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
@@ -31,7 +31,7 @@ struct Line {
     answer: String,
 }
 
-impl Redis {
+impl Session {
     /// Writes notes. Sent only once: a repetition after a lost answer would write them twice.
     pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
@@ -41,7 +41,7 @@ impl Redis {
         let mut calls = Vec::new();
         for (lane, notes) in lanes {
             for chunk in notes.chunks(MOST) {
-                let mut call = self.session.lane_call(&script::NOTE, lane);
+                let mut call = self.lane_call(&script::NOTE, lane);
                 call.arg(MAX_NOTES);
                 for note in chunk {
                     call.arg(note.id.0).arg(write(note));
@@ -49,13 +49,13 @@ impl Redis {
                 calls.push(call);
             }
         }
-        let answers = self.session.servers.run(Purpose::Working, &calls, Repeat::Never).await;
+        let answers = self.servers.run(Purpose::Working, &calls, Repeat::Never).await;
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     }
 
     pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-        let read = cmd("HGET").arg(self.session.keys.notes(lane)).arg(id.0).take();
-        let kept = Option::<Vec<u8>>::from_redis_value(self.session.reading.run_one(read).await?)
+        let read = cmd("HGET").arg(self.keys.notes(lane)).arg(id.0).take();
+        let kept = Option::<Vec<u8>>::from_redis_value(self.reading.run_one(read).await?)
             .map_err(corrupt)?;
         let kept = kept.unwrap_or_default();
         // A line that cannot be read harms no task.

@@ -16,14 +16,17 @@ impl Embedded {
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + bytes_beside(task)).sum();
-        match self.writes.add(count, bytes, move |tx| add(tx, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| add_in(tx, &tasks)).await {
             Ok(added) => added,
             Err(error) => vec![Err(error); count],
         }
     }
 }
 
-pub(super) fn add(tx: &mut WriteTx<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
+pub(super) fn add_in(
+    tx: &mut WriteTx<'_>,
+    tasks: &[NewTask],
+) -> rusqlite::Result<Vec<Result<Added>>> {
     tasks.iter().map(|task| add_one(tx, task)).collect()
 }
 

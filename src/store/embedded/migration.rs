@@ -25,20 +25,20 @@ impl Embedded {
         lease: Duration,
     ) -> Result<Vec<bool>> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(ids.len(), move |tx| lend(tx, &lane, &ids, &receipt, lease)).await
+        self.writes.ask(ids.len(), move |tx| lend_in(tx, &lane, &ids, &receipt, lease)).await
     }
 
     pub(crate) async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
-        match self.writes.add(count, bytes, move |tx| adopt(tx, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| adopt_in(tx, &tasks)).await {
             Ok(adopted) => adopted,
             Err(error) => vec![Err(error); count],
         }
     }
 }
 
-pub(super) fn lend(
+pub(super) fn lend_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
@@ -118,7 +118,7 @@ impl Pending {
     }
 }
 
-pub(super) fn adopt(
+pub(super) fn adopt_in(
     tx: &mut WriteTx<'_>,
     tasks: &[Adoptee],
 ) -> rusqlite::Result<Vec<Result<Adopted>>> {
@@ -131,7 +131,7 @@ pub(super) fn adopt(
 
 fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
     let lane = task.topic.lane_of(task.id);
-    if let Some(known) = find(tx, &lane, task)? {
+    if let Some(known) = existing(tx, &lane, task)? {
         let is_late = known == Adopted::Taken
             && match task.lent {
                 // It continues at the other store, and has the key there.
@@ -184,7 +184,11 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
 }
 
 /// The task with this id, if there is one. Ids are unique in the file.
-fn find(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
+fn existing(
+    tx: &mut WriteTx<'_>,
+    lane: &Lane,
+    task: &Adoptee,
+) -> rusqlite::Result<Option<Adopted>> {
     let found: Option<(i64, bool, Options)> = tx
         .db
         .prepare_cached(same::SQL)?

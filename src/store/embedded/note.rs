@@ -16,16 +16,16 @@ impl Embedded {
     pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(bytes).sum();
-        self.writes.add_undoable(notes.len(), bytes, move |tx| note(tx, &notes)).await
+        self.writes.add_undoable(notes.len(), bytes, move |tx| note_in(tx, &notes)).await
     }
 
     pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         let lane = lane.clone();
-        self.reads.run(move |db| notes(db, &lane, id)).await
+        self.reads.run(move |db| notes_from(db, &lane, id)).await
     }
 }
 
-pub(super) fn note(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
+pub(super) fn note_in(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
     for note in notes {
         let Some(lane) = tx.find_lane(&note.lane)? else { continue };
         write(tx, lane, note)?;
@@ -54,7 +54,7 @@ fn write(tx: &WriteTx<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()
     Ok(())
 }
 
-pub(super) fn notes(
+pub(super) fn notes_from(
     db: &Connection,
     lane: &Lane,
     id: TaskId,

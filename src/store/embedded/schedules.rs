@@ -289,7 +289,7 @@ pub(super) fn names(
         .collect()
 }
 
-pub(super) fn pause(
+pub(super) fn pause_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     name: &ScheduleName,
@@ -380,7 +380,7 @@ pub(super) fn forget(
     Ok(true)
 }
 
-pub(super) fn plan(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result<Planned>> {
+pub(super) fn plan_in(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result<Planned>> {
     if tx.is_stale(&plan.topic)? {
         return Ok(Err(Error::StaleEntry));
     }

@@ -37,7 +37,7 @@ pub use contract::{
     Position, RELEASES_KEPT, Registered, Rescheduled, Revision, SKIPPED, SampleQuery, Sampled,
     Sampling, Schedule, ScheduleSample, ScheduleSet, Schedules, Selected, Settle, Settled, Signals,
     Spread, Standing, Store, Summary, Swept, Task, TaskName, TopicEntry, Topics, Transition,
-    UNPLANNED, UNREADABLE, Waiting, Want, warning_of,
+    UNPLANNED, UNREADABLE, Waiting, Want, kept_answer, kept_outcome, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, FORMAT_OF_SCHEDULES, Formats};

@@ -48,6 +48,11 @@ pub const MAX_RECEIPTS: usize = 4;
 /// The longest outcome text that is kept, in bytes.
 pub const MAX_OUTCOME: usize = 200;
 
+/// The part of an outcome text that is kept.
+pub fn kept_outcome(outcome: &str) -> &str {
+    &outcome[..outcome.floor_char_boundary(MAX_OUTCOME)]
+}
+
 /// The outcome of a task that expired.
 pub const EXPIRED: &str = "not delivered in time";
 
@@ -70,6 +75,11 @@ pub const MAX_NOTES: usize = 16;
 /// The most of a response's body that a note keeps, in bytes.
 pub const MAX_ANSWER: usize = 2048;
 
+/// The part of a response's body that a note keeps.
+pub fn kept_answer(answer: &str) -> &str {
+    &answer[..answer.floor_char_boundary(MAX_ANSWER)]
+}
+
 /// How long an instance counts as alive after its last heartbeat.
 pub const INSTANCE_TTL: Duration = Duration::from_secs(10);
 
@@ -78,3 +88,15 @@ pub const MAX_SAMPLED: usize = 16;
 
 /// The most steps of a forecast.
 pub const MAX_FORECAST: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_outcome_is_cut_between_characters() {
+        assert_eq!(kept_outcome("200 OK"), "200 OK");
+        assert_eq!(kept_outcome(&"x".repeat(MAX_OUTCOME + 1)).len(), MAX_OUTCOME);
+        assert_eq!(kept_outcome(&"单".repeat(MAX_OUTCOME)).len(), MAX_OUTCOME / 3 * 3);
+    }
+}

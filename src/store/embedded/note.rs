@@ -5,12 +5,11 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::Embedded;
-use super::record::beginning;
 use super::sql;
 use super::sql::note::of_task;
 use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Lane, TaskId};
-use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Result};
+use crate::store::{AttemptNote, MAX_NOTES, Result, kept_answer, kept_outcome};
 
 impl Embedded {
     pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
@@ -36,8 +35,7 @@ pub(super) fn note_in(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::
 /// Writes a note, unless the task is gone or in another lane.
 fn write(tx: &WriteTx<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
     let took = spans(note.took, note.wait);
-    let (outcome, answer) =
-        (beginning(&note.outcome, MAX_OUTCOME), beginning(&note.answer, MAX_ANSWER));
+    let (outcome, answer) = (kept_outcome(&note.outcome), kept_answer(&note.answer));
     let written = tx.db.prepare_cached(sql::note::INSERT)?.execute((
         note.id,
         lane,
@@ -104,7 +102,7 @@ fn read_spans(value: i64) -> (Duration, Option<Duration>) {
 
 /// The approximate number of bytes of a note.
 pub(super) fn bytes(note: &AttemptNote) -> usize {
-    note.outcome.len().min(MAX_OUTCOME) + note.answer.len().min(MAX_ANSWER) + 64
+    kept_outcome(&note.outcome).len() + kept_answer(&note.answer).len() + 64
 }
 
 #[cfg(test)]

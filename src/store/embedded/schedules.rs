@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 
-use super::add::{self, Body, options_text};
+use super::add::{self, Body};
 use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
@@ -434,7 +434,7 @@ pub(super) fn plan_in(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Res
         occurrence.after = Some(ran);
     }
     let expires = expiry(due, &options);
-    let options = options_text(&options);
+    let options = options.json();
     let body =
         Body { lane: number, destination, due, created: now, options, content: &task.content };
     add::write_body(tx, id, &body)?;
@@ -458,7 +458,7 @@ fn note_missed(tx: &WriteTx<'_>, id: TaskId, count: u64) -> rusqlite::Result<()>
     if let Some(occurrence) = &mut options.schedule {
         occurrence.missed = count;
     }
-    tx.db.prepare_cached(task::SET_OPTIONS)?.execute((options_text(&options), id)).map(drop)
+    tx.db.prepare_cached(task::SET_OPTIONS)?.execute((options.json(), id)).map(drop)
 }
 
 pub(super) fn due(

@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
-use super::settle::shorten;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
-use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
+use crate::store::{AttemptNote, MAX_NOTES, Result, kept_answer, kept_outcome};
 
 /// The most notes of one script call.
 const MOST: usize = 250;
@@ -86,8 +85,8 @@ fn write(note: &AttemptNote) -> String {
         started_ms: note.started.0,
         took_ms: millis(note.took),
         wait_ms: note.wait.map(millis),
-        outcome: shorten(&note.outcome).to_owned(),
-        answer: note.answer[..note.answer.floor_char_boundary(MAX_ANSWER)].to_owned(),
+        outcome: kept_outcome(&note.outcome).to_owned(),
+        answer: kept_answer(&note.answer).to_owned(),
     };
     serde_json::to_string(&line).expect("texts and numbers are plain data")
 }

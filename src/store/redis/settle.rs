@@ -11,7 +11,7 @@ use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{
-    Asker, Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Moment, Result, Settle, Settled, Transition,
+    Asker, Hint, KEPT, MAX_LEASE, MOVED, Moment, Result, Settle, Settled, Transition, kept_outcome,
 };
 
 /// The most settles of one script call.
@@ -104,16 +104,11 @@ impl Session {
 fn write(transition: &Transition) -> (&'static str, Moment, &str) {
     const NONE: Moment = Moment::After(Duration::ZERO);
     match transition {
-        Transition::Delivered { outcome } => ("delivered", NONE, shorten(outcome)),
+        Transition::Delivered { outcome } => ("delivered", NONE, kept_outcome(outcome)),
         Transition::Moved => ("moved", NONE, MOVED),
-        Transition::Retry { due, outcome } => ("retry", *due, shorten(outcome)),
-        Transition::Dead { outcome } => ("dead", NONE, shorten(outcome)),
+        Transition::Retry { due, outcome } => ("retry", *due, kept_outcome(outcome)),
+        Transition::Dead { outcome } => ("dead", NONE, kept_outcome(outcome)),
         Transition::Release => ("release", NONE, ""),
         Transition::Keep { lease } => ("keep", Moment::After((*lease).min(MAX_LEASE)), KEPT),
     }
-}
-
-/// The part of an outcome that is kept.
-pub(super) fn shorten(outcome: &str) -> &str {
-    &outcome[..outcome.floor_char_boundary(MAX_OUTCOME)]
 }

@@ -12,10 +12,11 @@ use super::record::write_options;
 use super::registry::opening::{self, Refusal};
 use super::script;
 use super::session::Session;
-use super::settle::shorten;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, State, TaskId};
-use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
+use crate::store::{
+    Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry, kept_outcome,
+};
 
 mod taken_ids;
 
@@ -196,7 +197,7 @@ fn command(
             .arg(state.as_str())
             .arg(moment.0)
             .arg(task.attempts)
-            .arg(shorten(&task.outcome))
+            .arg(kept_outcome(&task.outcome))
             .arg(key.unwrap_or_default())
             .arg(task.key_set.map(|set| set.0.to_string()).unwrap_or_default())
             .arg(expires.unwrap_or_default())

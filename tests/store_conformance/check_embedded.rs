@@ -153,6 +153,15 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
 }
 
 #[tokio::test]
+async fn a_destination_without_a_valid_name_is_not_called() {
+    let broken = broken();
+    let id = broken.bench.add("message.call", 0).await;
+    broken.hand(id, "UPDATE destination SET name = 'message call'");
+    broken.mends(&[(Flaw::UnreadableDestination, "message call")]).await;
+    assert_eq!(broken.bench.next_due().await, None);
+}
+
+#[tokio::test]
 async fn references_to_a_missing_body_are_removed() {
     let broken = broken();
     let scheduled = broken.bench.add("a", 0).await;
@@ -229,8 +238,9 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
         "INSERT INTO schedule SELECT destination, 1800000090000, id FROM task WHERE id = $;";
     let earliest = "UPDATE destination SET earliest = 1800000090000;";
     broken.hand(nobodys.id, &format!("UPDATE progress SET current = NULL; {schedule}{earliest}"));
-    broken.mends(&[(Flaw::ScheduledAndLeased, &nobodys.id.to_string())]).await;
-    assert_eq!(broken.bench.next_due().await, Some(at(90_000)));
+    let id = nobodys.id.to_string();
+    broken.mends(&[(Flaw::ScheduledAndLeased, &*id), (Flaw::LeasedWithoutReceipt, &id)]).await;
+    assert_eq!(broken.bench.next_due().await, Some(at(60_000)));
 
     let cancelled = broken.bench.add_held().await;
     broken.bench.store.cancel(&lane(), cancelled.id, None).await.unwrap();
@@ -253,7 +263,8 @@ async fn a_task_on_a_wrong_schedule_is_moved() {
         "UPDATE destination
          SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
     );
-    broken.mends(&[(Flaw::WrongSchedule, &id.to_string())]).await;
+    let moved = id.to_string();
+    broken.mends(&[(Flaw::WrongSchedule, &*moved), (Flaw::BodyWithoutPlace, &moved)]).await;
     assert_eq!(ids(&broken.bench.claim(&[("a", 9)]).await), [other]);
     broken.bench.advance(1_000);
     let held = broken.bench.hold().await;

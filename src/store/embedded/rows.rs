@@ -90,7 +90,7 @@ pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
     })
 }
 
-fn read_receipts(
+pub(super) fn read_receipts(
     row: &Row<'_>,
     (current, past): (usize, usize),
     id: TaskId,
@@ -135,12 +135,12 @@ pub(super) fn read_lease(
     })
 }
 
-fn read_count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+pub(super) fn read_count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     let number: i64 = row.get(column)?;
     Ok(u32::try_from(number.max(0)).unwrap_or(u32::MAX))
 }
 
-fn read_outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+pub(super) fn read_outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     let text = row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default();
     Ok(String::from_utf8_lossy(text).into_owned())
 }

@@ -2,214 +2,277 @@
 //!
 //! | stage | checks |
 //! |---|---|
-//! | names | topics, lanes, destinations, the counter of ids |
+//! | topics | they are registered, with all their lanes |
+//! | rows | what a [`Check`] says in SQL |
 //! | schedules | each row is where its task waits |
-//! | tasks | each task stands in one place |
-//! | progress, history, notes | each row has a task |
-//! | expiring, expiry | each waiting task expires when it should, and nothing else |
-//! | keys, answers | each key names its task; answers of idempotency keys can be read |
+//! | tasks | each task stands in one place, which its rows name |
 //! | recurring | each recurring schedule can be read, and a planner looks at it |
 //! | counts | each lane has as many tasks as it counts |
 //! | file | SQLite's own check of the file |
 //!
 //! A check without repair runs on the reader for scans, which cannot write. A repair judges and
-//! repairs in one of the writer's transactions, by [`Remedy`]s; a check without repair drops them.
+//! repairs in one of the writer's transactions, by [`Repair`]s; a check without repair drops them.
 
-use std::collections::HashSet;
-
-use rusqlite::Connection;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
 
 use super::Embedded;
+use super::rows::read_state_or;
+use super::sql::check::{self, Check};
+use super::sql::only;
+use super::values::rows;
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, TaskId};
+use crate::model::task::{Lane, State};
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
 
-mod counts;
-mod expiry;
-mod keys;
-mod names;
 mod recurring;
-mod remedy;
-mod schedules;
-mod strays;
 mod tasks;
+mod topics;
 
-use remedy::Remedy;
-
-/// Rows per transaction.
+/// The most rows per transaction.
 const PAGE: usize = 500;
 
-/// No moment is beyond this.
-const FAR: i64 = 1 << 53;
+/// The most errors of the file that SQLite reports.
+const MAX_DAMAGES: usize = 20;
 
-impl Embedded {
-    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        check(self, from, repair).await
-    }
-}
-
-/// The position of a check.
-#[derive(Debug)]
-struct Place {
-    stage: Stage,
-    /// Tasks with a row in the wrong place of `schedule`: they do stand somewhere.
-    reported: HashSet<TaskId>,
-}
-
-#[derive(Clone, Debug)]
 enum Stage {
-    Names,
-    Schedules { after: (i64, i64, i64) },
-    Tasks { after: i64 },
-    Progress { after: i64 },
-    History { after: i64 },
-    Notes { after: i64 },
-    Expiring { after: i64 },
-    Expiry { after: (i64, i64, i64) },
-    Keys { after: (i64, String) },
-    Answers { after: (i64, String) },
-    Recurring { after: (String, i64, String) },
-    Counts { after: i64 },
+    Topics,
+    Rows(&'static Check),
+    Schedules,
+    Tasks,
+    Recurring,
+    /// One lane at a time, because it may have many rows.
+    Counts,
     File,
 }
 
-/// The findings of one page.
+impl Stage {
+    /// Rows per transaction.
+    fn most(&self) -> usize {
+        if matches!(self, Self::Counts) { 1 } else { PAGE }
+    }
+}
+
+static STAGES: &[Stage] = &[
+    Stage::Topics,
+    Stage::Rows(&check::CALLED),
+    Stage::Rows(&check::EARLIEST),
+    Stage::Schedules,
+    Stage::Tasks,
+    Stage::Rows(&check::PROGRESS),
+    Stage::Rows(&check::HISTORY),
+    Stage::Rows(&check::NOTES),
+    Stage::Rows(&check::EXPIRES),
+    Stage::Rows(&check::EXPIRING),
+    Stage::Rows(&check::EXPIRY),
+    Stage::Rows(&check::KEYS),
+    Stage::Rows(&check::ANSWERS),
+    Stage::Rows(&check::COUNTER),
+    Stage::Recurring,
+    Stage::Counts,
+    Stage::File,
+];
+
+/// The position of a check: a stage, and the key of the last row (empty at its beginning).
+#[derive(Clone, Debug, Default)]
+struct Place {
+    stage: usize,
+    after: Vec<Value>,
+}
+
+/// What repairs a flaw.
+#[derive(Debug)]
+enum Repair {
+    /// A statement, with the key of its row.
+    Row(&'static str, Vec<Value>),
+    Task(Box<tasks::Sound>),
+}
+
+/// What one page has.
 #[derive(Debug, Default)]
 struct Page {
-    found: Vec<(Finding, Vec<Remedy>)>,
-    tasks: u64,
-    lanes: u64,
-    /// Where the next page begins, if there may be more rows.
-    rest: Option<Stage>,
+    findings: Vec<Finding>,
+    repairs: Vec<Repair>,
+    rows: usize,
+    /// The key of the last row.
+    last: Vec<Value>,
 }
 
 impl Page {
-    fn find(
-        &mut self,
-        flaw: Flaw,
-        lane: Option<&Lane>,
-        subject: impl ToString,
-        remedies: Vec<Remedy>,
-    ) {
-        let repaired = !remedies.is_empty();
-        let finding = Finding { flaw, lane: lane.cloned(), subject: subject.to_string(), repaired };
-        self.found.push((finding, remedies));
+    fn find(&mut self, flaw: Flaw, lane: Option<Lane>, subject: impl ToString, repaired: bool) {
+        self.findings.push(Finding { flaw, lane, subject: subject.to_string(), repaired });
     }
+}
+
+impl Embedded {
+    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        let mut place = from.into_place::<Place>()?.unwrap_or_default();
+        let (at, now) = (place.clone(), self.clock.now());
+        let stage = &STAGES[place.stage];
+        // The file itself cannot be repaired, and checking it takes long.
+        let page = if repair && !matches!(stage, Stage::File) {
+            self.writes.run(PAGE, move |tx| look_and_mend(tx, &at)).await?
+        } else {
+            self.scans.run(move |db| look(db, &at, now)).await?
+        };
+        match page.rows == stage.most() {
+            true => place.after = page.last,
+            false => place = Place { stage: place.stage + 1, after: Vec::new() },
+        }
+        let rows_if = |is_counted| if is_counted { page.rows as u64 } else { 0 };
+        let findings = page.findings.into_iter();
+        Ok(Checked {
+            findings: findings.map(|f| Finding { repaired: repair && f.repaired, ..f }).collect(),
+            tasks: rows_if(matches!(stage, Stage::Tasks)),
+            lanes: rows_if(matches!(stage, Stage::Counts)),
+            next: (place.stage < STAGES.len()).then(|| Cursor::at(place)),
+        })
+    }
+}
+
+fn look(db: &Connection, place: &Place, now: UnixMillis) -> rusqlite::Result<Page> {
+    let stage = &STAGES[place.stage];
+    let (after, most) = (&*place.after, stage.most());
+    match stage {
+        Stage::Topics => topics::look(db),
+        Stage::Rows(check) => look_at_rows(db, check, after, most),
+        Stage::Schedules => look_at_rows(db, &check::SCHEDULE, after, most),
+        Stage::Tasks => tasks::look(db, after, most, now),
+        Stage::Recurring => recurring::look(db, after, now),
+        Stage::Counts => look_at_rows(db, &check::COUNTS, after, most),
+        Stage::File => look_at_file(db),
+    }
+}
+
+fn look_and_mend(tx: &mut WriteTx<'_>, place: &Place) -> rusqlite::Result<Page> {
+    // The check reads the tables, and the repairs write them, without the transaction's cache.
+    tx.forget_names()?;
+    let mut page = look(tx.db, place, tx.now)?;
+    let is_of_schedule = matches!(STAGES[place.stage], Stage::Schedules);
+    for repair in std::mem::take(&mut page.repairs) {
+        match repair {
+            Repair::Task(sound) => sound.write(tx)?,
+            Repair::Row(statement, key) => match key[..] {
+                [Value::Integer(destination), Value::Integer(due), Value::Integer(id)]
+                    if is_of_schedule =>
+                {
+                    take_off(tx, destination, due, id)?;
+                    page.findings.extend(put_right(tx, id)?);
+                }
+                _ => run(tx, statement, &key)?,
+            },
+        }
+    }
+    Ok(page)
+}
+
+/// Takes a task off a schedule.
+fn take_off(tx: &mut WriteTx<'_>, destination: i64, due: i64, id: i64) -> rusqlite::Result<()> {
+    run(tx, check::SCHEDULE.repair, &[destination, due, id].map(Value::from))?;
+    tx.left(destination, UnixMillis(due))
+}
+
+/// Puts a task where its rows say, if there is such a task. Returns what this repaired.
+fn put_right(tx: &mut WriteTx<'_>, id: i64) -> rusqlite::Result<Vec<Finding>> {
+    let page = tasks::look(tx.db, &[id.saturating_sub(1).into()], 1, tx.now)?;
+    if page.last != [Value::Integer(id)] {
+        return Ok(Vec::new());
+    }
+    for repair in page.repairs {
+        if let Repair::Task(sound) = repair {
+            sound.write(tx)?;
+        }
+    }
+    Ok(page.findings.into_iter().filter(|found| found.repaired).collect())
+}
+
+/// Runs the repair of a [`Check`].
+fn run(tx: &mut WriteTx<'_>, statement: &str, key: &[Value]) -> rusqlite::Result<()> {
+    let mut statement = tx.db.prepare_cached(statement)?;
+    let mut deleted = statement.query(params_from_iter(key))?;
+    while let Some(row) = deleted.next()? {
+        if let Some(lane) = row.get(0)? {
+            tx.deltas.count(lane, read_state_or(row, 1, State::Scheduled)?, -1);
+        }
+    }
+    Ok(())
+}
+
+/// Judges a page of rows. `judge` returns the key of its row.
+fn walk(
+    db: &Connection,
+    select: &str,
+    after: &[Value],
+    most: usize,
+    mut judge: impl FnMut(&mut Page, &Row<'_>) -> rusqlite::Result<Vec<Value>>,
+) -> rusqlite::Result<Page> {
+    let mut page = Page::default();
+    let mut select = db.prepare_cached(select)?;
+    let mut after = after.to_vec();
+    // The first column of each key decides.
+    after.resize(select.parameter_count() - 1, Value::Integer(i64::MIN));
+    let mut found = select.query(params_from_iter(after.into_iter().chain([rows(most).into()])))?;
+    while let Some(row) = found.next()? {
+        page.rows += 1;
+        page.last = judge(&mut page, row)?;
+    }
+    Ok(page)
+}
+
+fn look_at_rows(
+    db: &Connection,
+    check: &Check,
+    after: &[Value],
+    most: usize,
+) -> rusqlite::Result<Page> {
+    walk(db, check.select, after, most, |page, row| {
+        let key = (4..row.as_ref().column_count()).map(|column| match row.get_ref(column)? {
+            ValueRef::Integer(number) => Ok(number.into()),
+            _ => Ok(read_text(row, column)?.unwrap_or_default().into()),
+        });
+        let key: Vec<Value> = key.collect::<rusqlite::Result<_>>()?;
+        if let Some(flaw) = read_text(row, 0)? {
+            let flaw = Flaw::from_name(&flaw).expect("the statements name flaws");
+            let subject = read_text(row, 3)?.unwrap_or_default();
+            page.find(flaw, read_lane(row, (1, 2))?, subject, true);
+            page.repairs.push(Repair::Row(check.repair, key.clone()));
+        }
+        Ok(key)
+    })
+}
+
+fn look_at_file(db: &Connection) -> rusqlite::Result<Page> {
+    let mut page = Page::default();
+    let mut statement = db.prepare(&format!("PRAGMA integrity_check({MAX_DAMAGES})"))?;
+    for said in statement.query_map([], only::<String>)? {
+        let said = said?;
+        if said != "ok" {
+            page.find(Flaw::Damaged, None, said, false);
+        }
+    }
+    Ok(page)
 }
 
 /// Whether the number is a valid moment.
 fn is_moment(ms: i64) -> bool {
-    (0..FAR).contains(&ms)
-}
-
-pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Result<Checked> {
-    let mut place = from
-        .into_place::<Place>()?
-        .unwrap_or_else(|| Place { stage: Stage::Names, reported: HashSet::new() });
-    let (stage, now) = (place.stage.clone(), store.clock.now());
-    let mut reported = std::mem::take(&mut place.reported);
-    // The file itself cannot be repaired, and checking it takes long.
-    let (page, reported) = if repair && !matches!(stage, Stage::File) {
-        let work = move |tx: &mut WriteTx<'_>| {
-            // The work runs again if the disk is full: nothing of the first time may remain.
-            let mut reported = reported.clone();
-            Ok((look_and_mend(tx, &stage, &mut reported)?, reported))
-        };
-        store.writes.run(PAGE, work).await?
-    } else {
-        let look = move |db: &Connection| Ok((look(db, &stage, &mut reported, now)?, reported));
-        store.scans.run(look).await?
-    };
-    let next = page.rest.or_else(|| following(&place.stage));
-    let findings = page
-        .found
-        .into_iter()
-        .map(|(finding, _)| Finding { repaired: repair && finding.repaired, ..finding });
-    Ok(Checked {
-        findings: findings.collect(),
-        tasks: page.tasks,
-        lanes: page.lanes,
-        next: next.map(|stage| Cursor::at(Place { stage, reported })),
-    })
-}
-
-fn following(stage: &Stage) -> Option<Stage> {
-    match stage {
-        Stage::Names => Some(Stage::Schedules { after: (i64::MIN, i64::MIN, i64::MIN) }),
-        Stage::Schedules { .. } => Some(Stage::Tasks { after: i64::MIN }),
-        Stage::Tasks { .. } => Some(Stage::Progress { after: i64::MIN }),
-        Stage::Progress { .. } => Some(Stage::History { after: i64::MIN }),
-        Stage::History { .. } => Some(Stage::Notes { after: i64::MIN }),
-        Stage::Notes { .. } => Some(Stage::Expiring { after: i64::MIN }),
-        Stage::Expiring { .. } => Some(Stage::Expiry { after: (i64::MIN, i64::MIN, i64::MIN) }),
-        Stage::Expiry { .. } => Some(Stage::Keys { after: (i64::MIN, String::new()) }),
-        Stage::Keys { .. } => Some(Stage::Answers { after: (i64::MIN, String::new()) }),
-        Stage::Answers { .. } => {
-            Some(Stage::Recurring { after: (String::new(), i64::MIN, String::new()) })
-        }
-        Stage::Recurring { .. } => Some(Stage::Counts { after: i64::MIN }),
-        Stage::Counts { .. } => Some(Stage::File),
-        Stage::File => None,
-    }
-}
-
-fn look_and_mend(
-    tx: &mut WriteTx<'_>,
-    stage: &Stage,
-    reported: &mut HashSet<TaskId>,
-) -> rusqlite::Result<Page> {
-    // The check reads the tables, and the remedies write them, without the transaction's cache.
-    tx.forget_names()?;
-    let page = look(tx.db, stage, reported, tx.now)?;
-    if page.found.is_empty() {
-        return Ok(page);
-    }
-    counts::follow(tx.db)?;
-    for remedy in page.found.iter().flat_map(|(_, remedies)| remedies) {
-        remedy.apply(tx.db)?;
-    }
-    counts::unfollow(tx.db)?;
-    Ok(page)
-}
-
-fn look(
-    db: &Connection,
-    stage: &Stage,
-    reported: &mut HashSet<TaskId>,
-    now: UnixMillis,
-) -> rusqlite::Result<Page> {
-    match stage {
-        Stage::Names => names::look(db),
-        Stage::Schedules { after } => schedules::look(db, *after, reported),
-        Stage::Tasks { after } => tasks::look(db, *after, reported, now),
-        Stage::Progress { after } => strays::look_progress(db, *after),
-        Stage::History { after } => strays::look_history(db, *after),
-        Stage::Notes { after } => strays::look_notes(db, *after),
-        Stage::Expiring { after } => expiry::look_at_tasks(db, *after),
-        Stage::Expiry { after } => expiry::look(db, *after),
-        Stage::Keys { after } => keys::look(db, after),
-        Stage::Answers { after } => keys::look_at_answers(db, after),
-        Stage::Recurring { after } => recurring::look(db, after, now),
-        Stage::Counts { after } => counts::look(db, *after),
-        Stage::File => strays::look_file(db),
-    }
+    (0..1 << 53).contains(&ms)
 }
 
 /// A lane by the columns of its topic and shard; `None` if there is no such row, or its topic
 /// cannot be read.
-fn read_lane(
-    row: &rusqlite::Row<'_>,
-    (topic, shard): (usize, usize),
-) -> rusqlite::Result<Option<Lane>> {
+fn read_lane(row: &Row<'_>, (topic, shard): (usize, usize)) -> rusqlite::Result<Option<Lane>> {
     let (topic, shard) = (read_text(row, topic)?, row.get::<_, Option<i64>>(shard)?);
     let shard = shard.and_then(|shard| u16::try_from(shard).ok());
     let topic = topic.and_then(|topic| topic.parse().ok());
     Ok(topic.zip(shard).map(|(topic, shard)| Lane { topic, shard }))
 }
 
-/// A text column, whatever bytes it holds.
-fn read_text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
-    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
-    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+/// A column as text, whatever bytes it holds.
+fn read_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        text => Some(String::from_utf8_lossy(text.as_bytes()?).into_owned()),
+    })
 }

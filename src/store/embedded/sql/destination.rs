@@ -57,15 +57,3 @@ rows! {
     ]
         " FROM destination d WHERE d.lane = ? AND d.called = 1 AND d.earliest IS NOT NULL";
 }
-
-// For a check.
-rows! {
-    checked: "SELECT " [
-        id = "d.id", name = "d.name", called = "d.called", earliest = "d.earliest",
-        exact = "(SELECT min(due) FROM schedule WHERE destination = d.id)",
-        topic = "l.topic", shard = "l.shard",
-    ] " FROM destination d LEFT JOIN lane l ON l.id = d.lane";
-}
-pub(crate) static SET_CALLED: &str = "UPDATE destination SET called = ? WHERE id = ?";
-pub(crate) static CORRECT_EARLIEST: &str = "UPDATE destination SET earliest = (SELECT min(due) \
-    FROM schedule WHERE destination = ?1) WHERE id = ?1";

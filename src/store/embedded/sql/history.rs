@@ -24,20 +24,3 @@ rows! {
     page_back: "SELECT " [moment = "finished", id] " FROM history WHERE lane = ? AND state = ?
              AND (finished, id) < (?, ?) AND finished >= ? ORDER BY finished DESC, id DESC LIMIT ?";
 }
-
-// For a check.
-rows! {
-    strays: "SELECT " [
-        id = "h.id", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic",
-        shard = "l.shard",
-    ] " FROM history h LEFT JOIN task t ON t.id = h.id LEFT JOIN lane l ON l.id = h.lane
-                  WHERE h.id > ? ORDER BY h.id LIMIT ?";
-}
-pub(crate) static SET_LANE: &str = "UPDATE history SET lane = ? WHERE id = ?";
-pub(crate) static SET_FINISHED: &str = "UPDATE history SET finished = ? WHERE id = ?";
-pub(crate) static MEND: &str =
-    "UPDATE history SET state = ?, attempts = ?, current = ?, past = ? WHERE id = ?";
-/// Ends a task whose progress says how far it has come.
-pub(crate) static END: &str =
-    "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)
-                   SELECT id, ?, ?, ?, attempts, current, NULL, outcome FROM progress WHERE id = ?";

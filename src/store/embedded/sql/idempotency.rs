@@ -15,14 +15,3 @@ rows! {
     answer: "SELECT " [fingerprint, task, due]
         " FROM idempotency WHERE lane = ? AND key = ? AND until > ?";
 }
-
-// For a check.
-rows! {
-    checked: "SELECT " [
-        lane = "i.lane", key = "i.key", fingerprint_bytes = "length(i.fingerprint)",
-        task = "i.task", due = "i.due",
-        until = "i.until", topic = "l.topic", shard = "l.shard",
-    ] " FROM idempotency i LEFT JOIN lane l ON l.id = i.lane
-         WHERE (i.lane, i.key) > (?, ?) ORDER BY i.lane, i.key LIMIT ?";
-}
-pub(crate) static DELETE: &str = "DELETE FROM idempotency WHERE lane = ? AND key = ?";

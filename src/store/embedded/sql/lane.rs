@@ -60,21 +60,6 @@ rows! {
 
 // For a check.
 rows! {
-    all: "SELECT " [topic, shard] " FROM lane ORDER BY topic, shard";
-
-    /// The counts of a lane, and the rows that they count.
-    counted: "SELECT " [
-        id, topic, shard, scheduled, leased, delivered, dead, cancelled, expired,
-        rows_scheduled =
-            "(SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id \
-                WHERE d.lane = lane.id)",
-        rows_leased = "(SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1)",
-        rows_delivered = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2)",
-        rows_dead = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3)",
-        rows_cancelled = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 4)",
-        rows_expired = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)",
-    ] " FROM lane WHERE id > ? ORDER BY id LIMIT 1";
+    /// The highest lane of each topic.
+    last: "SELECT " [topic, shard = "max(shard)"] " FROM lane GROUP BY topic";
 }
-pub(crate) static SET_COUNTS: &str =
-    "UPDATE lane SET scheduled = ?, leased = ?, delivered = ?, dead = ?, cancelled = ?, expired = ?
-     WHERE id = ?";

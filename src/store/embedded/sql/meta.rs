@@ -8,11 +8,3 @@ pub(crate) static FORMAT: &str = "SELECT value FROM meta WHERE name = 'format'";
 pub(crate) static SET_FORMAT: &str = "UPDATE meta SET value = ? WHERE name = 'format'";
 pub(crate) static SET_FIRST_FORMAT: &str =
     "INSERT OR IGNORE INTO meta (name, value) VALUES ('format', ?)";
-
-// For a check.
-pub(crate) static LAST_ID_IS_BEHIND: &str =
-    "SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'last_id' AND value BETWEEN 0 AND ? - 1)";
-pub(crate) static RAISE_LAST_ID: &str =
-    "UPDATE meta SET value = max(value, ?) WHERE name = 'last_id'";
-pub(crate) static RESTORE_LAST_ID: &str =
-    "INSERT OR REPLACE INTO meta (name, value) SELECT 'last_id', ifnull(max(id), 0) FROM task";

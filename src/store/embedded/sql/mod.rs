@@ -1,6 +1,6 @@
 //! The SQL statements, in one file per table: the table that a statement changes, or the first one
 //! that it reads. No other file has statements, except those about the database file as a whole
-//! (pragmas, transactions, triggers of a check).
+//! (pragmas, transactions). `check` has those of a check.
 //!
 //! A statement with one column is a text, and [`only`] reads the column. A statement with several
 //! columns is declared with them by `rows!`:
@@ -100,6 +100,7 @@ macro_rules! columns {
 #[macro_use]
 pub(super) mod progress;
 pub(super) mod audit;
+pub(super) mod check;
 pub(super) mod destination;
 pub(super) mod expiry;
 pub(super) mod history;

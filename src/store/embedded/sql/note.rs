@@ -18,12 +18,3 @@ rows! {
     ] " FROM note n JOIN task t ON t.id = n.task
          WHERE n.task = ? AND t.lane = ? ORDER BY n.number";
 }
-
-// For a check.
-rows! {
-    strays: "SELECT " [
-        id = "n.task", has_body = "t.id IS NOT NULL", leased = "0", topic = "l.topic",
-        shard = "l.shard",
-    ] " FROM note n LEFT JOIN task t ON t.id = n.task LEFT JOIN lane l ON l.id = t.lane
-                  WHERE n.task > ? GROUP BY n.task ORDER BY n.task LIMIT ?";
-}

@@ -75,19 +75,3 @@ rows! {
     page_back: "SELECT " [moment = "due", id] " FROM progress WHERE lane = ? AND leased = 1
              AND (due, id) < (?, ?) AND due >= ? ORDER BY due DESC, id DESC LIMIT ?";
 }
-
-// For a check.
-rows! {
-    strays: "SELECT " [
-        id = "p.id", has_body = "t.id IS NOT NULL", leased = "p.leased <> 0", topic = "l.topic",
-        shard = "l.shard",
-    ] " FROM progress p LEFT JOIN task t ON t.id = p.id LEFT JOIN lane l ON l.id = p.lane
-                  WHERE p.id > ? ORDER BY p.id LIMIT ?";
-}
-pub(crate) static SET_LANE: &str = "UPDATE progress SET lane = ? WHERE id = ?";
-pub(crate) static SET_DESTINATION: &str = "UPDATE progress SET destination = ? WHERE id = ?";
-pub(crate) static SET_DUE: &str = "UPDATE progress SET due = ? WHERE id = ?";
-pub(crate) static SET_EXPIRES: &str = "UPDATE progress SET expires = ? WHERE id = ?";
-pub(crate) static UNLEASE: &str = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
-pub(crate) static MEND: &str = "UPDATE progress \
-    SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";

@@ -28,8 +28,8 @@ pub(crate) static SET_LOOK: &str =
     "UPDATE recurring SET look = ? WHERE topic = ? AND shard = ? AND name = ?";
 
 rows! {
-    /// The lanes that have schedules.
-    lanes: "SELECT DISTINCT " [topic, shard] " FROM recurring ORDER BY topic, shard";
+    /// With the columns of `lane::last`.
+    last: "SELECT " [topic, shard = "max(shard)"] " FROM recurring GROUP BY topic";
 
     /// Schedules for a check, in order.
     checked: "SELECT " [topic, shard, name, look, state, definition]

@@ -42,20 +42,3 @@ rows! {
     page_back: "SELECT " [moment = "due", id] " FROM schedule WHERE destination = ?
              AND (due, id) < (?, ?) AND due >= ? ORDER BY due DESC, id DESC LIMIT ?";
 }
-
-// For a check.
-rows! {
-    checked: "SELECT " [
-        destination = "s.destination", due = "s.due", id = "s.id", home = "t.destination",
-        home_due = "ifnull(p.due, t.due)", leased = "ifnull(p.leased, 0) <> 0",
-        has_receipt = "p.current IS NOT NULL",
-        has_ended = "h.id IS NOT NULL", topic = "l.topic", shard = "l.shard",
-    ] " FROM schedule s
-             LEFT JOIN task t ON t.id = s.id
-             LEFT JOIN progress p ON p.id = s.id
-             LEFT JOIN history h ON h.id = s.id
-             LEFT JOIN destination d ON d.id = s.destination
-             LEFT JOIN lane l ON l.id = d.lane
-             WHERE (s.destination, s.due, s.id) > (?, ?, ?) ORDER BY s.destination, s.due, s.id \
-             LIMIT ?";
-}

@@ -62,20 +62,29 @@ read!(whole [content = "t.content", cancelling = "coalesce(p.cancelling, 0)"]);
 
 // For a check.
 rows! {
-    /// One task across all tables.
+    /// One task across all tables. Its entry is its row of `history`, otherwise that of `progress`.
     checked: "SELECT " [
         id = "t.id", lane = "t.lane", destination = "t.destination", due = "t.due",
-        topic = "l.topic", shard = "l.shard", shards = "tp.shards", destination_lane = "d.lane",
-        progress_lane = "p.lane", progress_destination = "p.destination", leased = "p.leased",
-        progress_due = "p.due",
-        progress_attempts = "p.attempts", expiries = "p.expiries", cancelling = "p.cancelling <> 0",
-        progress_current = "p.current", progress_past = "p.past",
-        history_lane = "h.lane", state = "h.state", finished = "h.finished",
-        history_attempts = "h.attempts",
-        history_current = "h.current", history_past = "h.past",
-        waits = "EXISTS (SELECT 1 FROM schedule s
-                            WHERE s.destination = t.destination AND s.due = ifnull(p.due, t.due) \
-                            AND s.id = t.id)",
+        topic = "l.topic", shard = "l.shard",
+        is_foreign = "d.lane IS NOT t.lane",
+        is_misplaced = "ifnull(tp.shards > 0 AND t.id % tp.shards <> l.shard, 0)",
+        has_progress = "p.id IS NOT NULL",
+        waits_for = "ifnull(p.due, t.due)",
+        stands = "h.id IS NULL AND EXISTS (SELECT 1 FROM schedule s WHERE s.id = t.id
+            AND s.destination = t.destination AND s.due = ifnull(p.due, t.due))",
+        lanes_differ = "ifnull(ifnull(h.lane, p.lane) <> t.lane, 0)",
+        // An end that cannot be read: dead tasks are kept, and never called by themselves.
+        state = "iif(h.id IS NULL OR h.state BETWEEN 2 AND 5, h.state, 3)",
+        finished = "h.finished",
+        attempts = "coalesce(h.attempts, p.attempts, 0)",
+        is_unreadable = "ifnull(h.state NOT BETWEEN 2 AND 5
+            OR h.attempts NOT BETWEEN 0 AND 4294967295,
+            ifnull(p.leased NOT BETWEEN 0 AND 1 OR p.attempts NOT BETWEEN 0 AND 4294967295
+            OR p.expiries NOT BETWEEN 0 AND 4294967295, 0))",
+        current = "iif(h.id IS NULL, p.current, h.current)",
+        past = "iif(h.id IS NULL, p.past, h.past)",
+        outcome = "iif(h.id IS NULL, p.outcome, h.outcome)",
+        pending = pending_columns!(),
     ] " FROM task t
              LEFT JOIN lane l ON l.id = t.lane
              LEFT JOIN topic tp ON tp.name = l.topic
@@ -83,16 +92,6 @@ rows! {
              LEFT JOIN progress p ON p.id = t.id
              LEFT JOIN history h ON h.id = t.id
              WHERE t.id > ? ORDER BY t.id LIMIT ?";
-
-    /// When a task expires, by its options and by what is listed.
-    expiring: "SELECT " [
-        id = "t.id", lane = "t.lane", due = "t.due", options = "t.options",
-        has_progress = "p.id IS NOT NULL", expires = "p.expires",
-        waits = "ifnull(p.leased, 0) = 0 AND h.id IS NULL",
-        topic = "l.topic", shard = "l.shard",
-    ] " FROM task t LEFT JOIN progress p ON p.id = t.id LEFT JOIN history h ON h.id = t.id \
-        LEFT JOIN lane l ON l.id = t.lane
-         WHERE t.id > ? ORDER BY t.id LIMIT ?";
 }
 pub(crate) static REMOVE_CONTENT: &str = "UPDATE task SET options = ?, content = '' WHERE id = ?";
 pub(crate) static DUE: &str = "SELECT due FROM task WHERE id = ?";

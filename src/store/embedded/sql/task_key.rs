@@ -12,13 +12,3 @@ pub(crate) static DELETE_OF_TOPIC: &str =
 rows! {
     owner: "SELECT " [task, since] " FROM task_key WHERE lane = ? AND key = ?";
 }
-
-// For a check.
-rows! {
-    checked: "SELECT " [
-        lane = "k.lane", key = "k.key", task_lane = "t.lane", options = "t.options",
-        topic = "l.topic", shard = "l.shard",
-    ] " FROM task_key k LEFT JOIN task t ON t.id = k.task LEFT JOIN lane l ON l.id = k.lane
-         WHERE (k.lane, k.key) > (?, ?) ORDER BY k.lane, k.key LIMIT ?";
-}
-pub(crate) static DELETE: &str = "DELETE FROM task_key WHERE lane = ? AND key = ?";

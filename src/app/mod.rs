@@ -41,7 +41,7 @@ use crate::sampler::{self, Sampler};
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
-use crate::store::{self, AnyStore, Formats, Sampling, Store};
+use crate::store::{self, AnyStore, Audit, Formats, Sampling, Store};
 use crate::tls;
 use crate::topic::Registry;
 use crate::trace::{self, Tracer};

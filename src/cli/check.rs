@@ -57,7 +57,7 @@ fn summary(settings: &Settings, calls: usize) -> String {
     };
     let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
     let half = match calls < callback.concurrency {
-        true => " (half of the limit of open files)",
+        true => " (half of the limit of open files here)",
         false => "",
     };
     let calls = format!(
@@ -114,7 +114,8 @@ mod tests {
         let sets: Vec<_> = sets.into_iter().map(str::to_owned).collect();
         let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();
         assert!(
-            summary(&settings, 500).contains("500 at most (half of the limit of open files), ")
+            summary(&settings, 500)
+                .contains("500 at most (half of the limit of open files here), ")
         );
         let shown = summary(&settings, 16_384).replace(zone::data_version(), "2026a");
         insta::assert_snapshot!(shown, @r#"

@@ -217,6 +217,16 @@ async fn a_task_that_falls_due_while_the_store_is_away_is_the_stores() {
     assert_eq!(snapshot.overdue[Culprit::Store as usize].oldest, Some(earliest));
 }
 
+/// Each address of a cluster's server that was ever silent used to stay.
+#[tokio::test]
+async fn a_silent_server_without_lanes_is_forgotten() {
+    let mut bench = bench();
+    bench.add("shop", 0).await;
+    bench.state.away.insert(77);
+    bench.sample(WORKER).await;
+    assert!(bench.state.away.is_empty());
+}
+
 #[tokio::test]
 async fn a_snapshot_has_counts_forecast_and_capacity() {
     let mut bench = bench();

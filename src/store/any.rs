@@ -57,25 +57,25 @@ macro_rules! contract {
         };
 
         contract! {
-            $part for $crate::store::embedded::Embedded {
+            $part for $crate::store::embedded::Embedded, std::convert::identity {
                 $($verb($($argument: $type),*) -> $answer)*
             }
         }
         contract! {
-            $part for $crate::store::redis::Redis {
+            $part for $crate::store::redis::Redis, $crate::store::redis::Redis::session {
                 $($verb($($argument: $type),*) -> $answer)*
             }
         }
     };
     (
-        $part:ident for $store:ty {
+        $part:ident for $store:ty, $verbs:path {
             $($verb:ident($($argument:ident: $type:ty),*) -> $answer:ty)*
         }
     ) => {
         impl $part for $store {
             $(async fn $verb(&self $(, $argument: $type)*) -> $answer {
                 // The method of the type, not this one.
-                Self::$verb(self $(, $argument)*).await
+                $verbs(self).$verb($($argument),*).await
             })*
         }
     };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use delayd::model::breaker;
 use delayd::model::clock::Clock;
 use delayd::model::task::State;
 use delayd::store::redis::{Params, Redis};
@@ -45,4 +46,29 @@ async fn tasks_of_a_pull_that_is_answered_too_late_are_given_back() {
     assert!(poll::until(all_wait).await, "a task is leased to nobody");
     let Claimed::Granted(grant) = store.claim(pull).await.unwrap() else { panic!("refused") };
     assert_eq!(grant.tasks.iter().map(|task| task.attempt).collect::<Vec<_>>(), [1, 1]);
+}
+
+/// Each late claim keeps its connection until it is answered. Eight of them used to take all places
+/// of the pool, and nothing more reached the server.
+#[tokio::test]
+async fn late_claims_leave_room_for_new_connections() {
+    let server = Server::start();
+    let patient =
+        breaker::Params { consecutive_failures: 100, min_calls: 100, ..breaker::Params::default() };
+    let params = Params {
+        key_prefix: fresh_prefix(),
+        timeout: Duration::from_secs(1),
+        breaker: patient,
+        ..Params::standalone(server.url())
+    };
+    let store = Redis::connect(params).await.unwrap();
+    store.add(vec![new_task("@pull", 0)]).await.remove(0).unwrap();
+    // New connections are served. Commands that may write are not.
+    server.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    let are_many = async || {
+        store.claim(claim_of(&[("@pull", 1)])).await.unwrap_err();
+        server.command(&["CLIENT", "LIST"]).matches(" cmd=evalsha").count() >= 10
+    };
+    assert!(poll::until(are_many).await, "a claim got no connection");
+    server.command(&["CLIENT", "UNPAUSE"]);
 }

@@ -77,6 +77,12 @@ impl Options {
         }
     }
 
+    /// The options as the stores keep them; `None` if no option is set.
+    pub fn json(&self) -> Option<String> {
+        let json = || serde_json::to_string(self).expect("options are plain data");
+        (!self.is_default()).then(json)
+    }
+
     /// Whether no option is set.
     pub fn is_default(&self) -> bool {
         // This is called for nearly every task. Comparing with a default costs ten times as much.

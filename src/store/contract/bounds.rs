@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::clock::UnixMillis;
+
 /// The longest time that a [`Store::ping`](super::Store::ping) takes.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -11,6 +13,10 @@ pub const MAX_LEASE: Duration = Duration::from_secs(12 * 3600);
 /// A deadline further away than this counts as expired: the clock must have been set back. It
 /// exceeds the longest lease by an hour, so that a smaller correction of the clock ends no lease.
 pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(13 * 3600);
+
+/// The last moment: Redis keeps moments as doubles, which are exact up to it. A recurring schedule
+/// that has ended is to be looked at then, so each schedule that is not paused has such a moment.
+pub const LAST_MOMENT: UnixMillis = UnixMillis((1 << 53) - 1);
 
 /// How many leases may expire in a row before the task dies: the end of a crash loop. Attempts do
 /// not count here, because an expiry alone makes no task dead.
@@ -42,6 +48,11 @@ pub const MAX_RECEIPTS: usize = 4;
 /// The longest outcome text that is kept, in bytes.
 pub const MAX_OUTCOME: usize = 200;
 
+/// The part of an outcome text that is kept.
+pub fn kept_outcome(outcome: &str) -> &str {
+    &outcome[..outcome.floor_char_boundary(MAX_OUTCOME)]
+}
+
 /// The outcome of a task that expired.
 pub const EXPIRED: &str = "not delivered in time";
 
@@ -64,6 +75,11 @@ pub const MAX_NOTES: usize = 16;
 /// The most of a response's body that a note keeps, in bytes.
 pub const MAX_ANSWER: usize = 2048;
 
+/// The part of a response's body that a note keeps.
+pub fn kept_answer(answer: &str) -> &str {
+    &answer[..answer.floor_char_boundary(MAX_ANSWER)]
+}
+
 /// How long an instance counts as alive after its last heartbeat.
 pub const INSTANCE_TTL: Duration = Duration::from_secs(10);
 
@@ -72,3 +88,15 @@ pub const MAX_SAMPLED: usize = 16;
 
 /// The most steps of a forecast.
 pub const MAX_FORECAST: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_outcome_is_cut_between_characters() {
+        assert_eq!(kept_outcome("200 OK"), "200 OK");
+        assert_eq!(kept_outcome(&"x".repeat(MAX_OUTCOME + 1)).len(), MAX_OUTCOME);
+        assert_eq!(kept_outcome(&"单".repeat(MAX_OUTCOME)).len(), MAX_OUTCOME / 3 * 3);
+    }
+}

@@ -16,14 +16,17 @@ impl Embedded {
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + bytes_beside(task)).sum();
-        match self.writes.add(count, bytes, move |tx| add(tx, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| add_in(tx, &tasks)).await {
             Ok(added) => added,
             Err(error) => vec![Err(error); count],
         }
     }
 }
 
-pub(super) fn add(tx: &mut WriteTx<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
+pub(super) fn add_in(
+    tx: &mut WriteTx<'_>,
+    tasks: &[NewTask],
+) -> rusqlite::Result<Vec<Result<Added>>> {
     tasks.iter().map(|task| add_one(tx, task)).collect()
 }
 
@@ -119,7 +122,7 @@ fn push_back(
     tx.db.prepare_cached(sql::task::PUSH_BACK)?.execute((
         due,
         destination,
-        options_text(&options),
+        options.json(),
         &task.content,
         id,
     ))?;
@@ -154,7 +157,7 @@ fn add_new(
         true => (None, None),
         false => {
             let options = with_call(tx, task, lane.shard, None)?;
-            (options_text(&options), expiry(due, &options))
+            (options.json(), expiry(due, &options))
         }
     };
     let body =
@@ -205,7 +208,7 @@ pub(super) struct Body<'a> {
     pub(super) destination: i64,
     pub(super) due: UnixMillis,
     pub(super) created: UnixMillis,
-    /// As [`options_text`] returns them.
+    /// As [`Options::json`] returns them.
     pub(super) options: Option<String>,
     pub(super) content: &'a str,
 }
@@ -216,13 +219,6 @@ pub(super) fn write_body(tx: &WriteTx<'_>, id: TaskId, body: &Body<'_>) -> rusql
         insert.execute((id, lane, destination, due, created, options, content))
     })
     .map(drop)
-}
-
-pub(super) fn options_text(options: &Options) -> Option<String> {
-    if options.is_default() {
-        return None;
-    }
-    Some(serde_json::to_string(options).expect("options are plain data"))
 }
 
 /// The approximate number of bytes that a task takes beside its content.

@@ -21,7 +21,7 @@ impl Embedded {
         only: Option<&Condition>,
     ) -> Result<Cancelled> {
         let (lane, only) = (lane.clone(), only.cloned());
-        self.writes.ask(1, move |tx| cancel(tx, &lane, id, only.as_ref())).await
+        self.writes.ask(1, move |tx| cancel_in(tx, &lane, id, only.as_ref())).await
     }
 
     pub(crate) async fn reschedule(
@@ -35,7 +35,7 @@ impl Embedded {
         let (lane, only) = (lane.clone(), only.cloned());
         let larger = content.as_ref().map(|new| new.content.len());
         let work = move |tx: &mut WriteTx<'_>| {
-            reschedule(tx, &lane, (id, only.as_ref()), moment, content.as_ref())
+            reschedule_in(tx, &lane, (id, only.as_ref()), moment, content.as_ref())
         };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
@@ -51,11 +51,13 @@ impl Embedded {
         spread: Spread,
     ) -> Result<usize> {
         let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
-        self.writes.ask(weight, move |tx| replay(tx, &lane, &ids, outcome.as_deref(), spread)).await
+        self.writes
+            .ask(weight, move |tx| replay_in(tx, &lane, &ids, outcome.as_deref(), spread))
+            .await
     }
 }
 
-pub(super) fn cancel(
+pub(super) fn cancel_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
@@ -68,7 +70,7 @@ pub(super) fn cancel(
     Ok(apply(tx, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
 }
 
-pub(super) fn reschedule(
+pub(super) fn reschedule_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     (id, only): (TaskId, Option<&Condition>),
@@ -118,7 +120,7 @@ pub(super) fn reschedule(
     Ok(Rescheduled::Done { due })
 }
 
-pub(super) fn replay(
+pub(super) fn replay_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
@@ -168,7 +170,7 @@ impl WriteTx<'_> {
                 Ok(find_in(self.db, number, name, self.now)? == Some(id))
             }
             Some(Condition::Selected(selected)) => {
-                let found = query::summaries(self.db, lane, &[id], self.now)?;
+                let found = query::summaries_from(self.db, lane, &[id], self.now)?;
                 Ok(found.iter().flatten().any(|task| task.selected() == *selected))
             }
         }

@@ -20,7 +20,7 @@ impl Embedded {
         let lines: Vec<String> = entries.iter().map(line).collect();
         // As notes, they are among the first to be refused on a disk that is short of room.
         let bytes = lines.iter().map(|line| line.len() + PER_TASK).sum();
-        self.writes.add(lines.len(), bytes, move |tx| record(tx, &lines)).await
+        self.writes.add(lines.len(), bytes, move |tx| record_in(tx, &lines)).await
     }
 
     pub(crate) async fn audit(
@@ -28,11 +28,11 @@ impl Embedded {
         before: Option<AuditCursor>,
         limit: usize,
     ) -> Result<AuditLogged> {
-        self.reads.run(move |db| audit(db, before, limit)).await
+        self.reads.run(move |db| audit_from(db, before, limit)).await
     }
 }
 
-pub(super) fn record(tx: &mut WriteTx<'_>, lines: &[String]) -> rusqlite::Result<()> {
+pub(super) fn record_in(tx: &mut WriteTx<'_>, lines: &[String]) -> rusqlite::Result<()> {
     append(tx.db, lines)
 }
 
@@ -69,7 +69,7 @@ pub(super) fn line(entry: &AuditEntry) -> String {
     serde_json::to_string(entry).expect("texts and numbers are plain data")
 }
 
-pub(super) fn audit(
+pub(super) fn audit_from(
     db: &Connection,
     from: Option<AuditCursor>,
     limit: usize,

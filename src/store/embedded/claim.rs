@@ -39,7 +39,7 @@ impl Embedded {
         // A power cut may undo a worker's lease, because its process is gone then too. A consumer's
         // lease has to survive both.
         let claimed = match claim.holder {
-            Some(_) => self.writes.run_undoable(slots, move |tx| self::claim(tx, &claim)).await,
+            Some(_) => self.writes.run_undoable(slots, move |tx| claim_in(tx, &claim)).await,
             None => self.claim_for_caller(slots, claim).await,
         };
         claimed.inspect(|claimed| counted::count_claim(&self.metrics, claimed))
@@ -54,7 +54,7 @@ impl Embedded {
             let writes = Arc::clone(&self.writes);
             self.claims.spawn(async move {
                 let lane = claim.lane.clone();
-                let claimed = writes.run(slots, move |tx| self::claim(tx, &claim)).await;
+                let claimed = writes.run(slots, move |tx| claim_in(tx, &claim)).await;
                 if let Err(Ok(Claimed::Granted(grant))) = reply.send(claimed)
                     && !grant.tasks.is_empty()
                 {
@@ -79,7 +79,7 @@ async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. 
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let settles = back.clone();
-        match writes.run(count, move |tx| settle::settle(tx, &settles)).await {
+        match writes.run(count, move |tx| settle::settle_in(tx, &settles)).await {
             Ok(_) => return,
             // The disk was silent a moment ago, so the queue may still be full.
             Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
@@ -100,7 +100,7 @@ async fn give_back(writes: &WriteQueue, lane: &Lane, Grant { receipt, tasks, .. 
 }
 
 /// One process has the file, so no claim is refused.
-pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
+pub(super) fn claim_in(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
     let mut grant = Grant {
         now: tx.now,
         receipt: Receipt::random(),
@@ -114,7 +114,7 @@ pub(super) fn claim(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<Cla
         sweep(tx, (&claim.lane, lane), &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
-        grant.outlook = look(tx, lane, claim)?;
+        grant.outlook = outlook_in(tx, lane, claim)?;
         if budget.is_exceeded {
             grant.outlook.next = Some(tx.now);
         }
@@ -357,7 +357,7 @@ fn read_task(
     })
 }
 
-fn look(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Result<Outlook> {
+fn outlook_in(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Result<Outlook> {
     tx.write_earliest()?;
     let mut found = read_page(tx, lane, claim.after.as_ref())?;
     let end = if found.len() == MAX_OUTLOOK { end_of(&found) } else { None };

@@ -3,7 +3,6 @@
 use rusqlite::OptionalExtension;
 
 use super::Embedded;
-use super::add::options_text;
 use super::record::Record;
 use super::rows::{is_unreadable, read_options};
 use super::sql;
@@ -63,7 +62,7 @@ fn remove_one(tx: &mut WriteTx<'_>, id: TaskId) -> rusqlite::Result<usize> {
         .optional()?;
     let Some((options, digest, length)) = found else { return Ok(0) };
     if options.removed.is_none() && length > 0 {
-        let options = options_text(&Options { removed: Some(digest), ..options });
+        let options = Options { removed: Some(digest), ..options }.json();
         tx.db.prepare_cached(sql::task::REMOVE_CONTENT)?.execute((options, id))?;
     }
     Ok(length)

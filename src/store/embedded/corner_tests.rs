@@ -345,7 +345,7 @@ async fn counts_are_right_after_a_batch_that_failed() {
     let bench = bench();
     bench.add("a", 0).await;
     let failed = bench.store.writes.run(1, |tx| {
-        super::add::add(tx, &[new_task("a", 0)])?;
+        super::add::add_in(tx, &[new_task("a", 0)])?;
         Err::<(), _>(rusqlite::Error::InvalidQuery)
     });
     assert!(failed.await.is_err());

@@ -13,7 +13,6 @@
 use rusqlite::OptionalExtension;
 use serde::Serialize;
 
-use super::add::options_text;
 use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::dead as dead_task;
@@ -74,7 +73,7 @@ impl WriteTx<'_> {
             destination,
             self.now,
             self.now,
-            options_text(&call.options),
+            call.options.json(),
             &call.body,
         ))?;
         if stored == 1 {

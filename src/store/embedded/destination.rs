@@ -15,20 +15,20 @@ use crate::store::{Holds, Result, Waiting};
 impl Embedded {
     pub(crate) async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
-        self.writes.ask(1, move |tx| set_hold(tx, &destination, is_held)).await
+        self.writes.ask(1, move |tx| set_hold_in(tx, &destination, is_held)).await
     }
 
     pub(crate) async fn holds(&self) -> Result<Holds> {
-        let held = self.polls.run(holds).await?;
+        let held = self.polls.run(holds_from).await?;
         Ok(Holds { held, released: Vec::new() })
     }
 
     pub(crate) async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.scans.run(move |db| waiting(db, &lanes)).await
+        self.scans.run(move |db| waiting_from(db, &lanes)).await
     }
 }
 
-pub(super) fn set_hold(
+pub(super) fn set_hold_in(
     tx: &mut WriteTx<'_>,
     destination: &Destination,
     is_held: bool,
@@ -41,7 +41,7 @@ pub(super) fn set_hold(
     .map(drop)
 }
 
-pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
+pub(super) fn holds_from(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
     // A name that is not valid holds no destination, and must not fail the query.
     db.prepare_cached(sql::hold::ALL)?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
@@ -49,7 +49,7 @@ pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
         .collect()
 }
 
-pub(super) fn waiting(db: &Connection, lanes: &[Lane]) -> rusqlite::Result<Vec<Waiting>> {
+pub(super) fn waiting_from(db: &Connection, lanes: &[Lane]) -> rusqlite::Result<Vec<Waiting>> {
     let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
     let mut count = db.prepare_cached(waiting::SQL)?;
     for lane in lanes {

@@ -20,12 +20,12 @@ impl Embedded {
         let (name, clock) = (name.clone(), self.clock.clone());
         // A change of a task by its key looks into one lane, and a viewer into those of all topics.
         let reader = if lanes.len() == 1 { &self.polls } else { &self.reads };
-        reader.run(move |db| find(db, &name, &lanes, clock.now())).await
+        reader.run(move |db| find_from(db, &name, &lanes, clock.now())).await
     }
 }
 
 /// One lookup for an id, whatever the number of lanes, and two lookups per lane for a key.
-pub(super) fn find(
+pub(super) fn find_from(
     db: &Connection,
     name: &TaskName,
     lanes: &[Lane],

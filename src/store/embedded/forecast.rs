@@ -19,12 +19,12 @@ impl Embedded {
         steps: usize,
     ) -> Result<Forecast> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.scans.run(move |db| forecast(db, &lane, step, steps, clock.now())).await
+        self.scans.run(move |db| forecast_from(db, &lane, step, steps, clock.now())).await
     }
 }
 
 /// Walks the lane's schedules up to the end of the last step.
-pub(super) fn forecast(
+pub(super) fn forecast_from(
     db: &Connection,
     lane: &Lane,
     step: Duration,

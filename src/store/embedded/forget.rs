@@ -24,12 +24,14 @@ impl Embedded {
         outcome: Option<&str>,
     ) -> Result<usize> {
         let (lane, outcome, weight) = (lane.clone(), outcome.map(str::to_owned), ids.len());
-        self.writes.ask(weight, move |tx| discard(tx, &lane, state, &ids, outcome.as_deref())).await
+        self.writes
+            .ask(weight, move |tx| discard_in(tx, &lane, state, &ids, outcome.as_deref()))
+            .await
     }
 
     pub(crate) async fn clear(&self, lane: &Lane, limit: usize) -> Result<Cleared> {
         let lane = lane.clone();
-        self.writes.ask(limit, move |tx| clear(tx, &lane, limit)).await
+        self.writes.ask(limit, move |tx| clear_in(tx, &lane, limit)).await
     }
 
     pub(crate) async fn purge(
@@ -41,11 +43,11 @@ impl Embedded {
         limit: usize,
     ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |tx| purge(tx, &lane, most, (state, before), limit)).await
+        self.writes.run(limit, move |tx| purge_in(tx, &lane, most, (state, before), limit)).await
     }
 }
 
-pub(super) fn purge(
+pub(super) fn purge_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     most: u64,
@@ -70,7 +72,7 @@ pub(super) fn purge(
     Ok(count)
 }
 
-pub(super) fn discard(
+pub(super) fn discard_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     state: State,
@@ -108,7 +110,11 @@ fn forget_ended(
 
 /// Removes tasks that are not leased: first ended ones, then waiting ones, then those with expired
 /// leases. If these were all, marks a cancel on the leased ones.
-pub(super) fn clear(tx: &mut WriteTx<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<Cleared> {
+pub(super) fn clear_in(
+    tx: &mut WriteTx<'_>,
+    lane: &Lane,
+    limit: usize,
+) -> rusqlite::Result<Cleared> {
     let Some(lane) = tx.find_lane(lane)? else { return Ok(Cleared::default()) };
     let mut ids = select(tx, sql::history::IDS, (lane, rows(limit)))?;
     ids.extend(select(tx, sql::destination::WAITING_IDS, (lane, rows(limit - ids.len())))?);

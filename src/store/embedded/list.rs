@@ -16,11 +16,11 @@ use crate::store::{ListQuery, Listed, Result};
 
 impl Embedded {
     pub(crate) async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.reads.run(move |db| list(db, &query)).await
+        self.reads.run(move |db| list_from(db, &query)).await
     }
 
     pub(crate) async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.reads.run(move |db| list_latest(db, &query)).await
+        self.reads.run(move |db| list_latest_from(db, &query)).await
     }
 }
 
@@ -32,7 +32,7 @@ struct Bounds {
     limit: i64,
 }
 
-pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Listed>> {
+pub(super) fn list_from(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Listed>> {
     let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
     // No task has number 0, so everything at `from` comes after it.
     let first = Listed { moment: query.from, id: TaskId(0) };
@@ -85,7 +85,10 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
 }
 
 /// The same as [`list`], the latest first.
-pub(super) fn list_latest(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Listed>> {
+pub(super) fn list_latest_from(
+    db: &Connection,
+    query: &ListQuery,
+) -> rusqlite::Result<Vec<Listed>> {
     let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
     // No task has a higher number than the highest id, so everything at `to` comes before it.
     let last = Listed { moment: query.to, id: TaskId(TaskId::MAX.0 + 1) };

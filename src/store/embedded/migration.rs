@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::OptionalExtension;
 
 use super::Embedded;
-use super::add::{Body, find_owner, options_text, write_body};
+use super::add::{Body, find_owner, write_body};
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
@@ -14,7 +14,7 @@ use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{ContentDigest, Lane, Options, Receipt, State, TaskId};
 use crate::store::embedded::PER_TASK;
-use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
+use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, Result, Standing, kept_outcome};
 
 impl Embedded {
     pub(crate) async fn lend(
@@ -25,20 +25,20 @@ impl Embedded {
         lease: Duration,
     ) -> Result<Vec<bool>> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(ids.len(), move |tx| lend(tx, &lane, &ids, &receipt, lease)).await
+        self.writes.ask(ids.len(), move |tx| lend_in(tx, &lane, &ids, &receipt, lease)).await
     }
 
     pub(crate) async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         let count = tasks.len();
         let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
-        match self.writes.add(count, bytes, move |tx| adopt(tx, &tasks)).await {
+        match self.writes.add(count, bytes, move |tx| adopt_in(tx, &tasks)).await {
             Ok(adopted) => adopted,
             Err(error) => vec![Err(error); count],
         }
     }
 }
 
-pub(super) fn lend(
+pub(super) fn lend_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     ids: &[TaskId],
@@ -118,7 +118,7 @@ impl Pending {
     }
 }
 
-pub(super) fn adopt(
+pub(super) fn adopt_in(
     tx: &mut WriteTx<'_>,
     tasks: &[Adoptee],
 ) -> rusqlite::Result<Vec<Result<Adopted>>> {
@@ -131,7 +131,7 @@ pub(super) fn adopt(
 
 fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
     let lane = task.topic.lane_of(task.id);
-    if let Some(known) = find(tx, &lane, task)? {
+    if let Some(known) = existing(tx, &lane, task)? {
         let is_late = known == Adopted::Taken
             && match task.lent {
                 // It continues at the other store, and has the key there.
@@ -146,7 +146,7 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
     tx.skip_ids_to(task.highest_id())?;
     let number = tx.lane(&lane, &task.topic)?;
     let destination = tx.destination(number, &task.destination)?;
-    let options = options_text(&task.options);
+    let options = task.options.json();
     let body = Body {
         lane: number,
         destination,
@@ -156,8 +156,7 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
         content: &task.content,
     };
     write_body(tx, task.id, &body)?;
-    let (attempts, outcome) =
-        (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
+    let (attempts, outcome) = (task.attempts, kept_outcome(&task.outcome).to_owned());
     match task.standing {
         Standing::Waiting { due } => {
             let expires = expiry(task.due, &task.options);
@@ -184,7 +183,11 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
 }
 
 /// The task with this id, if there is one. Ids are unique in the file.
-fn find(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
+fn existing(
+    tx: &mut WriteTx<'_>,
+    lane: &Lane,
+    task: &Adoptee,
+) -> rusqlite::Result<Option<Adopted>> {
     let found: Option<(i64, bool, Options)> = tx
         .db
         .prepare_cached(same::SQL)?
@@ -240,7 +243,7 @@ fn take_end(tx: &mut WriteTx<'_>, task: &Adoptee, record: &Record) -> rusqlite::
             (Record::Pending(Pending { cancelling: true, ..held.clone() }), Adopted::Cancelling)
         }
         (None, Record::Pending(waiting)) => {
-            let outcome = record::beginning(&task.outcome, MAX_OUTCOME).to_owned();
+            let outcome = kept_outcome(&task.outcome).to_owned();
             (waiting.end(state, Receipts::default(), outcome, tx.now), Adopted::Ended)
         }
         (None, Record::Ended(_)) => return Ok(Adopted::Known),

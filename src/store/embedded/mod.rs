@@ -18,6 +18,9 @@
 //! the writer and short reads to the readers. Reads that take longer the more is stored go to the
 //! thread for scans.
 //!
+//! What a verb sends has its name: `claim` sends `claim_in(tx, …)`, which works in a write
+//! transaction, and `get` sends `get_from(db, …)`, which reads from a connection.
+//!
 //! | role | file |
 //! |---|---|
 //! | transitions of a task, without SQL | `record/`, `receipts` |

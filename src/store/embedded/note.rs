@@ -5,27 +5,26 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::Embedded;
-use super::record::beginning;
 use super::sql;
 use super::sql::note::of_task;
 use super::write_tx::{WriteTx, lane_number};
 use crate::model::task::{Lane, TaskId};
-use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Result};
+use crate::store::{AttemptNote, MAX_NOTES, Result, kept_answer, kept_outcome};
 
 impl Embedded {
     pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         // Notes need room, and are the first to be refused on a disk that is short of room.
         let bytes = notes.iter().map(bytes).sum();
-        self.writes.add_undoable(notes.len(), bytes, move |tx| note(tx, &notes)).await
+        self.writes.add_undoable(notes.len(), bytes, move |tx| note_in(tx, &notes)).await
     }
 
     pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         let lane = lane.clone();
-        self.reads.run(move |db| notes(db, &lane, id)).await
+        self.reads.run(move |db| notes_from(db, &lane, id)).await
     }
 }
 
-pub(super) fn note(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
+pub(super) fn note_in(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Result<()> {
     for note in notes {
         let Some(lane) = tx.find_lane(&note.lane)? else { continue };
         write(tx, lane, note)?;
@@ -36,8 +35,7 @@ pub(super) fn note(tx: &mut WriteTx<'_>, notes: &[AttemptNote]) -> rusqlite::Res
 /// Writes a note, unless the task is gone or in another lane.
 fn write(tx: &WriteTx<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
     let took = spans(note.took, note.wait);
-    let (outcome, answer) =
-        (beginning(&note.outcome, MAX_OUTCOME), beginning(&note.answer, MAX_ANSWER));
+    let (outcome, answer) = (kept_outcome(&note.outcome), kept_answer(&note.answer));
     let written = tx.db.prepare_cached(sql::note::INSERT)?.execute((
         note.id,
         lane,
@@ -54,7 +52,7 @@ fn write(tx: &WriteTx<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()
     Ok(())
 }
 
-pub(super) fn notes(
+pub(super) fn notes_from(
     db: &Connection,
     lane: &Lane,
     id: TaskId,
@@ -104,7 +102,7 @@ fn read_spans(value: i64) -> (Duration, Option<Duration>) {
 
 /// The approximate number of bytes of a note.
 pub(super) fn bytes(note: &AttemptNote) -> usize {
-    note.outcome.len().min(MAX_OUTCOME) + note.answer.len().min(MAX_ANSWER) + 64
+    kept_outcome(&note.outcome).len() + kept_answer(&note.answer).len() + 64
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What workers poll: the next moments of lanes, and the state of each second.
 
 use super::disk::space::Meter;
-use super::query::next_due;
+use super::query::next_due_from;
 use super::{Embedded, schedules, topics};
 use crate::model::task::Lane;
 use crate::store::{Instance, Look, Looked, NextDue, Result, Revision};
@@ -28,7 +28,7 @@ impl Embedded {
         let registry = self.polls.run(move |db| {
             // A thread that reads may wait for the disk.
             meter.iter().for_each(Meter::measure);
-            topics::topics(db)
+            topics::topics_from(db)
         });
         let registry =
             registry.await.map(|topics| Some((Revision::default(), self.with_schedules(topics))));
@@ -40,11 +40,11 @@ impl Embedded {
 
     pub(crate) async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.polls.run(move |db| next_due(db, &lanes, true, clock.now())).await
+        self.polls.run(move |db| next_due_from(db, &lanes, true, clock.now())).await
     }
 
     pub(crate) async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.polls.run(move |db| next_due(db, &lanes, false, clock.now())).await
+        self.polls.run(move |db| next_due_from(db, &lanes, false, clock.now())).await
     }
 }

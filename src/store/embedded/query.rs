@@ -18,7 +18,7 @@ use crate::store::{FURTHEST_DEADLINE, NextDue, Result, Summary, Task};
 impl Embedded {
     pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.polls.run(move |db| get(db, &lane, id, clock.now())).await
+        self.polls.run(move |db| get_from(db, &lane, id, clock.now())).await
     }
 
     pub(crate) async fn summaries(
@@ -27,7 +27,7 @@ impl Embedded {
         ids: Vec<TaskId>,
     ) -> Result<Vec<Option<Summary>>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.reads.run(move |db| summaries(db, &lane, &ids, clock.now())).await
+        self.reads.run(move |db| summaries_from(db, &lane, &ids, clock.now())).await
     }
 }
 
@@ -63,7 +63,7 @@ fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Su
     Ok((head, options))
 }
 
-pub(super) fn get(
+pub(super) fn get_from(
     db: &Connection,
     lane: &Lane,
     id: TaskId,
@@ -99,7 +99,7 @@ pub(super) fn get(
         .optional()
 }
 
-pub(super) fn summaries(
+pub(super) fn summaries_from(
     db: &Connection,
     lane: &Lane,
     ids: &[TaskId],
@@ -128,7 +128,7 @@ pub(super) fn summaries(
 
 /// The next moments of lanes, for called or pulled tasks. One lookup per lane, because there may be
 /// thousands, every second.
-pub(super) fn next_due(
+pub(super) fn next_due_from(
     db: &Connection,
     lanes: &[Lane],
     called: bool,

@@ -21,7 +21,7 @@ impl Embedded {
     pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
         let clock = self.clock.clone();
         let reader = if query.is_thorough { &self.scans } else { &self.reads };
-        reader.run(move |db| sample(db, &query, clock.now())).await
+        reader.run(move |db| sample_from(db, &query, clock.now())).await
     }
 
     /// There is one instance, and none is remembered.
@@ -30,7 +30,7 @@ impl Embedded {
     }
 }
 
-pub(super) fn sample(
+pub(super) fn sample_from(
     db: &Connection,
     query: &SampleQuery,
     now: UnixMillis,

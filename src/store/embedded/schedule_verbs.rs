@@ -74,7 +74,7 @@ impl Embedded {
         pause: Option<Pause>,
     ) -> Result<Option<Schedule>> {
         let (lane, name) = (lane.clone(), name.clone());
-        self.writes.ask(1, move |tx| schedules::pause(tx, &lane, &name, pause)).await
+        self.writes.ask(1, move |tx| schedules::pause_in(tx, &lane, &name, pause)).await
     }
 
     pub(crate) async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
@@ -106,7 +106,7 @@ impl Embedded {
 
     pub(crate) async fn plan(&self, plan: Plan) -> Result<Planned> {
         let content = plan.next.as_ref().map_or(0, |next| next.task.content.len());
-        self.writes.add(1, content + PER_TASK, move |tx| schedules::plan(tx, &plan)).await?
+        self.writes.add(1, content + PER_TASK, move |tx| schedules::plan_in(tx, &plan)).await?
     }
 
     pub(crate) async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 
-use super::add::{self, Body, options_text};
+use super::add::{self, Body};
 use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
@@ -17,13 +17,10 @@ use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, State, StoreId, TaskId};
 use crate::store::{
-    DueSchedules, Error, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule, NewSchedule,
-    NextDue, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet, TopicEntry,
-    UNPLANNED,
+    DueSchedules, Error, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule,
+    NewSchedule, NextDue, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
+    TopicEntry, UNPLANNED,
 };
-
-/// The look of a schedule that has ended. So each schedule that is not paused has one.
-pub(super) const ENDED: UnixMillis = UnixMillis((1 << 53) - 1);
 
 /// What is stored of a schedule beside its definition, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,7 +73,7 @@ impl Row {
             cursor,
             before,
             paused: paused.or_else(|| moving.map(|since| (Pause::Move, since))),
-            look: self.look.filter(|look| *look < ENDED),
+            look: self.look.filter(|look| *look < LAST_MOMENT),
             origin,
             recent: recent.map(|(task, moment)| PlannedOccurrence { task, moment }).collect(),
             now,
@@ -292,7 +289,7 @@ pub(super) fn names(
         .collect()
 }
 
-pub(super) fn pause(
+pub(super) fn pause_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     name: &ScheduleName,
@@ -383,7 +380,7 @@ pub(super) fn forget(
     Ok(true)
 }
 
-pub(super) fn plan(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result<Planned>> {
+pub(super) fn plan_in(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result<Planned>> {
     if tx.is_stale(&plan.topic)? {
         return Ok(Err(Error::StaleEntry));
     }
@@ -408,7 +405,7 @@ pub(super) fn plan(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result
         return Ok(Ok(Planned::Waits));
     }
     let Some(next) = &plan.next else {
-        row.look = Some(ENDED);
+        row.look = Some(LAST_MOMENT);
         put(tx, &lane, name, &row)?;
         return Ok(Ok(Planned::Ended));
     };
@@ -437,7 +434,7 @@ pub(super) fn plan(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Result
         occurrence.after = Some(ran);
     }
     let expires = expiry(due, &options);
-    let options = options_text(&options);
+    let options = options.json();
     let body =
         Body { lane: number, destination, due, created: now, options, content: &task.content };
     add::write_body(tx, id, &body)?;
@@ -461,7 +458,7 @@ fn note_missed(tx: &WriteTx<'_>, id: TaskId, count: u64) -> rusqlite::Result<()>
     if let Some(occurrence) = &mut options.schedule {
         occurrence.missed = count;
     }
-    tx.db.prepare_cached(task::SET_OPTIONS)?.execute((options_text(&options), id)).map(drop)
+    tx.db.prepare_cached(task::SET_OPTIONS)?.execute((options.json(), id)).map(drop)
 }
 
 pub(super) fn due(
@@ -487,7 +484,8 @@ pub(super) fn next(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusqlite
         return Ok(NextDue { now, lanes: vec![None; lanes.len()] });
     }
     let mut select = db.prepare_cached(sql::EARLIEST)?;
-    let mut earliest = |lane: &Lane| select.query_row((lane.topic.as_str(), lane.shard), only);
+    let mut earliest =
+        |lane: &Lane| select.query_row((lane.topic.as_str(), lane.shard, LAST_MOMENT), only);
     Ok(NextDue { now, lanes: lanes.iter().map(&mut earliest).collect::<rusqlite::Result<_>>()? })
 }
 

@@ -12,7 +12,7 @@ use crate::store::{Asker, Result, Settle, Settled};
 impl Embedded {
     pub(crate) async fn settle(&self, asker: Asker, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = settles.len();
-        let work = move |tx: &mut WriteTx<'_>| settle(tx, &settles);
+        let work = move |tx: &mut WriteTx<'_>| settle_in(tx, &settles);
         let settled = match asker {
             Asker::Worker => self.writes.run_deferrable(count, work).await,
             Asker::Caller => self.writes.ask(count, work).await,
@@ -32,7 +32,7 @@ impl Embedded {
         lease: Duration,
     ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        let work = move |tx: &mut WriteTx<'_>| extend(tx, &lane, id, &receipt, lease);
+        let work = move |tx: &mut WriteTx<'_>| extend_in(tx, &lane, id, &receipt, lease);
         match asker {
             Asker::Worker => self.writes.run_undoable(1, work).await,
             Asker::Caller => self.writes.ask(1, work).await,
@@ -40,7 +40,10 @@ impl Embedded {
     }
 }
 
-pub(super) fn settle(tx: &mut WriteTx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
+pub(super) fn settle_in(
+    tx: &mut WriteTx<'_>,
+    settles: &[Settle],
+) -> rusqlite::Result<Vec<Settled>> {
     let mut answers = Vec::with_capacity(settles.len());
     for settle in settles {
         let now = tx.now;
@@ -64,7 +67,7 @@ pub(super) fn settle(tx: &mut WriteTx<'_>, settles: &[Settle]) -> rusqlite::Resu
     Ok(answers)
 }
 
-pub(super) fn extend(
+pub(super) fn extend_in(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,

@@ -30,31 +30,31 @@ impl Embedded {
     ) -> Result<TopicEntry> {
         // Known topics are registered repeatedly. That writes nothing, even on a full disk.
         let topic = entry.topic.clone();
-        if let Some(known) = self.polls.run(move |db| self::topic(db, &topic)).await? {
+        if let Some(known) = self.polls.run(move |db| entry_from(db, &topic)).await? {
             return Ok(known);
         }
-        let create = move |tx: &mut WriteTx<'_>| create(tx, &entry, creator.as_ref());
+        let create = move |tx: &mut WriteTx<'_>| create_in(tx, &entry, creator.as_ref());
         self.writes.add(1, PER_TASK, create).await?.ok_or(Error::CreatorLimit)
     }
 
     pub(crate) async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
         let topic = topic.clone();
-        let found = self.polls.run(move |db| registered(db, &topic)).await?;
+        let found = self.polls.run(move |db| topic_from(db, &topic)).await?;
         Ok(self.with_schedules(found.into_iter().collect()).pop())
     }
 
     pub(crate) async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.with_schedules(self.polls.run(topics).await?))
+        Ok(self.with_schedules(self.polls.run(topics_from).await?))
     }
 
     pub(crate) async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
-        self.writes.ask(1, move |tx| set_policy(tx, &topic, &policy)).await
+        self.writes.ask(1, move |tx| set_policy_in(tx, &topic, &policy)).await
     }
 
     pub(crate) async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |tx| pause(tx, &topic)).await
+        self.writes.ask(1, move |tx| pause_in(tx, &topic)).await
     }
 
     pub(crate) async fn resume(
@@ -63,12 +63,12 @@ impl Embedded {
         becomes: Option<Misfired>,
     ) -> Result<Option<bool>> {
         let topic = topic.clone();
-        self.writes.ask(1, move |tx| resume(tx, &topic, becomes)).await
+        self.writes.ask(1, move |tx| resume_in(tx, &topic, becomes)).await
     }
 
     pub(crate) async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let entry = entry.clone();
-        self.writes.ask(1, move |tx| unregister(tx, &entry)).await
+        self.writes.ask(1, move |tx| unregister_in(tx, &entry)).await
     }
 
     /// Topics, with the note of those that have schedules.
@@ -79,7 +79,7 @@ impl Embedded {
 
     pub(crate) async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let topic = topic.clone();
-        self.writes.run(1, move |tx| forget_misfire(tx, &topic, misfire)).await
+        self.writes.run(1, move |tx| forget_misfire_in(tx, &topic, misfire)).await
     }
 
     pub(crate) async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
@@ -87,17 +87,17 @@ impl Embedded {
     }
 
     pub(crate) async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        self.writes.run(1, recover_topics).await
+        self.writes.run(1, recover_topics_in).await
     }
 }
 
 /// The entry that won; `None` if the creator may create no more topics.
-pub(super) fn create(
+pub(super) fn create_in(
     tx: &mut WriteTx<'_>,
     entry: &TopicEntry,
     creator: Option<&Creator>,
 ) -> rusqlite::Result<Option<TopicEntry>> {
-    if let Some(known) = topic(tx.db, &entry.topic)? {
+    if let Some(known) = entry_from(tx.db, &entry.topic)? {
         return Ok(Some(known));
     }
     let token = creator.map(|creator| &*creator.token);
@@ -111,7 +111,7 @@ pub(super) fn create(
     Ok(Some(entry.clone()))
 }
 
-pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
+pub(super) fn entry_from(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
     db.prepare_cached(sql::topic::SHARDS)?
         .query_row([topic.as_str()], |row| {
             Ok(TopicEntry { topic: topic.clone(), shards: only(row)? })
@@ -121,7 +121,7 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
 
 /// Data that cannot be read affects only its topic: without an entry the topic is skipped, without
 /// a policy it follows the configuration.
-pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
+pub(super) fn topics_from(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
     let mut select = db.prepare_cached(sql::topic::ALL)?;
@@ -137,7 +137,7 @@ pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
 }
 
 /// One topic, if it is registered.
-pub(super) fn registered(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<Registered>> {
+pub(super) fn topic_from(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<Registered>> {
     let mut select = db.prepare_cached(sql::topic::ONE)?;
     let mut found = select.query([topic.as_str()])?;
     let Some(row) = found.next()? else { return Ok(None) };
@@ -216,7 +216,7 @@ fn number(becomes: Misfired) -> i64 {
     })
 }
 
-pub(super) fn set_policy(
+pub(super) fn set_policy_in(
     tx: &mut WriteTx<'_>,
     topic: &Topic,
     policy: &TopicPolicy,
@@ -227,11 +227,14 @@ pub(super) fn set_policy(
     Ok(changed == 1)
 }
 
-pub(super) fn pause(tx: &mut WriteTx<'_>, topic: &Topic) -> rusqlite::Result<Option<UnixMillis>> {
+pub(super) fn pause_in(
+    tx: &mut WriteTx<'_>,
+    topic: &Topic,
+) -> rusqlite::Result<Option<UnixMillis>> {
     tx.db.prepare_cached(sql::topic::PAUSE)?.query_row((tx.now, topic.as_str()), only).optional()
 }
 
-pub(super) fn resume(
+pub(super) fn resume_in(
     tx: &mut WriteTx<'_>,
     topic: &Topic,
     becomes: Option<Misfired>,
@@ -259,7 +262,7 @@ fn remember(tx: &WriteTx<'_>, topic: &str, misfire: Misfire) -> rusqlite::Result
     Ok(())
 }
 
-pub(super) fn forget_misfire(
+pub(super) fn forget_misfire_in(
     tx: &mut WriteTx<'_>,
     topic: &Topic,
     misfire: Misfire,
@@ -275,14 +278,14 @@ pub(super) fn forget_misfire(
 
 /// Also removes the topic's lanes and what they remember: a topic that is registered anew may have
 /// another number of lanes.
-pub(super) fn unregister(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
+pub(super) fn unregister_in(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
     tx.forget_names()?;
     let has_tasks: bool =
         tx.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
     if has_tasks || schedules::topic_has(tx.db, name)? {
-        return Ok(topic(tx.db, &entry.topic)?.is_none());
+        return Ok(entry_from(tx.db, &entry.topic)?.is_none());
     }
     for statement in [
         sql::idempotency::DELETE_OF_TOPIC,
@@ -300,7 +303,7 @@ pub(super) fn unregister(tx: &mut WriteTx<'_>, entry: &TopicEntry) -> rusqlite::
 
 /// An add registers its topic in the same transaction, so this finds nothing unless the file was
 /// edited.
-pub(super) fn recover_topics(tx: &mut WriteTx<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
+pub(super) fn recover_topics_in(tx: &mut WriteTx<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
     let lost: Vec<TopicEntry> = tx
         .db
         .prepare_cached(lost_topics::SQL)?

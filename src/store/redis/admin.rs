@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
-use super::Redis;
 use super::answer::{corrupt, state, text};
 use super::arguments::write_moment;
 use super::find::kind_of;
 use super::script;
+use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
 use crate::store::{
@@ -18,7 +18,7 @@ use crate::store::{
 /// The most ids of one script call.
 const MOST: usize = 500;
 
-impl Redis {
+impl Session {
     pub(crate) async fn cancel(
         &self,
         lane: &Lane,
@@ -30,10 +30,10 @@ impl Redis {
             Some(Condition::Named(_)) => &script::CANCEL_NAMED,
             Some(Condition::Selected(_)) => &script::CANCEL_SELECTED,
         };
-        let mut call = self.session.lane_call(script, lane);
+        let mut call = self.lane_call(script, lane);
         call.arg(id.0);
         write_condition(&mut call, only);
-        let answer = self.session.confirming.run_one(call).await?;
+        let answer = self.confirming.run_one(call).await?;
         if answer == Value::Nil {
             return Ok(Cancelled::Unknown);
         }
@@ -58,7 +58,7 @@ impl Redis {
             Some(Condition::Named(_)) => &script::RESCHEDULE_NAMED,
             Some(Condition::Selected(_)) => &script::RESCHEDULE_SELECTED,
         };
-        let mut call = self.session.lane_call(script, lane);
+        let mut call = self.lane_call(script, lane);
         call.arg(id.0);
         write_moment(&mut call, moment);
         if let Some(new) = content {
@@ -68,7 +68,7 @@ impl Redis {
             }
         }
         write_condition(&mut call, only);
-        let answer = self.session.confirming.run_one(call).await?;
+        let answer = self.confirming.run_one(call).await?;
         if answer == Value::Nil {
             return Ok(Rescheduled::Unknown);
         }
@@ -78,7 +78,7 @@ impl Redis {
             "done" => {
                 let due =
                     i64::from_redis_value(fields.next().unwrap_or_default()).map_err(corrupt)?;
-                self.session.hints.tell_all(lane, UnixMillis(due));
+                self.hints.tell_all(lane, UnixMillis(due));
                 Ok(Rescheduled::Done { due: UnixMillis(due) })
             }
             "unknown" => Ok(Rescheduled::Unknown),
@@ -101,16 +101,16 @@ impl Redis {
         let mut count = 0;
         for chunk in ids.chunks(MOST) {
             let first = millis(spread.first).saturating_add(step.saturating_mul(count as u64));
-            let mut call = self.session.lane_call(&script::REPLAY, lane);
+            let mut call = self.lane_call(&script::REPLAY, lane);
             call.arg(first).arg(step).arg(write_outcome(outcome));
             for id in chunk {
                 call.arg(id.0);
             }
-            let answer = self.session.confirming.run_one(call).await?;
+            let answer = self.confirming.run_one(call).await?;
             let (replayed, due): (usize, i64) =
                 FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
             if replayed > 0 && count == 0 {
-                self.session.hints.tell_all(lane, UnixMillis(due));
+                self.hints.tell_all(lane, UnixMillis(due));
             }
             count += replayed;
         }

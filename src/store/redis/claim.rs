@@ -1,24 +1,23 @@
 //! Calls `lua/claim.lua` and reads its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::mpsc;
 
-use super::Redis;
 use super::record::Record;
 use super::script;
 use super::session::Session;
-use super::settle::settle;
 use super::transport::link::{Late, Repeat};
 use super::transport::node::Purpose;
 use super::transport::servers::one;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
-    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
-    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Position, Result, Settle, Swept,
-    Transition, counted,
+    Asker, Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE,
+    MAX_MISFIRES, MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Position, Result, Settle,
+    Swept, Transition, counted,
 };
 
 /// How often tasks of a late claim are given back, and the first wait between two attempts. Each
@@ -30,12 +29,12 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
 }
 
-impl Redis {
+impl Session {
     /// Leases due tasks. A claim is never repeated. If it is answered too late, its tasks are given
     /// back; if its answer is lost, they return when their leases expire.
-    pub(crate) async fn claim(&self, claim: Claim) -> Result<Claimed> {
+    pub(crate) async fn claim(self: &Arc<Self>, claim: Claim) -> Result<Claimed> {
         let receipt = Receipt::random();
-        let mut call = self.session.lane_call(&script::CLAIM, &claim.lane);
+        let mut call = self.lane_call(&script::CLAIM, &claim.lane);
         call.arg(receipt.as_str())
             .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
             .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
@@ -51,25 +50,18 @@ impl Redis {
             call.arg(want.destination.as_str()).arg(want.slots);
         }
         let (late, mut answers) = mpsc::unbounded_channel();
-        let error = match ask(&self.session, call, &late).await {
+        let error = match ask(self, call, &late).await {
             Ok(answer) => {
-                let claimed = read(&self.session, &claim.lane, receipt, answer);
+                let claimed = read(self, &claim.lane, receipt, answer);
                 return claimed.inspect(|claimed| counted::count_claim(&self.metrics, claimed));
             }
             Err(error) => error,
         };
         // The channel ends at once unless the server was silent.
         drop(late);
-        let (session, lane) = (self.session.clone(), claim.lane.clone());
+        let (session, lane) = (self.clone(), claim.lane.clone());
         tokio::spawn(async move {
-            // While a slot moves, the answer of ASKING comes first.
-            let answer = loop {
-                match answers.recv().await {
-                    Some(answer @ Value::Array(_)) => break answer,
-                    Some(_) => {}
-                    None => return,
-                }
-            };
+            let Some(answer) = late_answer(&mut answers).await else { return };
             match read(&session, &lane, receipt, answer) {
                 Ok(Claimed::Granted(grant)) => give_back(&session, &lane, grant).await,
                 Ok(Claimed::Refused { .. }) => {}
@@ -87,6 +79,17 @@ async fn ask(session: &Session, call: Cmd, late: &Late) -> Result<Value> {
     one(session.servers.run(Purpose::Working, &[call], Repeat::NeverButHear(late)).await)
 }
 
+/// The answer of a claim whose caller was refused, if there is one. While a slot moves, the answer
+/// of ASKING comes first.
+async fn late_answer(answers: &mut mpsc::UnboundedReceiver<Value>) -> Option<Value> {
+    loop {
+        match answers.recv().await? {
+            answer @ Value::Array(_) => return Some(answer),
+            _ => {}
+        }
+    }
+}
+
 /// Releases the tasks of a claim whose caller was refused.
 async fn give_back(session: &Session, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
     let release = |task: &LeasedTask| Settle {
@@ -99,7 +102,7 @@ async fn give_back(session: &Session, lane: &Lane, Grant { receipt, tasks, .. }:
     let (count, mut wait) = (back.len(), FIRST_WAIT);
     for attempt in 1..=TRIES {
         // A repeated release changes nothing.
-        match settle(session, &session.working, &back).await.into_iter().find_map(Result::err) {
+        match session.settle(Asker::Worker, back.clone()).await.into_iter().find_map(Result::err) {
             None => return,
             // The server was silent a moment ago, so its circuit breaker may be open.
             Some(Error::Unavailable(_) | Error::Moving(_)) if attempt < TRIES => {
@@ -273,4 +276,19 @@ fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
         });
     }
     tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_answer_of_asking_is_not_that_of_the_claim() {
+        let (late, mut answers) = mpsc::unbounded_channel();
+        late.send(Value::Okay).unwrap();
+        late.send(Value::Array(vec![Value::Int(0)])).unwrap();
+        drop(late);
+        assert_eq!(late_answer(&mut answers).await, Some(Value::Array(vec![Value::Int(0)])));
+        assert_eq!(late_answer(&mut answers).await, None);
+    }
 }

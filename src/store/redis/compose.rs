@@ -23,40 +23,76 @@
 //! one walk backwards finds all of them. No script defines a name that the library defines. Tests
 //! hold these rules.
 //!
+//! The library file `constants` has no file: [`CONSTANTS`] is made of those of the program.
+//!
 //! Comments are not sent.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::LazyLock;
+
+use crate::model::task::TaskId;
+use crate::store::{
+    EXPIRED, FURTHEST_DEADLINE, INSTANCE_TTL, LAST_MOMENT, LEASE_RAN_OUT, MAX_EXPIRIES,
+    MAX_RECEIPTS, MAX_RECENT, MAX_SAMPLED, MISFIRED, SKIPPED, UNPLANNED, UNREADABLE,
+};
+
+/// The definitions of what the scripts share with the rest of the program.
+static CONSTANTS: LazyLock<String> = LazyLock::new(|| {
+    let constants: [(&str, &dyn Debug); 14] = [
+        ("EXPIRED", &EXPIRED),
+        ("FURTHEST_DEADLINE_MS", &FURTHEST_DEADLINE.as_millis()),
+        ("INSTANCE_TTL_MS", &INSTANCE_TTL.as_millis()),
+        ("LAST_MOMENT", &LAST_MOMENT.0),
+        ("LEASE_RAN_OUT", &LEASE_RAN_OUT),
+        ("MAX_EXPIRIES", &MAX_EXPIRIES),
+        ("MAX_ID", &TaskId::MAX.0),
+        ("MAX_RECEIPTS", &MAX_RECEIPTS),
+        ("MAX_RECENT", &MAX_RECENT),
+        ("MAX_SAMPLED", &MAX_SAMPLED),
+        ("MISFIRED", &MISFIRED),
+        ("SKIPPED", &SKIPPED),
+        ("UNPLANNED", &UNPLANNED),
+        ("UNREADABLE", &UNREADABLE),
+    ];
+    // Lua reads numbers and quoted texts as Rust writes them.
+    constants.iter().map(|(name, value)| format!("local {name} = {value:?}\n")).collect()
+});
 
 macro_rules! library {
     ($($name:ident),+) => {
-        [$((stringify!($name), include_str!(concat!("lua/lib/", stringify!($name), ".lua")))),+]
+        [
+            ("constants", CONSTANTS.as_str()),
+            $((stringify!($name), include_str!(concat!("lua/lib/", stringify!($name), ".lua")))),+
+        ]
     };
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 20] = library![
-    now,
-    keys,
-    entry,
-    record,
-    owner,
-    idempotency,
-    entries,
-    expiry,
-    schedule,
-    lease,
-    ending,
-    sweep,
-    recurring,
-    overdue,
-    forget,
-    where,
-    check,
-    open,
-    lanes,
-    registry
-];
+static LIBRARY: LazyLock<[(&str, &str); 21]> = LazyLock::new(|| {
+    library![
+        now,
+        keys,
+        entry,
+        record,
+        owner,
+        idempotency,
+        entries,
+        expiry,
+        schedule,
+        lease,
+        ending,
+        sweep,
+        recurring,
+        overdue,
+        forget,
+        where,
+        check,
+        open,
+        lanes,
+        registry
+    ]
+});
 
 /// The definitions of each library file.
 static DEFINITIONS: LazyLock<Vec<(&str, Vec<Definition<'_>>)>> =
@@ -273,7 +309,7 @@ mod tests {
     #[test]
     fn a_name_is_defined_once() {
         let mut seen = BTreeSet::new();
-        for (name, text) in LIBRARY {
+        for (name, text) in LIBRARY.iter() {
             for defined in defined_by(text) {
                 assert!(seen.insert(defined), "{name}.lua defines {defined} a second time");
             }

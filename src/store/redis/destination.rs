@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::Redis;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
@@ -17,10 +16,10 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("Redis answered: {error}"))
 }
 
-impl Redis {
+impl Session {
     pub(crate) async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        let (holds, releases) = (self.session.keys.holds(), self.session.keys.releases());
-        let (name, now) = (destination.as_str(), self.session.clock.now());
+        let (holds, releases) = (self.keys.holds(), self.keys.releases());
+        let (name, now) = (destination.as_str(), self.clock.now());
         let changes = match is_held {
             true => vec![cmd("HSETNX").arg(holds).arg(name).arg(now.0).take()],
             false => vec![
@@ -34,8 +33,7 @@ impl Redis {
                 cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
             ],
         };
-        self.session
-            .confirming
+        self.confirming
             .run_repeatable(&changes)
             .await
             .into_iter()
@@ -44,9 +42,8 @@ impl Redis {
 
     pub(crate) async fn holds(&self) -> Result<Holds> {
         let answers = self
-            .session
             .working
-            .run_repeatable(&ask_holds(&self.session))
+            .run_repeatable(&ask_holds(self))
             .await
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
@@ -58,14 +55,9 @@ impl Redis {
     pub(crate) async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
         let mut schedules = Vec::new();
         for lanes in lanes.chunks(CHUNK) {
-            let look = |lane| {
-                cmd("ZRANGE").arg(self.session.keys.destinations(lane)).arg(0).arg(-1).take()
-            };
-            let answers = self
-                .session
-                .reading
-                .run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>())
-                .await;
+            let look = |lane| cmd("ZRANGE").arg(self.keys.destinations(lane)).arg(0).arg(-1).take();
+            let answers =
+                self.reading.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
             for (lane, answer) in lanes.iter().zip(answers) {
                 let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
                 schedules.extend(
@@ -78,13 +70,10 @@ impl Redis {
         let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
         for schedules in schedules.chunks(CHUNK) {
             let count = |(lane, destination): &(&Lane, Destination)| {
-                cmd("ZCARD").arg(self.session.keys.schedule(lane, destination)).take()
+                cmd("ZCARD").arg(self.keys.schedule(lane, destination)).take()
             };
-            let answers = self
-                .session
-                .reading
-                .run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>())
-                .await;
+            let answers =
+                self.reading.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
             for ((_, destination), answer) in schedules.iter().zip(answers) {
                 *counts.entry(destination.clone()).or_default() +=
                     u64::from_redis_value(answer?).map_err(corrupt)?;

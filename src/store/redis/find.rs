@@ -2,16 +2,16 @@
 
 use deadpool_redis::redis::Value;
 
-use super::Redis;
 use super::answer::{corrupt, text};
 use super::poll::{LANES_A_SCRIPT, LanesScript, ask_lanes};
 use super::script;
+use super::session::Session;
 use crate::model::task::{Lane, TaskId};
 use crate::store::{Error, Result, TaskName};
 
 const FIND: LanesScript = (&script::FIND, LANES_A_SCRIPT);
 
-impl Redis {
+impl Session {
     pub(crate) async fn find(
         &self,
         name: &TaskName,
@@ -22,8 +22,8 @@ impl Redis {
         }
         let asked = format!("{} {}", kind_of(name), name.text());
         // A change of a task by its key looks into one lane, and a viewer into those of all topics.
-        let route = if lanes.len() == 1 { &self.session.working } else { &self.session.reading };
-        let told = ask_lanes(&self.session, route, &[], FIND, &[(&asked, &lanes)], read_id).await.1;
+        let route = if lanes.len() == 1 { &self.working } else { &self.reading };
+        let told = ask_lanes(self, route, &[], FIND, &[(&asked, &lanes)], read_id).await.1;
         let (_, found) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
         let answered = |found: Option<Option<TaskId>>| {
             found.ok_or_else(|| Error::Unavailable("the server of a lane does not answer".into()))

@@ -3,7 +3,6 @@
 
 use deadpool_redis::redis::FromRedisValue;
 
-use super::Redis;
 use super::admin::write_outcome;
 use super::answer::corrupt;
 use super::script;
@@ -15,7 +14,7 @@ use crate::store::{Cleared, Result};
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;
 
-impl Redis {
+impl Session {
     pub(crate) async fn purge(
         &self,
         lane: &Lane,
@@ -31,7 +30,6 @@ impl Redis {
         loop {
             let (most_tasks, most_keys) = (MOST.min(limit - tasks), MOST.min(limit - keys));
             let call = self
-                .session
                 .lane_call(&script::PURGE, lane)
                 .arg(state.as_str())
                 .arg(before.0)
@@ -40,7 +38,7 @@ impl Redis {
                 .arg(most)
                 .take();
             let (purged, is_more, forgotten): (usize, bool, usize) =
-                FromRedisValue::from_redis_value(self.session.working.run_one(call).await?)
+                FromRedisValue::from_redis_value(self.working.run_one(call).await?)
                     .map_err(corrupt)?;
             tasks = limit.min(tasks + purged);
             keys = limit.min(keys + forgotten);
@@ -59,7 +57,22 @@ impl Redis {
         ids: Vec<TaskId>,
         outcome: Option<&str>,
     ) -> Result<usize> {
-        discard(&self.session, lane, state, &ids, outcome).await
+        let mut count = 0;
+        for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
+            let mut is_more = true;
+            while is_more {
+                let mut call = self.lane_call(&script::DISCARD, lane);
+                call.arg(state.as_str()).arg(write_outcome(outcome));
+                for id in chunk {
+                    call.arg(id.0);
+                }
+                let answer = self.confirming.run_one(call).await?;
+                let discarded: usize;
+                (discarded, is_more) = FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+                count += discarded;
+            }
+        }
+        Ok(count)
     }
 
     /// Removes tasks that are not leased, then marks a cancel on all leased ones: a scan of them
@@ -71,8 +84,8 @@ impl Redis {
         let mut cursor = String::from("0");
         while cleared.removed < limit {
             let most = MOST.min(limit - cleared.removed);
-            let call = self.session.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
-            let answer = self.session.confirming.run_one(call).await?;
+            let call = self.lane_call(&script::CLEAR, lane).arg(most).arg(&cursor).take();
+            let answer = self.confirming.run_one(call).await?;
             let (removed, cancelling, next): (usize, usize, String) =
                 FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
             cleared.removed += removed;
@@ -84,29 +97,4 @@ impl Redis {
         }
         Ok(cleared)
     }
-}
-
-pub(super) async fn discard(
-    session: &Session,
-    lane: &Lane,
-    state: State,
-    ids: &[TaskId],
-    outcome: Option<&str>,
-) -> Result<usize> {
-    let mut count = 0;
-    for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
-        let mut is_more = true;
-        while is_more {
-            let mut call = session.lane_call(&script::DISCARD, lane);
-            call.arg(state.as_str()).arg(write_outcome(outcome));
-            for id in chunk {
-                call.arg(id.0);
-            }
-            let answer = session.confirming.run_one(call).await?;
-            let discarded: usize;
-            (discarded, is_more) = FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
-            count += discarded;
-        }
-    }
-    Ok(count)
 }

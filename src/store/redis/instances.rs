@@ -3,7 +3,6 @@
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::Redis;
 use super::answer::corrupt;
 use super::script;
 use super::session::Session;
@@ -35,9 +34,9 @@ pub(super) async fn living(session: &Session) -> Result<Vec<Instance>> {
     read(session.working.run_one(beat(session, None)).await?)
 }
 
-impl Redis {
+impl Session {
     pub(crate) async fn forget_instance(&self, id: &str) -> Result<()> {
-        let forget = cmd("HDEL").arg(self.session.keys.instances()).arg(id).take();
-        self.session.working.run_one(forget).await.map(drop)
+        let forget = cmd("HDEL").arg(self.keys.instances()).arg(id).take();
+        self.working.run_one(forget).await.map(drop)
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! | folder | role |
 //! |---|---|
-//! | `claim`, `settle`, `query`, … | the verbs of the contract, each beside what it needs |
-//! | `session` | what they share: connections, keys, clock |
+//! | `session` | connections, keys, clock; the verbs of the contract are its methods |
+//! | `claim`, `settle`, `query`, … | these verbs, each beside what it needs |
 //! | `transport/` | sends commands to the right server |
 //! | `script`, `compose`, `lua/` | the scripts |
 //! | `add/`, `ids/` | batches of adds, and the ids of tasks |
@@ -21,7 +21,6 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
-use self::add::Adders;
 use self::hints::Hints;
 use self::keys::Keys;
 pub use self::params::{ID_OUTAGE, Params, Topology};
@@ -33,7 +32,6 @@ use crate::metrics::StoreMetrics;
 use crate::model::breaker;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, StoreId};
-use crate::store::{Added, NewTask};
 
 mod add;
 mod admin;
@@ -80,8 +78,6 @@ mod transport;
 #[derive(Debug)]
 pub struct Redis {
     session: Arc<Session>,
-    adders: Adders,
-    metrics: Arc<StoreMetrics>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -103,15 +99,14 @@ impl Redis {
             }
             Ok(()) => true,
         };
-        let metrics = StoreMetrics::redis();
-        if let Some(breakers) = &metrics.breakers {
+        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
+        if let Some(breakers) = &session.metrics.breakers {
             let servers = Arc::downgrade(&servers);
             breakers.read_by(move || {
                 servers.upgrade().map(|servers| servers.open_breakers()).unwrap_or_default()
             });
         }
-        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
-        if let Some(reserve) = &metrics.id_reserve {
+        if let Some(reserve) = &session.metrics.id_reserve {
             let session = Arc::downgrade(&session);
             reserve
                 .read_by(move || session.upgrade().map_or(0, |session| session.ids.reserve_left()));
@@ -121,8 +116,7 @@ impl Redis {
             tokio::spawn(hint_relay::publish(session.clone())).abort_handle(),
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
-        let adders = Adders::new(session.clone());
-        let store = Self { session, adders, metrics, tasks };
+        let store = Self { session, tasks };
         if is_up
             && let Ok(answer) =
                 store.session.working.run_one(identity::ask(&store.session.keys)).await
@@ -132,9 +126,14 @@ impl Redis {
         Ok(store)
     }
 
+    /// What has the verbs of the contract.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
     /// What this store counts.
     pub fn metrics(&self) -> &Arc<StoreMetrics> {
-        &self.metrics
+        &self.session.metrics
     }
 
     /// Gives the store another id. Running instances learn of it within seconds. Returns the
@@ -181,12 +180,6 @@ impl Redis {
         route(Purpose::Working).run_one(counter).await?;
         identity::check(route(Purpose::Working).run_one(identity::ask(&keys)).await?)?;
         Ok((servers.describe(), servers.durability()))
-    }
-}
-
-impl Redis {
-    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        self.adders.add(tasks).await
     }
 }
 
@@ -242,6 +235,7 @@ impl Store for Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
+        self.session.queues.close();
         for task in &self.tasks {
             task.abort();
         }

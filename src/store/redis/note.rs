@@ -6,15 +6,14 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
-use super::Redis;
 use super::answer::corrupt;
 use super::script;
-use super::settle::shorten;
+use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
-use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
+use crate::store::{AttemptNote, MAX_NOTES, Result, kept_answer, kept_outcome};
 
 /// The most notes of one script call.
 const MOST: usize = 250;
@@ -31,7 +30,7 @@ struct Line {
     answer: String,
 }
 
-impl Redis {
+impl Session {
     /// Writes notes. Sent only once: a repetition after a lost answer would write them twice.
     pub(crate) async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
@@ -41,7 +40,7 @@ impl Redis {
         let mut calls = Vec::new();
         for (lane, notes) in lanes {
             for chunk in notes.chunks(MOST) {
-                let mut call = self.session.lane_call(&script::NOTE, lane);
+                let mut call = self.lane_call(&script::NOTE, lane);
                 call.arg(MAX_NOTES);
                 for note in chunk {
                     call.arg(note.id.0).arg(write(note));
@@ -49,13 +48,13 @@ impl Redis {
                 calls.push(call);
             }
         }
-        let answers = self.session.servers.run(Purpose::Working, &calls, Repeat::Never).await;
+        let answers = self.servers.run(Purpose::Working, &calls, Repeat::Never).await;
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     }
 
     pub(crate) async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-        let read = cmd("HGET").arg(self.session.keys.notes(lane)).arg(id.0).take();
-        let kept = Option::<Vec<u8>>::from_redis_value(self.session.reading.run_one(read).await?)
+        let read = cmd("HGET").arg(self.keys.notes(lane)).arg(id.0).take();
+        let kept = Option::<Vec<u8>>::from_redis_value(self.reading.run_one(read).await?)
             .map_err(corrupt)?;
         let kept = kept.unwrap_or_default();
         // A line that cannot be read harms no task.
@@ -86,8 +85,8 @@ fn write(note: &AttemptNote) -> String {
         started_ms: note.started.0,
         took_ms: millis(note.took),
         wait_ms: note.wait.map(millis),
-        outcome: shorten(&note.outcome).to_owned(),
-        answer: note.answer[..note.answer.floor_char_boundary(MAX_ANSWER)].to_owned(),
+        outcome: kept_outcome(&note.outcome).to_owned(),
+        answer: kept_answer(&note.answer).to_owned(),
     };
     serde_json::to_string(&line).expect("texts and numbers are plain data")
 }

@@ -14,9 +14,7 @@ use std::sync::LazyLock;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
-use super::Redis;
 use super::answer::corrupt;
-use super::registry::topic;
 use super::script::{self, Script};
 use super::session::Session;
 use super::transport::link::Repeat;
@@ -59,25 +57,25 @@ impl Audience {
     }
 }
 
-impl Redis {
+impl Session {
     pub(crate) async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        next(&self.session, Audience::Workers, &lanes).await
+        next(self, Audience::Workers, &lanes).await
     }
 
     pub(crate) async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        next(&self.session, Audience::Consumers, &lanes).await
+        next(self, Audience::Consumers, &lanes).await
     }
 
     /// What each instance polls every second: one pipeline per server, up to its bound. The
     /// registry is read only if its revision has changed.
     pub(crate) async fn look(&self, look: Look) -> Looked {
-        let [held, released] = destination::ask_holds(&self.session);
+        let [held, released] = destination::ask_holds(self);
         let before = [
-            cmd("GET").arg(self.session.keys.revision()).take(),
-            identity::ask(&self.session.keys),
+            cmd("GET").arg(self.keys.revision()).take(),
+            identity::ask(&self.keys),
             held,
             released,
-            instances::beat(&self.session, look.heartbeat.as_ref()),
+            instances::beat(self, look.heartbeat.as_ref()),
         ];
         let asked = [
             (Audience::Workers, &look.workers[..]),
@@ -86,21 +84,18 @@ impl Redis {
         ];
         let asked = asked.map(|(audience, lanes)| (audience.word(), lanes));
         let (answers, told) =
-            ask_lanes(&self.session, &self.session.polling, &before, NEXT, &asked, read_moment)
-                .await;
+            ask_lanes(self, &self.polling, &before, NEXT, &asked, read_moment).await;
         let [revision, id, held, released, living] = <[_; 5]>::try_from(answers)
             .unwrap_or_else(|_| [0; 5].map(|_| Err(corrupt("too little"))));
         let instances = living.and_then(instances::read);
-        identity::take_in(&self.session, id).await;
+        identity::take_in(self, id).await;
         let holds = held.and_then(|held| destination::read_holds([held, released?]));
         let revision =
             revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
         let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
             Err(error) => Err(error),
             Ok(revision) if Some(revision) == look.seen => Ok(None),
-            Ok(revision) => {
-                topic::topics(&self.session).await.map(|topics| Some((revision, topics)))
-            }
+            Ok(revision) => self.topics().await.map(|topics| Some((revision, topics))),
         };
         let without_answer = |group: usize, lanes: &[Lane]| match told.get(group) {
             Some(Ok((_, told))) => {
@@ -124,10 +119,7 @@ impl Redis {
     pub(crate) async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
         let script = (&script::HISTORIES, LANES_A_SCRIPT);
         let asked = [("", &lanes[..])];
-        let told =
-            ask_lanes(&self.session, &self.session.polling, &[], script, &asked, read_history)
-                .await
-                .1;
+        let told = ask_lanes(self, &self.polling, &[], script, &asked, read_history).await.1;
         let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
         Ok(Histories { now, lanes })
     }

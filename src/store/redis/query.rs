@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::Redis;
 use super::answer::{corrupt, text};
 use super::record::{Entry, Record, read_millis};
 use super::script;
@@ -12,20 +11,43 @@ use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
-    Counts, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
-    Summary, Task,
+    Counts, FURTHEST_DEADLINE, Forecast, LAST_MOMENT, LeaseKind, ListQuery, Listed, MAX_FORECAST,
+    Result, Summary, Task,
 };
 
-/// No moment is beyond this: scores are doubles.
-const FAR: i64 = 1 << 53;
 /// The most tasks of one script call.
 const MOST: usize = 100;
 /// The approximate number of counts that one script makes for a forecast.
 const COUNTS_A_SCRIPT: usize = 4_000;
 
-impl Redis {
+impl Session {
     pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        get(&self.session, lane, id).await
+        let call = self.lane_call(&script::GET, lane).arg(id.0).take();
+        let fields =
+            Vec::<Value>::from_redis_value(self.working.run_one(call).await?).map_err(corrupt)?;
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let [now, record, key_set, place @ ..] =
+            <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+        let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
+        let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
+        let place = Place::read(now, &record, place)?;
+        Ok(Some(Task {
+            id,
+            state: place.state,
+            lease: place.lease(),
+            destination: record.destination,
+            due: place.due,
+            created: record.created,
+            finished: place.finished,
+            attempts: place.entry.attempts,
+            last_outcome: place.entry.outcome,
+            cancelling: place.entry.cancelling,
+            key_set: read_moment(key_set)?,
+            options: record.options,
+            content: record.content,
+        }))
     }
 
     /// The tasks without content. One that cannot be read is left out and logged, so that the rest
@@ -37,11 +59,11 @@ impl Redis {
     ) -> Result<Vec<Option<Summary>>> {
         let mut summaries = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(MOST) {
-            let mut call = self.session.lane_call(&script::SUMMARIES, lane);
+            let mut call = self.lane_call(&script::SUMMARIES, lane);
             for id in chunk {
                 call.arg(id.0);
             }
-            let answer = Vec::<Value>::from_redis_value(self.session.reading.run_one(call).await?)
+            let answer = Vec::<Value>::from_redis_value(self.reading.run_one(call).await?)
                 .map_err(corrupt)?;
             if answer.len() != chunk.len() + 1 {
                 return Err(corrupt("too few tasks"));
@@ -68,17 +90,17 @@ impl Redis {
     }
 
     pub(crate) async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        list(&self.session, &query, Direction::Forward).await
+        list(self, &query, Direction::Forward).await
     }
 
     pub(crate) async fn list_latest(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        list(&self.session, &query, Direction::Back).await
+        list(self, &query, Direction::Back).await
     }
 
     pub(crate) async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        let call = self.session.lane_call(&script::STATS, lane);
+        let call = self.lane_call(&script::STATS, lane);
         type Answer = (u64, u64, u64, u64, u64, u64, Value);
-        let answer = self.session.reading.run_one(call).await?;
+        let answer = self.reading.run_one(call).await?;
         let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
             FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
         let earliest =
@@ -96,50 +118,22 @@ impl Redis {
     ) -> Result<Forecast> {
         type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
         let steps = steps.min(MAX_FORECAST);
-        let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
+        let longest = LAST_MOMENT.0 / MAX_FORECAST as i64;
+        let step = i64::try_from(step.as_millis()).unwrap_or(longest).min(longest);
         let call = |from: i64, names: &[Vec<u8>]| {
-            let mut call = self.session.lane_call(&script::FORECAST, lane);
+            let mut call = self.lane_call(&script::FORECAST, lane);
             call.arg(from).arg(step).arg(steps).arg(names).take()
         };
         let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
         let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
-        let (now, mut counts, names) = read(self.session.reading.run_one(call(0, &pulled)).await?)?;
+        let (now, mut counts, names) = read(self.reading.run_one(call(0, &pulled)).await?)?;
         for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
-            let (_, more, _) = read(self.session.reading.run_one(call(now, names)).await?)?;
+            let (_, more, _) = read(self.reading.run_one(call(now, names)).await?)?;
             counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
         }
         let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
         Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
     }
-}
-
-pub(super) async fn get(session: &Session, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-    let call = session.lane_call(&script::GET, lane).arg(id.0).take();
-    let fields =
-        Vec::<Value>::from_redis_value(session.working.run_one(call).await?).map_err(corrupt)?;
-    if fields.is_empty() {
-        return Ok(None);
-    }
-    let [now, record, key_set, place @ ..] =
-        <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
-    let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
-    let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
-    let place = Place::read(now, &record, place)?;
-    Ok(Some(Task {
-        id,
-        state: place.state,
-        lease: place.lease(),
-        destination: record.destination,
-        due: place.due,
-        created: record.created,
-        finished: place.finished,
-        attempts: place.entry.attempts,
-        last_outcome: place.entry.outcome,
-        cancelling: place.entry.cancelling,
-        key_set: read_moment(key_set)?,
-        options: record.options,
-        content: record.content,
-    }))
 }
 
 /// A moment; an empty text means none.
@@ -226,8 +220,8 @@ pub(super) async fn list(
 ) -> Result<Vec<Listed>> {
     let mut call = session.lane_call(&script::LIST, &query.lane);
     call.arg(query.state.as_str())
-        .arg(query.from.0.clamp(-FAR, FAR))
-        .arg(query.to.0.clamp(-FAR, FAR));
+        .arg(query.from.0.clamp(-LAST_MOMENT.0, LAST_MOMENT.0))
+        .arg(query.to.0.clamp(-LAST_MOMENT.0, LAST_MOMENT.0));
     match query.after {
         Some(after) => call.arg(after.moment.0).arg(after.id.0),
         None => call.arg("").arg(""),

@@ -24,10 +24,7 @@ pub(super) struct Record {
 
 /// The options as a record writes them.
 pub(super) fn write_options(options: &Options) -> Cow<'static, str> {
-    if options.is_default() {
-        return NO_OPTIONS.into();
-    }
-    serde_json::to_string(options).expect("options are plain data").into()
+    options.json().map_or(NO_OPTIONS.into(), Cow::Owned)
 }
 
 impl Record {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::Redis;
 use super::answer::{corrupt, text};
 use super::poll::{LanesScript, ask_lanes};
 use super::script;
+use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Counts, LaneSample, Result, SampleQuery, Sampled, ScheduleSample};
@@ -16,15 +16,14 @@ use crate::store::{Counts, LaneSample, Result, SampleQuery, Sampled, ScheduleSam
 /// The most lanes of one script call, because it looks at several schedules of each.
 const SAMPLE: LanesScript = (&script::SAMPLE, 16);
 
-impl Redis {
+impl Session {
     pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
         let groups = Group::all(&query);
         let asked: Vec<_> =
             groups.iter().map(|group| (group.spans.as_str(), &group.lanes[..])).collect();
         let count = query.within.len();
         let read = |told| read_lane(told, count);
-        let told =
-            ask_lanes(&self.session, &self.session.reading, &[], SAMPLE, &asked, read).await.1;
+        let told = ask_lanes(self, &self.reading, &[], SAMPLE, &asked, read).await.1;
         let mut now = Err(corrupt("too little"));
         let mut lanes = vec![None; query.lanes.len()];
         for (group, told) in groups.iter().zip(told) {

@@ -1,47 +1,43 @@
 //! Recurring schedules: `lua/lib/recurring.lua` describes what is stored of them.
 
+use std::sync::Arc;
+
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::Redis;
 use super::answer::{corrupt, text};
 use super::ids;
 use super::ids::pool::{Drawn, IdRequest};
 use super::record::write_options;
 use super::registry::opening::{self, Refusal};
-use super::registry::{reconcile, topic};
+use super::registry::reconcile;
 use super::session::Session;
 use super::{identity, script};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, TaskId};
 use crate::store::{
-    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, MAX_DUE_SCHEDULES, MAX_SCHEDULES, Moment,
-    NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
+    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_SCHEDULES,
+    Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
     TopicEntry,
 };
 
-/// The look of a schedule that has ended, as `lua/lib/recurring.lua` has it.
-const ENDED: UnixMillis = UnixMillis((1 << 53) - 1);
 /// How an absent cursor is written.
 const NONE: &str = "-";
 /// How often a new id is drawn for an occurrence whose id turned out to be taken.
 const REDRAWS: usize = 3;
 
-impl Redis {
+impl Session {
     pub(crate) async fn set_schedule(
         &self,
         topic: &TopicEntry,
         new: NewSchedule,
     ) -> Result<ScheduleSet> {
-        let own = identity::id(&self.session).await?;
-        if identity::known_format(&self.session)
-            .await
-            .is_none_or(|format| format < FORMAT_OF_SCHEDULES)
-        {
+        let own = identity::id(self).await?;
+        if identity::known_format(self).await.is_none_or(|format| format < FORMAT_OF_SCHEDULES) {
             return Ok(ScheduleSet::OldFormat);
         }
         let lane = new.name.lane_in(&topic.topic, topic.shards);
         let command = |opening: &str| {
-            let mut call = self.session.lane_call(&script::SCHEDULE_SET, &lane);
+            let mut call = self.lane_call(&script::SCHEDULE_SET, &lane);
             call.arg(opening)
                 .arg(new.name.as_str())
                 .arg(&new.definition)
@@ -59,7 +55,7 @@ impl Redis {
         };
         // Planners look only at topics that are noted, so each attempt notes the topic first: a
         // deletion of the topic may have removed the note since.
-        let mut fields = in_open_lane(&self.session, topic, true, command).await?;
+        let mut fields = in_open_lane(self, topic, true, command).await?;
         let now = read_now(fields.next())?;
         let word = text(fields.next().unwrap_or_default())?;
         match word.as_str() {
@@ -83,11 +79,11 @@ impl Redis {
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {
-        let mut call = self.session.lane_call(&script::SCHEDULES, lane);
+        let mut call = self.lane_call(&script::SCHEDULES, lane);
         for name in &names {
             call.arg(name.as_str());
         }
-        let mut fields = list(self.session.working.run_one(call).await?)?;
+        let mut fields = list(self.working.run_one(call).await?)?;
         let now = read_now(fields.next())?;
         names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
     }
@@ -98,8 +94,8 @@ impl Redis {
         after: Option<ScheduleName>,
         limit: usize,
     ) -> Result<Vec<ScheduleName>> {
-        let call = cmd("HKEYS").arg(self.session.keys.recurring(lane)).take();
-        let mut names = read_names(self.session.reading.run_one(call).await?)?;
+        let call = cmd("HKEYS").arg(self.keys.recurring(lane)).take();
+        let mut names = read_names(self.reading.run_one(call).await?)?;
         names.retain(|name| after.as_ref().is_none_or(|after| name > after));
         names.sort_unstable();
         names.truncate(limit);
@@ -112,16 +108,16 @@ impl Redis {
         name: &ScheduleName,
         pause: Option<Pause>,
     ) -> Result<Option<Schedule>> {
-        let mut call = self.session.lane_call(&script::SCHEDULE_PAUSE, lane);
+        let mut call = self.lane_call(&script::SCHEDULE_PAUSE, lane);
         call.arg(name.as_str()).arg(pause.map_or("", letter_of));
-        let mut fields = list(self.session.confirming.run_one(call).await?)?;
+        let mut fields = list(self.confirming.run_one(call).await?)?;
         let now = read_now(fields.next())?;
         read_schedule(name, now, fields.next(), fields.next())
     }
 
     pub(crate) async fn delete_schedule(&self, lane: &Lane, name: &ScheduleName) -> Result<bool> {
-        let call = self.session.lane_call(&script::SCHEDULE_DELETE, lane).arg(name.as_str()).take();
-        bool::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)
+        let call = self.lane_call(&script::SCHEDULE_DELETE, lane).arg(name.as_str()).take();
+        bool::from_redis_value(self.confirming.run_one(call).await?).map_err(corrupt)
     }
 
     pub(crate) async fn forget_schedule(
@@ -130,23 +126,22 @@ impl Redis {
         name: &ScheduleName,
         revision: u64,
     ) -> Result<bool> {
-        let mut call = self.session.lane_call(&script::SCHEDULE_DELETE, lane);
+        let mut call = self.lane_call(&script::SCHEDULE_DELETE, lane);
         call.arg(name.as_str()).arg(format!("{revision:016x}"));
-        let answer =
-            u8::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)?;
+        let answer = u8::from_redis_value(self.confirming.run_one(call).await?).map_err(corrupt)?;
         // 0: an earlier call has deleted it.
         Ok(answer < 2)
     }
 
     pub(crate) async fn due_schedules(&self, lane: &Lane, skip: usize) -> Result<DueSchedules> {
-        let mut call = self.session.lane_call(&script::SCHEDULES_DUE, lane);
+        let mut call = self.lane_call(&script::SCHEDULES_DUE, lane);
         call.arg(skip).arg(MAX_DUE_SCHEDULES);
-        let mut fields = list(self.session.working.run_one(call).await?)?;
+        let mut fields = list(self.working.run_one(call).await?)?;
         let now = read_now(fields.next())?;
         Ok(DueSchedules { now, names: read_names(fields.next().unwrap_or_default())? })
     }
 
-    pub(crate) async fn plan(&self, plan: Plan) -> Result<Planned> {
+    pub(crate) async fn plan(self: &Arc<Self>, plan: Plan) -> Result<Planned> {
         let shards = plan.topic.shards;
         let lane = plan.name.lane_in(&plan.topic.topic, shards);
         for _ in 0..=REDRAWS {
@@ -155,13 +150,12 @@ impl Redis {
                 Some(next) => {
                     let has_call = next.task.options.on_dead.is_some();
                     let request = IdRequest { shards, shard: Some(lane.shard), has_call };
-                    let drawn = ids::draw(&self.session, &[request]).await.pop();
+                    let drawn = ids::draw(self, &[request]).await.pop();
                     Some(drawn.unwrap_or_else(|| Err(corrupt("no id")))?)
                 }
             };
-            let command = |opening: &str| plan_call(&self.session, &lane, &plan, drawn, opening);
-            let mut fields =
-                in_open_lane(&self.session, &plan.topic, false, command).await?.skip(1);
+            let command = |opening: &str| plan_call(self, &lane, &plan, drawn, opening);
+            let mut fields = in_open_lane(self, &plan.topic, false, command).await?.skip(1);
             let word = text(fields.next().unwrap_or_default())?;
             return Ok(match (word.as_str(), drawn) {
                 ("stale", _) => Planned::Stale,
@@ -173,7 +167,7 @@ impl Redis {
                     let due = UnixMillis(due.map_err(corrupt)?);
                     if let Some(next) = &plan.next {
                         let is_pull = next.task.destination.is_pull();
-                        self.session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+                        self.hints.tell(Hint { lane: lane.clone(), due, is_pull });
                     }
                     Planned::Added { task, due }
                 }
@@ -241,7 +235,7 @@ async fn in_open_lane(
     let mut token = None;
     for _ in 0..=opening::ATTEMPTS {
         if notes_topic {
-            topic::note_schedules(session, &entry.topic).await?;
+            session.mark_schedules(&entry.topic).await?;
         }
         let call = command(&opening::argument(entry.shards, token.as_deref()));
         let refusal = match opening::read(session.confirming.run_one(call).await?)? {
@@ -296,7 +290,7 @@ fn read_schedule(
         Some(look) => text(look)?.parse::<f64>().ok().map(|look| UnixMillis(look as i64)),
         None => None,
     };
-    let look = look.filter(|look| *look < ENDED);
+    let look = look.filter(|look| *look < LAST_MOMENT);
     let unreadable = || Error::Corrupt(format!("the schedule {name} cannot be read"));
     parse(name, now, &record, look).map(Some).ok_or_else(unreadable)
 }

@@ -1,5 +1,6 @@
-//! What the functions behind the contract share: connections, names of keys, and what this process
-//! remembers of the store. They are functions over a [`Session`], which knows none of them.
+//! What the verbs of the contract share: connections, names of keys, and what this process
+//! remembers of the store. The verbs are methods of [`Session`]; each stands in the file of its
+//! topic, and this file knows none of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::add::queues::Queues;
 use super::answer::corrupt;
 use super::hints::Hints;
 use super::ids::shared::Ids;
@@ -17,6 +19,7 @@ use super::params::Params;
 use super::script::Script;
 use super::transport::node::Purpose;
 use super::transport::servers::{Route, Servers};
+use crate::metrics::StoreMetrics;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Lane, StoreId};
 use crate::store::{Asker, Result};
@@ -31,9 +34,9 @@ pub(super) struct Identity {
     pub(super) format: u32,
 }
 
-/// The state that the functions share.
+/// A store without its background tasks.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     /// The connections for what is as large as adds, or as confirmed, and no add. Without
     /// `wait_replicas`, these are the connections of adds. With it, each wait blocks its connection
     /// for up to half of the timeout, and adds must not wait behind others.
@@ -48,6 +51,8 @@ pub(super) struct Session {
     /// As `working`; an answer comes once enough replicas have the writes.
     pub(super) confirming: Route,
     pub(super) servers: Arc<Servers>,
+    /// The adds that wait for a batch.
+    pub(super) queues: Queues,
     pub(super) keys: Keys,
     /// The task ids that are drawn and not used yet.
     pub(super) ids: Ids,
@@ -62,6 +67,7 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     /// How many replicas must have a write before a caller is told that it is done.
     pub(super) wait_replicas: usize,
+    pub(super) metrics: Arc<StoreMetrics>,
 }
 
 impl Session {
@@ -75,6 +81,7 @@ impl Session {
             working: route(Purpose::Working),
             confirming: route(Purpose::Confirming),
             servers,
+            queues: Queues::default(),
             keys: Keys::new(&params.key_prefix),
             ids: Ids::new(outage),
             identity: Mutex::default(),
@@ -85,6 +92,7 @@ impl Session {
             clock: params.clock,
             timeout: params.timeout,
             wait_replicas: params.wait_replicas,
+            metrics: StoreMetrics::redis(),
         }
     }
 

@@ -32,10 +32,14 @@ async function takesPictures(page) {
     ["overview", "light", "", 1180, 1120],
     ["task", "light", `task/orders/${task}`, 1180, 900],
     ["dead-letters", "dark", "dead", 1240, 600],
+    ["overview-narrow", "light", "", 390, 844],
+    ["task-narrow", "dark", `task/orders/${task}`, 390, 844],
   ]) {
-    await page.setViewportSize({ width, height });
+    // The choice of the theme is folded on a narrow page.
+    await page.setViewportSize({ width: 1180, height });
     await open(page, "system");
     await choose(page, "Theme", theme);
+    await page.setViewportSize({ width, height });
     await open(page, name);
     await page.screenshot({ path: `${pictures}/${file}.png` });
   }

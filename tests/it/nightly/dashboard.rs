@@ -195,7 +195,7 @@ async fn the_page_works_behind_a_proxy_and_in_many_tabs() {
 }
 
 /// The pictures of the documentation. `WRITE_DOCS=1` lets the test take them again.
-const PICTURES: [&str; 3] = ["overview", "task", "dead-letters"];
+const PICTURES: [&str; 5] = ["overview", "task", "dead-letters", "overview-narrow", "task-narrow"];
 
 /// The most bytes of a picture.
 const PICTURE: u64 = 150 << 10;

@@ -273,12 +273,6 @@ impl Pending {
     }
 }
 
-/// The beginning of a text: as many whole characters as fit into this many bytes.
-pub(super) fn beginning(text: &str, bytes: usize) -> &str {
-    let longest = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..longest.unwrap_or(0)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

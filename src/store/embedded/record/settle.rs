@@ -1,10 +1,10 @@
 //! What each settle makes of a task.
 
-use super::{Ended, Pending, Record, Verdict, beginning, deadline};
+use super::{Ended, Pending, Record, Verdict, deadline};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Receipt, State};
 use crate::store::embedded::receipts::Receipts;
-use crate::store::{MAX_OUTCOME, MOVED, Settled, Transition};
+use crate::store::{MOVED, Settled, Transition, kept_outcome};
 
 impl Record {
     pub(crate) fn settle(
@@ -25,7 +25,7 @@ impl Pending {
         let holds = self.receipts.is_current(by);
         let record = match to {
             Transition::Delivered { outcome } if self.receipts.knows(by) => {
-                self.end(State::Delivered, Receipts::only(by), cut(outcome), now)
+                self.end(State::Delivered, Receipts::only(by), kept_outcome(outcome).into(), now)
             }
             Transition::Moved if self.receipts.knows(by) && !self.cancelling => {
                 self.end(State::Delivered, Receipts::only(by), MOVED.to_owned(), now)
@@ -35,7 +35,7 @@ impl Pending {
                 due.due(now),
                 self.attempts,
                 self.receipts.retried(),
-                cut(outcome),
+                kept_outcome(outcome).into(),
                 now,
             ),
             Transition::Release if holds && let Some(back) = self.given_back() => {
@@ -49,10 +49,10 @@ impl Pending {
                 Record::Pending(self.kept(deadline(*lease, now)))
             }
             Transition::Dead { outcome } if holds && self.cancelling => {
-                self.end(State::Cancelled, Receipts::only(by), cut(outcome), now)
+                self.end(State::Cancelled, Receipts::only(by), kept_outcome(outcome).into(), now)
             }
             Transition::Dead { outcome } if holds => {
-                self.end(State::Dead, self.receipts.clone(), cut(outcome), now)
+                self.end(State::Dead, self.receipts.clone(), kept_outcome(outcome).into(), now)
             }
             Transition::Retry { .. } if self.receipts.retried_last(by) => {
                 return Verdict::unchanged(Settled::Done);
@@ -103,7 +103,7 @@ impl Ended {
                     state: State::Delivered,
                     finished: now,
                     receipts: Receipts::only(by),
-                    outcome: cut(outcome),
+                    outcome: kept_outcome(outcome).into(),
                     ..*self
                 };
                 return Verdict::becomes(Settled::Done, Record::Ended(delivered));
@@ -122,11 +122,6 @@ impl Ended {
             Settled::Stale { state: self.state }
         })
     }
-}
-
-/// The part of an outcome that is kept.
-fn cut(outcome: &str) -> String {
-    beginning(outcome, MAX_OUTCOME).to_owned()
 }
 
 #[cfg(test)]
@@ -288,12 +283,5 @@ mod tests {
             };
         assert_eq!(becomes(retry(5)), (5, 2, 0));
         assert_eq!(becomes(Transition::Release), (0, 1, 0));
-    }
-
-    #[test]
-    fn a_long_outcome_is_cut_between_characters() {
-        assert_eq!(cut("200 OK"), "200 OK");
-        assert_eq!(cut(&"x".repeat(MAX_OUTCOME + 1)).len(), MAX_OUTCOME);
-        assert_eq!(cut(&"单".repeat(MAX_OUTCOME)).len(), MAX_OUTCOME / 3 * 3);
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) static EXISTS: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'recurring'";
 /// `state` is JSON; `look` is when a planner looks at the schedule again: null while it is paused,
-/// 2^53 - 1 after its end.
+/// `LAST_MOMENT` after its end.
 pub(crate) static CREATE: &str = "CREATE TABLE recurring (
     topic TEXT NOT NULL, shard INTEGER NOT NULL, name TEXT NOT NULL, look INTEGER,
     state TEXT NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (topic, shard, name)) STRICT";
@@ -21,7 +21,7 @@ pub(crate) static NAMES: &str = "SELECT name FROM recurring WHERE topic = ? AND 
 pub(crate) static DUE: &str = "SELECT name FROM recurring WHERE topic = ? AND shard = ? \
     AND look IS NOT NULL AND look <= ? ORDER BY look, name LIMIT ? OFFSET ?";
 pub(crate) static EARLIEST: &str = "SELECT min(look) FROM recurring WHERE topic = ? \
-    AND shard = ? AND look IS NOT NULL AND look < 9007199254740991";
+    AND shard = ? AND look IS NOT NULL AND look < ?";
 #[cfg(test)]
 pub(crate) static GARBLE: &str = "UPDATE recurring SET state = 'garbled' WHERE name = ?";
 pub(crate) static SET_LOOK: &str =

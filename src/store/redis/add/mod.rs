@@ -7,9 +7,8 @@
 //!
 //! While a server's breaker is not closed, its queue accepts no requests.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
@@ -24,6 +23,7 @@ use crate::store::{Added, Error, NewTask, Result};
 mod batch;
 mod call;
 mod dispatch;
+pub(super) mod queues;
 mod request;
 #[cfg(test)]
 mod testing;
@@ -32,16 +32,6 @@ mod testing;
 const QUEUE: usize = 4_096;
 /// How often a new id is drawn for a task whose id turned out to be taken.
 const REDRAWS: usize = 3;
-
-/// The queues of all servers.
-#[derive(Debug)]
-pub(crate) struct Adders {
-    session: Arc<Session>,
-    /// The queues by the number of the server.
-    queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
-    /// The lane of the next task that may go to any lane.
-    turn: AtomicU16,
-}
 
 /// Tasks of a call, and their indexes in it.
 #[derive(Default)]
@@ -92,16 +82,11 @@ impl Tried {
     }
 }
 
-impl Adders {
-    /// Starts no dispatcher yet: the first task for a server does. It ends when this is dropped.
-    pub(crate) fn new(session: Arc<Session>) -> Self {
-        Self { session, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
-    }
-
+impl Session {
     /// Adds the tasks, together with those of other callers. Takes at most the timeout, queue
     /// included.
-    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let deadline = Instant::now() + self.session.timeout;
+    pub(crate) async fn add(self: &Arc<Self>, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let deadline = Instant::now() + self.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
         let mut open = Placed { places: (0..tasks.len()).collect(), tasks };
         // Tasks whose id was taken are tried again.
@@ -122,7 +107,7 @@ impl Adders {
     /// Splits tasks by server. In a cluster the lane determines the server, so a task that may go
     /// to any lane gets one here.
     fn share_out(&self, placed: Placed) -> Vec<Share> {
-        let servers = &self.session.servers;
+        let servers = &self.servers;
         if placed.tasks.is_empty() {
             return Vec::new();
         }
@@ -131,7 +116,8 @@ impl Adders {
         }
         let mut shares: Vec<Share> = Vec::with_capacity(1);
         for (place, task) in placed.places.into_iter().zip(placed.tasks) {
-            let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
+            let turn =
+                || self.queues.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
             let shard = task.pinned_shard().unwrap_or_else(turn);
             let server = servers.number_of(&Lane { topic: task.topic.topic.clone(), shard });
             let known = shares.iter().position(|share| share.server == server);
@@ -146,7 +132,7 @@ impl Adders {
     }
 
     /// Sends each share to the queue of its server, and waits for the results.
-    async fn send_all(&self, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
+    async fn send_all(self: &Arc<Self>, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
             last => {
@@ -156,10 +142,10 @@ impl Adders {
         }
     }
 
-    async fn send(&self, share: Share, deadline: Instant) -> Tried {
+    async fn send(self: &Arc<Self>, share: Share, deadline: Instant) -> Tried {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
         // A request in the queue would wait for batches that may still wait for the silent server.
-        if let Some(refusal) = self.session.servers.refuses_adds(server) {
+        if let Some(refusal) = self.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
         }
         let queue = self.queue(server);
@@ -175,17 +161,17 @@ impl Adders {
         }
     }
 
-    /// The queue of a server. Drops the queues of servers that are gone; they end once they are
-    /// empty.
-    fn queue(&self, server: u64) -> mpsc::Sender<Request> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The queue of a server. The first task for it starts its dispatcher. Removes the queues of
+    /// servers that are gone.
+    fn queue(self: &Arc<Self>, server: u64) -> mpsc::Sender<Request> {
+        let mut queues = self.queues.by_server();
         if let Some(queue) = queues.get(&server) {
             return queue.clone();
         }
-        let map = self.session.servers.map();
+        let map = self.servers.map();
         queues.retain(|server, _| map.nodes().iter().any(|node| node.number == *server));
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(dispatch::run(self.session.clone(), server, receiver));
+        tokio::spawn(dispatch::run(self.clone(), server, receiver));
         queues.insert(server, sender.clone());
         sender
     }
@@ -210,10 +196,9 @@ mod tests {
         let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
         let servers = Arc::new(params.servers(true).unwrap());
         let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
-        let adders = Arc::new(Adders::new(session.clone()));
         let adding = || {
-            let adders = adders.clone();
-            tokio::spawn(async move { adders.add(vec![task()]).await.remove(0) })
+            let session = session.clone();
+            tokio::spawn(async move { session.add(vec![task()]).await.remove(0) })
         };
         let waits = adding();
         while !session.ids.is_drawing() {

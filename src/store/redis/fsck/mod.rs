@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use self::scan::LaneAhead;
-use super::Redis;
 use super::ids::counter;
 use super::script::{self, Script};
 use super::session::Session;
@@ -61,17 +60,17 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a script of fsck answered: {error}"))
 }
 
-impl Redis {
+impl Session {
     pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
         let mut checked = Checked::default();
         let mut place = match from.into_place::<Place>()? {
             None => {
-                let (lanes, findings) = scan::survey(&self.session, repair).await?;
+                let (lanes, findings) = scan::survey(self, repair).await?;
                 checked.findings = findings;
                 Place { lanes, ..Place::default() }
             }
             Some(mut place) => {
-                step(&self.session, &mut place, repair, &mut checked).await?;
+                step(self, &mut place, repair, &mut checked).await?;
                 place
             }
         };

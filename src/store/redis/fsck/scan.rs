@@ -11,7 +11,7 @@ use crate::model::task::{Lane, Topic, TopicPolicy};
 use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
-use crate::store::redis::registry::topic::{Pauses, note_schedules, with_schedules};
+use crate::store::redis::registry::topic::{Pauses, with_schedules};
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
@@ -95,7 +95,7 @@ pub(crate) async fn survey(
                     topic: topic.clone(),
                     shards: remembered(session, topic, Some(lanes)).await?,
                 };
-                shards.insert(topic.clone(), entry::create(session, &entry, None).await?.shards);
+                shards.insert(topic.clone(), session.create(entry, None).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
         }
@@ -206,7 +206,7 @@ async fn check_marks(
             continue;
         }
         if repair {
-            note_schedules(session, topic).await?;
+            session.mark_schedules(topic).await?;
         }
         findings.push(finding(Flaw::SchedulesUnmarked, topic.as_str(), repair));
     }

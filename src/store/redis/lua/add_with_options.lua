@@ -23,7 +23,7 @@ if redis.call('HGET', OFFSETS, '#shards') ~= ARGV[2] then
   if refusal then return refusal end
 end
 
--- uses: now, keys, record, owner, idempotency, expiry
+-- uses: constants, now, keys, record, owner, idempotency, expiry
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
 -- The earliest moment that this call stored for each destination, and the destinations that it took
@@ -45,7 +45,7 @@ local function remember(same, id, due, by)
     redis.call('HDEL', USED, unpack(over))
     redis.call('ZREM', WINDOWS, unpack(over))
   end
-  local till = math.min(now + same.window, FARTHEST)
+  local till = math.min(now + same.window, LAST_MOMENT)
   redis.call('HSET', USED, same.key, write_used(id, same.fingerprint, till, due, by))
   redis.call('ZADD', WINDOWS, till, same.key)
 end

@@ -36,7 +36,7 @@ if token ~= '' then
   end
 end
 
--- uses: now, expiry, schedule, lease, overdue
+-- uses: constants, now, expiry, schedule, overdue
 local function first_lease_end()
   return tonumber(redis.call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')[2] or nil)
 end
@@ -78,7 +78,7 @@ end
 
 local leased = {}
 if is_due then
-  -- uses: keys, entry, record, expiry
+  -- uses: constants, keys, entry, record, expiry
   local receipt, lease_ms = ARGV[2], tonumber(ARGV[3])
   local deadline = string.format('%d', now + lease_ms)
   local bytes, max_bytes = tonumber(ARGV[12]), tonumber(ARGV[8])

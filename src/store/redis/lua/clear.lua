@@ -5,7 +5,7 @@
 --
 -- ARGV    2 at most this many (up to 1,000); 3 where the page begins: '0', or as the last call said
 -- returns {how many were removed, how many were marked, where the next page begins, or '0'}
--- uses: now, keys, entry, entries, schedule, lease, forget
+-- uses: constants, now, keys, entry, entries, schedule, forget
 local most, total = tonumber(ARGV[2]), 0
 
 -- Removes tasks by the names that were found in a set.

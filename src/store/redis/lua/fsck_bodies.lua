@@ -2,7 +2,7 @@
 --
 -- ARGV    2 'bodies'; 9.. all destinations that may have a schedule; the others in lib/check.lua
 -- returns see lib/check.lua
--- uses: now, keys, entries, expiry, lease, ending, check
+-- uses: constants, now, keys, entries, expiry, ending, check
 local lanes, shard = tonumber(ARGV[6]), tonumber(ARGV[7])
 -- The counter must not follow ids beyond this one, because none is drawn there.
 local REACH = (math.floor(now / 1000) + tonumber(ARGV[8])) * 1000000

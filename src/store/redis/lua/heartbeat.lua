@@ -4,8 +4,8 @@
 -- KEYS    1 instances: hash instance -> "<moment ms> <what it says of itself>"
 -- ARGV    2 the instance, or '' to list only; 3 what it says of itself
 -- returns {moment, what it says, ...} of each instance that was heard of lately
--- uses: now
-local LIVES_MS, KEPT_MS = 10000, 60000
+-- uses: constants, now
+local KEPT_MS = 60000
 if ARGV[2] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[2], string.format('%d ', now) .. ARGV[3])
 end
@@ -17,7 +17,7 @@ for i = 1, #all, 2 do
   local silent = math.abs(now - (tonumber(moment) or 0))
   if silent >= KEPT_MS then
     redis.call('HDEL', KEYS[1], all[i])
-  elseif silent < LIVES_MS then
+  elseif silent < INSTANCE_TTL_MS then
     living[#living + 1] = tonumber(moment)
     living[#living + 1] = said
   end

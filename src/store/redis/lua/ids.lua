@@ -11,7 +11,7 @@
 -- script asks its own server for the run: a caller may not know yet that its command was
 -- redirected. Each promotion changes the replication id, also of a server that was the primary
 -- before and did not restart. A server that reports neither has one run forever.
--- uses: now
+-- uses: constants, now
 local info = redis.call('INFO', 'server', 'replication')
 local run = (string.match(info, 'run_id:(%x+)') or '') .. '-'
   .. (string.match(info, 'master_replid:(%x+)') or '')
@@ -20,8 +20,8 @@ local counter = string.match(redis.call('GET', KEYS[1]) or '', '^%d+$')
 counter = tonumber(counter or -1)
 local known_run, base = string.match(redis.call('GET', KEYS[2]) or '', '^(%x*%-%x*) (%d+) %d+$')
 -- A counter that was deleted, reset or damaged has lost ids, too.
-local is_new_run = known_run ~= run or counter < tonumber(base) or counter >= 9007199254740992
-if counter >= 9007199254740992 then counter = 0 end
+local is_new_run = known_run ~= run or counter < tonumber(base) or counter > MAX_ID
+if counter > MAX_ID then counter = 0 end
 local last = math.max(counter, floor, tonumber(ARGV[3]))
 if is_new_run then
   last = last + tonumber(ARGV[4])

@@ -6,7 +6,7 @@
 --
 -- A task that a mover has keeps its pending cancel. The kind of its lease has the moment that it
 -- waited for, so the task can be put back without other data.
--- uses: now, keys, entry, record, entries, expiry, schedule, lease, sweep
+-- uses: constants, now, keys, entry, record, entries, expiry, schedule, lease, sweep
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 
 local function lend(id)

@@ -8,14 +8,14 @@
 -- clock was set back.
 --
 -- For planners it is the earliest moment at which a recurring schedule is to be looked at.
--- uses: now, lease, lanes
+-- uses: constants, now, lanes
 local answer = { now }
 if ARGV[2] == 'planners' then
-  -- uses: recurring
+  -- uses: constants
   for i = 1, #KEYS do
     local plans = prefix .. 'DELAY_PLANS_TOPIC_TASK' .. string.sub(KEYS[i], tag_at)
     local look = score_at(plans, 0)
-    answer[i + 1] = look and look < ENDED_LOOK and look or ''
+    answer[i + 1] = look and look < LAST_MOMENT and look or ''
   end
   return answer
 end

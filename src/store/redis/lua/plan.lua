@@ -16,7 +16,7 @@ if redis.call('HGET', OFFSETS, '#shards') ~= ARGV[2] then
   if refusal then return refusal end
 end
 
--- uses: now, keys, entry, record, expiry, schedule, recurring
+-- uses: constants, now, keys, entry, record, expiry, schedule, recurring
 local name, id = ARGV[3], ARGV[10]
 local plan = recurring_of(name)
 if not plan then return { now, 'stale' } end
@@ -47,7 +47,7 @@ if waiting then
   return { now, 'waits' }
 end
 if id == '' then
-  put_recurring(name, plan, ENDED_LOOK)
+  put_recurring(name, plan, LAST_MOMENT)
   return { now, 'ended' }
 end
 

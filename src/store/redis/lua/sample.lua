@@ -5,8 +5,7 @@
 --         for the pulled tasks and the earliest called destinations {destination, its earliest
 --         due ms, its earliest due ms after now or '', waiting tasks, tasks due by now + each
 --         span}}, or '' if it has no tasks}
--- uses: now, lanes
-local MAX_SAMPLED = 16
+-- uses: constants, now, lanes
 local spans = {}
 for span in string.gmatch(ARGV[2], '[^,]+') do spans[#spans + 1] = tonumber(span) end
 

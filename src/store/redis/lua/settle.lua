@@ -53,7 +53,7 @@ end
 if count == #ids then return answer end
 
 -- All other settles, one after the other.
--- uses: entry, entries, expiry, schedule, lease, ending, sweep
+-- uses: constants, entry, entries, expiry, schedule, lease, ending, sweep
 local function settle_ended(id, entry, receipt, verb, outcome)
   if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
     redis.call('ZREM', ENDED.dead, id)

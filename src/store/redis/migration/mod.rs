@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
-use super::Redis;
 use super::answer::{corrupt, text};
 use super::arguments::chunks;
 use super::ids::counter;
@@ -13,17 +12,18 @@ use super::record::write_options;
 use super::registry::opening::{self, Refusal};
 use super::script;
 use super::session::Session;
-use super::settle::shorten;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, State, TaskId};
-use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
+use crate::store::{
+    Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry, kept_outcome,
+};
 
 mod taken_ids;
 
 /// The most ids of one script call.
 const MOST: usize = 256;
 
-impl Redis {
+impl Session {
     pub(crate) async fn lend(
         &self,
         lane: &Lane,
@@ -31,32 +31,22 @@ impl Redis {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Vec<bool>> {
-        lend(&self.session, lane, &ids, receipt, lease).await
-    }
-}
-
-pub(crate) async fn lend(
-    session: &Session,
-    lane: &Lane,
-    ids: &[TaskId],
-    receipt: &Receipt,
-    lease: Duration,
-) -> Result<Vec<bool>> {
-    let mut lent = Vec::with_capacity(ids.len());
-    for chunk in ids.chunks(MOST) {
-        let mut call = session.lane_call(&script::LEND, lane);
-        call.arg(receipt.as_str()).arg(lease.min(MAX_LEASE).as_millis() as u64);
-        for id in chunk {
-            call.arg(id.0);
+        let mut lent = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(MOST) {
+            let mut call = self.lane_call(&script::LEND, lane);
+            call.arg(receipt.as_str()).arg(lease.min(MAX_LEASE).as_millis() as u64);
+            for id in chunk {
+                call.arg(id.0);
+            }
+            let answer = Vec::<bool>::from_redis_value(self.confirming.run_one(call).await?)
+                .map_err(corrupt)?;
+            if answer.len() != chunk.len() {
+                return Err(corrupt("too few tasks"));
+            }
+            lent.extend(answer);
         }
-        let answer = Vec::<bool>::from_redis_value(session.confirming.run_one(call).await?)
-            .map_err(corrupt)?;
-        if answer.len() != chunk.len() {
-            return Err(corrupt("too few tasks"));
-        }
-        lent.extend(answer);
+        Ok(lent)
     }
-    Ok(lent)
 }
 
 /// The result of an adoption.
@@ -67,29 +57,31 @@ pub(crate) struct Adoption {
     pub(crate) contradicted: Vec<TopicEntry>,
 }
 
-/// Adopts tasks. The counter is raised first, so the ids of adopted tasks and of their dead-letter
-/// calls are never drawn.
-pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
-    // The answer of tasks that are refused in every attempt.
-    let answers = vec![Err(Error::StaleEntry); tasks.len()];
-    let mut adoption = Adoption { answers, contradicted: Vec::new() };
-    let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
-    if let Err(error) = counter::raise(session, highest).await {
-        adoption.answers.fill(Err(error));
-        return adoption;
+impl Adoption {
+    /// Adopts tasks. The counter is raised first, so the ids of adopted tasks and of their
+    /// dead-letter calls are never drawn.
+    pub(crate) async fn of(session: &Session, tasks: &[Adoptee]) -> Self {
+        // The answer of tasks that are refused in every attempt.
+        let answers = vec![Err(Error::StaleEntry); tasks.len()];
+        let mut adoption = Self { answers, contradicted: Vec::new() };
+        let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
+        if let Err(error) = counter::raise(session, highest).await {
+            adoption.answers.fill(Err(error));
+            return adoption;
+        }
+        session.ids.drop_all();
+        // If two topics of one batch have the same id, the first one gets it.
+        let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
+        let is_first = |&place: &usize| {
+            *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic
+        };
+        let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
+        keep(session, tasks, places, &mut adoption).await;
+        if !others.is_empty() {
+            keep(session, tasks, others, &mut adoption).await;
+        }
+        adoption
     }
-    session.ids.drop_all();
-    // If two topics of one batch have the same id, the first one gets it.
-    let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
-    let is_first = |&place: &usize| {
-        *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic
-    };
-    let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
-    keep(session, tasks, places, &mut adoption).await;
-    if !others.is_empty() {
-        keep(session, tasks, others, &mut adoption).await;
-    }
-    adoption
 }
 
 /// Adopts the tasks at these indexes, and writes their answers.
@@ -205,7 +197,7 @@ fn command(
             .arg(state.as_str())
             .arg(moment.0)
             .arg(task.attempts)
-            .arg(shorten(&task.outcome))
+            .arg(kept_outcome(&task.outcome))
             .arg(key.unwrap_or_default())
             .arg(task.key_set.map(|set| set.0.to_string()).unwrap_or_default())
             .arg(expires.unwrap_or_default())

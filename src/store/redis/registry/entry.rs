@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::model::task::{Lane, Topic};
-use crate::store::redis::Redis;
 use crate::store::redis::answer::text;
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
@@ -29,28 +28,19 @@ struct Stored {
     created_by: Option<String>,
 }
 
-impl Redis {
+impl Session {
+    /// A concurrent deletion does not remove the topic afterwards.
     pub(crate) async fn create(
         &self,
         entry: TopicEntry,
         creator: Option<Creator>,
     ) -> Result<TopicEntry> {
-        create(&self.session, &entry, creator.as_ref()).await
+        let answer = self.confirming.run_one(register(self, &entry, creator.as_ref())).await;
+        read_answer(&entry, answer)
     }
 }
 
-/// Registers a topic unless it is registered, and returns the entry that won. A concurrent deletion
-/// does not remove it afterwards.
-pub(crate) async fn create(
-    session: &Session,
-    entry: &TopicEntry,
-    creator: Option<&Creator>,
-) -> Result<TopicEntry> {
-    let answer = session.confirming.run_one(register(session, entry, creator)).await;
-    read_answer(entry, answer)
-}
-
-/// As [`create()`], for many entries without a creator in one pipeline. One answer each.
+/// As [`Session::create`], for many entries without a creator in one pipeline. One answer each.
 pub(crate) async fn assert_all(
     session: &Session,
     entries: &[&TopicEntry],

@@ -14,13 +14,12 @@ use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use super::entry;
 use super::opening::{self, Confirmed, Refusal};
 use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
-use crate::store::redis::Redis;
 use crate::store::redis::answer::corrupt;
-use crate::store::redis::migration::{self, Adoption};
+use crate::store::redis::migration::Adoption;
+use crate::store::redis::script;
 use crate::store::redis::session::Session;
-use crate::store::redis::{forget, query, script, settle};
 use crate::store::{
-    Adopted, Adoptee, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
+    Adopted, Adoptee, Asker, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
 };
 
 /// How long tasks are leased while they are moved.
@@ -133,11 +132,11 @@ pub(crate) async fn confirm<'a>(
     entries
 }
 
-impl Redis {
+impl Session {
     /// Adopts tasks, and reconciles the topics that lanes contradicted meanwhile.
     pub(crate) async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        let Adoption { mut answers, contradicted } = migration::adopt(&self.session, &tasks).await;
-        for (entry, error) in failures(&self.session, contradicted).await {
+        let Adoption { mut answers, contradicted } = Adoption::of(self, &tasks).await;
+        for (entry, error) in failures(self, contradicted).await {
             let refused = tasks.iter().zip(&mut answers).filter(|(task, _)| task.topic == entry);
             for (_, answer) in
                 refused.filter(|(_, answer)| matches!(answer, Err(Error::StaleEntry)))
@@ -192,15 +191,15 @@ async fn move_away(
     ids: Vec<TaskId>,
 ) -> Result<usize> {
     let receipt = Receipt::random();
-    migration::lend(session, lane, &ids, &receipt, LEASE).await?;
+    session.lend(lane, ids.clone(), &receipt, LEASE).await?;
     let mut tasks = Vec::new();
     for id in ids {
         // A task that cannot be read stays where it is.
-        if let Some(task) = query::get(session, lane, id).await.ok().flatten() {
+        if let Some(task) = session.get(lane, id).await.ok().flatten() {
             tasks.extend(adoptee(entry, task));
         }
     }
-    let adopted = migration::adopt(session, &tasks).await.answers;
+    let adopted = Adoption::of(session, &tasks).await.answers;
     let is_settled =
         |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
     let kept = tasks.into_iter().zip(adopted).filter(|(_, adopted)| is_settled(adopted));
@@ -212,17 +211,12 @@ async fn move_away(
             Standing::Waiting { .. } => {
                 let (lane, receipt) = (lane.clone(), receipt.clone());
                 let transition = Transition::Moved;
-                settle::settle(
-                    session,
-                    &session.confirming,
-                    &[Settle { lane, id, receipt, transition }],
-                )
-                .await
-                .remove(0)?;
+                let settle = Settle { lane, id, receipt, transition };
+                session.settle(Asker::Caller, vec![settle]).await.remove(0)?;
                 State::Delivered
             }
         };
-        moved += forget::discard(session, lane, state, &[id], None).await?;
+        moved += session.discard(lane, state, vec![id], None).await?;
     }
     Ok(moved)
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::{entry, reconcile, topic};
 use crate::model::task::{Lane, Topic};
-use crate::store::redis::Redis;
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::node::Node;
 use crate::store::{Result, TopicEntry};
@@ -21,19 +20,19 @@ const LANES_A_STEP: usize = 2_000;
 /// The time between two steps.
 const PAUSE: Duration = Duration::from_millis(500);
 
-impl Redis {
+impl Session {
     /// Registers the topics of lanes that are not registered, and reconciles those that the
     /// registry contradicts. Returns the entries that it wrote. An unreachable server is skipped:
     /// the next search finds its lanes.
     pub(crate) async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        let known: HashMap<Topic, TopicEntry> = entry::entries(&self.session)
+        let known: HashMap<Topic, TopicEntry> = entry::entries(self)
             .await?
             .into_iter()
             .map(|entry| (entry.topic.clone(), entry))
             .collect();
         let mut found = Found::default();
-        for node in self.session.servers.map().nodes() {
-            if let Err(error) = look_for_lanes(&self.session, node, &mut found).await {
+        for node in self.servers.map().nodes() {
+            if let Err(error) = look_for_lanes(self, node, &mut found).await {
                 tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
             }
         }
@@ -46,18 +45,18 @@ impl Redis {
                 registered.extend(lanes.into_iter().map(lane));
                 continue;
             }
-            let shards = entry::shards_of(&self.session, &topic, lanes.into_iter()).await?;
+            let shards = entry::shards_of(self, &topic, lanes.into_iter()).await?;
             tracing::warn!(
                 %topic,
                 "Topic {topic} holds tasks or schedules but was not registered; it is registered \
                  again"
             );
-            entries.push(entry::create(&self.session, &TopicEntry { topic, shards }, None).await?);
+            entries.push(self.create(TopicEntry { topic, shards }, None).await?);
         }
         if !with_schedules.is_empty() {
-            let noted = topic::with_schedules(&self.session).await?;
+            let noted = topic::with_schedules(self).await?;
             for topic in with_schedules.iter().filter(|topic| !noted.contains(topic.as_str())) {
-                topic::note_schedules(&self.session, topic).await?;
+                self.mark_schedules(topic).await?;
                 tracing::warn!(
                     %topic,
                     "Topic {topic} has recurring schedules that the registry did not note; it \
@@ -70,8 +69,8 @@ impl Redis {
                 tokio::time::sleep(PAUSE).await;
             }
             let lanes = lanes.iter().cloned().collect();
-            for topic in reconcile::contradicted(&self.session, &lanes).await? {
-                entries.extend(reconcile::reconcile(&self.session, &topic).await?);
+            for topic in reconcile::contradicted(self, &lanes).await? {
+                entries.extend(reconcile::reconcile(self, &topic).await?);
             }
         }
         Ok(entries)

@@ -12,45 +12,67 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use super::entry;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, Topic, TopicPolicy};
-use crate::store::redis::Redis;
 use crate::store::redis::answer::{corrupt, text};
 use crate::store::redis::claim::name_of;
 use crate::store::redis::script::{self, Script};
 use crate::store::redis::session::Session;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
 
-impl Redis {
+impl Session {
     pub(crate) async fn topics(&self) -> Result<Vec<Registered>> {
-        topics(&self.session).await
+        let [topics, policies, pauses, _, _, scheduled, _] = self.keys.of_registry();
+        let commands =
+            [topics, policies, pauses, scheduled].map(|key| cmd("HGETALL").arg(key).take());
+        let mut tables = Vec::with_capacity(commands.len());
+        for answer in self.reading.run_repeatable(&commands).await {
+            let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            tables.push(
+                pairs
+                    .into_iter()
+                    .map(|(name, value)| (text(name), text(value)))
+                    .collect::<HashMap<_, _>>(),
+            );
+        }
+        let [entries, policies, pauses, scheduled] =
+            <[_; 4]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
+        let registered = entry::read_all(self, &entries).map(|entry| {
+            let name = entry.0.topic.as_str();
+            let asked =
+                (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
+            let has_schedules = scheduled.contains_key(name);
+            Registered { has_schedules, ..registered(self, entry, asked) }
+        });
+        Ok(registered.collect())
     }
 
     /// One topic, if it is registered.
     pub(crate) async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        let [topics, policies, pauses, _, _, scheduled, _] = self.session.keys.of_registry();
+        let [topics, policies, pauses, _, _, scheduled, _] = self.keys.of_registry();
         let commands = [topics, policies, pauses, scheduled]
             .map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
         let mut fields = Vec::with_capacity(commands.len());
-        for answer in self.session.working.run_repeatable(&commands).await {
+        for answer in self.working.run_repeatable(&commands).await {
             let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
             fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
         }
         let [entry, policy, pauses, scheduled] =
             <[_; 4]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
-        let entry = entry.and_then(|text| entry::read_known(&self.session, topic.as_str(), &text));
+        let entry = entry.and_then(|text| entry::read_known(self, topic.as_str(), &text));
         Ok(entry.map(|entry| Registered {
             has_schedules: scheduled.is_some(),
-            ..registered(&self.session, entry, (policy.as_deref(), pauses.as_deref()))
+            ..registered(self, entry, (policy.as_deref(), pauses.as_deref()))
         }))
     }
 
     pub(crate) async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let policy = serde_json::to_string(policy).expect("a policy is plain data");
-        let call = call(&self.session, &script::POLICY, topic).arg(policy).take();
-        bool::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)
+        let call = call(self, &script::POLICY, topic).arg(policy).take();
+        bool::from_redis_value(self.confirming.run_one(call).await?).map_err(corrupt)
     }
 
     pub(crate) async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        match self.session.confirming.run_one(call(&self.session, &script::PAUSE, topic)).await? {
+        match self.confirming.run_one(call(self, &script::PAUSE, topic)).await? {
             Value::Int(since) => Ok(Some(UnixMillis(since))),
             _ => Ok(None),
         }
@@ -61,25 +83,26 @@ impl Redis {
         topic: &Topic,
         becomes: Option<Misfired>,
     ) -> Result<Option<bool>> {
-        let call = call(&self.session, &script::RESUME, topic)
+        let call = call(self, &script::RESUME, topic)
             .arg(becomes.map_or("", name_of))
             .arg(MAX_MISFIRES)
             .take();
         let answer =
-            i64::from_redis_value(self.session.confirming.run_one(call).await?).map_err(corrupt)?;
+            i64::from_redis_value(self.confirming.run_one(call).await?).map_err(corrupt)?;
         Ok((answer >= 0).then_some(answer == 1))
     }
 
     pub(crate) async fn mark_schedules(&self, topic: &Topic) -> Result<bool> {
-        note_schedules(&self.session, topic).await
+        let answer = self.confirming.run_one(call(self, &script::SCHEDULED, topic)).await?;
+        bool::from_redis_value(answer).map_err(corrupt)
     }
 
     pub(crate) async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let Misfire { from, to, becomes } = misfire;
-        let call = call(&self.session, &script::FORGET_MISFIRE, topic)
+        let call = call(self, &script::FORGET_MISFIRE, topic)
             .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
             .take();
-        self.session.working.run_one(call).await.map(drop)
+        self.working.run_one(call).await.map(drop)
     }
 
     /// Announces the deletion, closes all lanes, and then removes the topic, unless it was
@@ -87,54 +110,25 @@ impl Redis {
     pub(crate) async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let count = |key: String| cmd("HLEN").arg(key).take();
         let lanes: Vec<Lane> = entry.lanes().collect();
-        let keys = lanes
-            .iter()
-            .flat_map(|lane| [self.session.keys.bodies(lane), self.session.keys.recurring(lane)]);
-        if !all_say(&self.session, &keys.map(count).collect::<Vec<_>>(), 0).await? {
+        let keys =
+            lanes.iter().flat_map(|lane| [self.keys.bodies(lane), self.keys.recurring(lane)]);
+        if !all_say(self, &keys.map(count).collect::<Vec<_>>(), 0).await? {
             return Ok(false);
         }
         let token = Receipt::random();
-        let registered =
-            call(&self.session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
-        let lanes = match text(self.session.confirming.run_one(registered).await?)?.as_str() {
+        let registered = call(self, &script::DEPART, &entry.topic).arg(token.as_str()).take();
+        let lanes = match text(self.confirming.run_one(registered).await?)?.as_str() {
             "" => lanes,
             // The caller's entry may be out of date.
             actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
         };
-        let leave = |lane| self.session.lane_call(&script::LEAVE, lane);
-        if !all_say(&self.session, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+        let leave = |lane| self.lane_call(&script::LEAVE, lane);
+        if !all_say(self, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
             return Ok(false);
         }
-        let remove =
-            call(&self.session, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
-        bool::from_redis_value(self.session.confirming.run_one(remove).await?).map_err(corrupt)
+        let remove = call(self, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
+        bool::from_redis_value(self.confirming.run_one(remove).await?).map_err(corrupt)
     }
-}
-
-/// All topics.
-pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
-    let [topics, policies, pauses, _, _, scheduled, _] = session.keys.of_registry();
-    let commands = [topics, policies, pauses, scheduled].map(|key| cmd("HGETALL").arg(key).take());
-    let mut tables = Vec::with_capacity(commands.len());
-    for answer in session.reading.run_repeatable(&commands).await {
-        let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        tables.push(
-            pairs
-                .into_iter()
-                .map(|(name, value)| (text(name), text(value)))
-                .collect::<HashMap<_, _>>(),
-        );
-    }
-    let [entries, policies, pauses, scheduled] =
-        <[_; 4]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
-    let registered = entry::read_all(session, &entries).map(|entry| {
-        let name = entry.0.topic.as_str();
-        let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
-        let has_schedules = scheduled.contains_key(name);
-        Registered { has_schedules, ..registered(session, entry, asked) }
-    });
-    Ok(registered.collect())
 }
 
 /// An entry, with its policy and pauses.
@@ -196,12 +190,6 @@ impl Pauses {
 
 fn call(session: &Session, script: &Script, topic: &Topic) -> Cmd {
     session.call(script, &session.keys.of_registry()).arg(topic.as_str()).take()
-}
-
-/// Notes that a topic may have recurring schedules. Returns whether that was not noted.
-pub(crate) async fn note_schedules(session: &Session, topic: &Topic) -> Result<bool> {
-    let answer = session.confirming.run_one(call(session, &script::SCHEDULED, topic)).await?;
-    bool::from_redis_value(answer).map_err(corrupt)
 }
 
 /// The names of the topics that may have recurring schedules.

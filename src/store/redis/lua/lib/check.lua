@@ -13,14 +13,13 @@
 -- record by the structure that names it, a wrong schedule by the walk over that schedule. A task
 -- waits on the schedule of the destination in its record: its home. For the repairs, see
 -- store/check.rs.
--- uses: now, keys, entry, record, expiry, schedule
+-- uses: constants, now, keys, entry, record, schedule
 local ASIDE = KEYS[19]
 local structure = ARGV[2]
 local page_cursor = ARGV[3]
 local PAGE = ARGV[4]
 local repairs = ARGV[5] == '1'
 local FIRST_NAME = 9
-local FAR = 9007199254740992
 local FINAL = { 'delivered', 'dead', 'cancelled', 'expired' }
 
 local findings = {}
@@ -43,7 +42,7 @@ local function set_aside(what, bytes)
 end
 
 local function is_id(text)
-  return #text <= 16 and string.match(text, '^[1-9]%d*$') ~= nil and tonumber(text) < FAR
+  return #text <= 16 and string.match(text, '^[1-9]%d*$') ~= nil and tonumber(text) <= MAX_ID
 end
 
 local function is_destination(name)
@@ -55,7 +54,7 @@ end
 -- A score as a moment; nil if it is not a moment.
 local function as_moment(score)
   local ms = tonumber(score)
-  return ms and ms >= 0 and ms < FAR and ms % 1 == 0 and ms or nil
+  return ms and ms >= 0 and ms <= LAST_MOMENT and ms % 1 == 0 and ms or nil
 end
 
 -- The head of a record; or nil, and whether another version wrote the record.
@@ -66,7 +65,7 @@ local function read_head(record)
   end
   if options ~= '-' and not read_options(options) then return nil, false end
   local after = expires_after(options)
-  local expires = after and math.min(due + after + 1, FARTHEST) or nil
+  local expires = after and math.min(due + after + 1, LAST_MOMENT) or nil
   return { due = tonumber(due), home = destination, expires = expires }
 end
 

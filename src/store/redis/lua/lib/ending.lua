@@ -1,6 +1,5 @@
 -- The ends of tasks. The caller has taken the task off its lease or schedule before.
--- uses: now, keys, entries, expiry, schedule
-local UNREADABLE = 'record cannot be read'
+-- uses: constants, now, keys, entries, expiry, schedule
 
 local function finish(id, entry, state)
   entry.mark, entry.lease = state, '-'

@@ -13,7 +13,6 @@
 --   past         earlier receipts of this revision, newest first, separated by commas, or *
 --   destination  where it waits between attempts
 --   outcome      of the last attempt, the rest of the text
-local MAX_RECEIPTS = 4
 
 -- The entry of a task that was never claimed.
 local function fresh_entry(destination)

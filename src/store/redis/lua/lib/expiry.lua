@@ -1,7 +1,6 @@
 -- When tasks of a lane expire. Most lanes have no such tasks: that is checked once per call, and
 -- then no task costs anything.
--- uses: keys
-local FARTHEST = 9007199254740991
+-- uses: constants, keys
 
 local some_expire
 
@@ -13,7 +12,7 @@ end
 -- Lists when a task that waits for `due` expires: `after` ms later, or never.
 local function set_expiry(id, due, after)
   if after then
-    redis.call('ZADD', EXPIRIES, math.min(due + after + 1, FARTHEST), id)
+    redis.call('ZADD', EXPIRIES, math.min(due + after + 1, LAST_MOMENT), id)
     some_expire = true
   elseif has_expiries() then
     redis.call('ZREM', EXPIRIES, id)

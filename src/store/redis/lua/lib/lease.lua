@@ -1,8 +1,5 @@
 -- How long leases last.
--- uses: now, keys
-
--- A deadline further away than any lease counts as expired: the clock was set back.
-local FURTHEST_DEADLINE_MS = 46800000
+-- uses: constants, now, keys
 
 local function lease_lasts(deadline)
   return deadline ~= nil and deadline > now and deadline <= now + FURTHEST_DEADLINE_MS

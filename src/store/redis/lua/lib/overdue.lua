@@ -3,10 +3,7 @@
 --
 -- ARGV    7 most leases swept; 8 most bytes of records; 10 most tasks ended; 11 past pauses: '', or
 --         "<from ms> <to ms> <what becomes of the tasks> ..."
--- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending, sweep
-local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was paused'
-
-local SKIPPED = 'an earlier occurrence has not ended'
+-- uses: constants, now, keys, entry, record, entries, expiry, schedule, ending, sweep
 
 local SWEPT = {
   push_lease = 1, pull_lease = 2, cancelled = 3, leases_ran_out = 4, unreadable = 5, expired = 6,

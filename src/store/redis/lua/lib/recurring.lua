@@ -13,12 +13,7 @@
 --   origin    the store that the schedule came from, or -
 --   ran       the last occurrence that was handed out before the newest one, or -
 --   recent    "<id>@<nominal ms>,...", the newest first, or -
--- uses: keys, entry, record, entries, schedule, lease, ending
-local MAX_RECENT = 8
--- The plan of a schedule that has ended: no clock reaches it. So each schedule that is not paused
--- has a plan.
-local ENDED_LOOK = 9007199254740991
-local UNPLANNED = 'its schedule was changed, paused or deleted'
+-- uses: constants, keys, entry, record, entries, schedule, lease, ending
 
 local function read_recurring(text)
   local revision, set, since, cursor, before, paused, origin, ran, recent, definition =

@@ -1,8 +1,5 @@
 -- The end of expired leases, and the return of tasks from a mover.
--- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending
-local MAX_EXPIRIES = 16
-
-local LEASE_RAN_OUT = 'lease ran out'
+-- uses: constants, now, keys, entry, record, entries, expiry, schedule, lease, ending
 
 -- Puts a lent task back as it waited before; the caller has removed the lease. Returns what it
 -- waits for, or false if it was not lent, or if a pending cancel ends it as any other.

@@ -83,9 +83,9 @@ async fn ask(session: &Session, call: Cmd, late: &Late) -> Result<Value> {
 /// of ASKING comes first.
 async fn late_answer(answers: &mut mpsc::UnboundedReceiver<Value>) -> Option<Value> {
     loop {
-        match answers.recv().await? {
-            answer @ Value::Array(_) => return Some(answer),
-            _ => {}
+        let answer = answers.recv().await?;
+        if let Value::Array(_) = answer {
+            return Some(answer);
         }
     }
 }

@@ -83,6 +83,7 @@ macro_rules! contract {
 
 /// One of the two stores.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one store")]
 pub enum AnyStore {
     /// SQLite in this process.
     Embedded(embedded::Embedded),

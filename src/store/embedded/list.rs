@@ -84,7 +84,7 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
     Ok(found.into_sorted_vec())
 }
 
-/// The same as [`list`], the latest first.
+/// The same as [`list_from`], the latest first.
 pub(super) fn list_latest_from(
     db: &Connection,
     query: &ListQuery,

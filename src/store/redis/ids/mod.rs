@@ -7,10 +7,10 @@
 //!
 //! There is one draw at a time, in a task of its own, and all requests that find no id wait for it.
 //! The next block is drawn ahead, by twice the time that the last draw took. If Redis is far away,
-//! no request waits; if it is near, there are few draws without need. In a cluster, each adder
-//! requests ids for the lanes of its own server, and all adders share the blocks. There, what is
-//! left of the blocks of the last 30 s is the *id reserve*: it serves while the counter's server
-//! does not answer.
+//! no request waits; if it is near, there are few draws without need. In a cluster, the queue of
+//! each server requests ids for that server's lanes, and all queues share the blocks. There,
+//! what is left of the blocks of the last 30 s is the *id reserve*: it serves while the counter's
+//! server does not answer.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The ids of this instance, for all its adders.
+//! The ids of this instance, for the adds of all servers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

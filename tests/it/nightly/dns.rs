@@ -4,9 +4,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
+use super::isolation::Figures;
 use crate::program::{Program, StoreAt, folder};
 use crate::receiver::Receiver;
 use crate::{poll, redis_server};
@@ -31,29 +32,58 @@ const REPLACING: &str = r#"
 /// connection to Redis were refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_resolver_holds_up_neither_services_nor_bodies_nor_redis() {
-    let resolver = UdpSocket::bind((RESOLVER, 53)).await.expect("root may listen on port 53");
-    let files = folder();
-    let write = |name: &str, text: String| std::fs::write(files.path().join(name), text).unwrap();
-    write("hosts", "127.0.0.1 localhost service.test redis.test\n".into());
-    write("resolv.conf", format!("nameserver {RESOLVER}\n"));
-    let receiver = Receiver::start().await;
     let redis = redis_server::shared();
     let store = StoreAt::Set(vec![
         "store.kind=\"redis\"".into(),
         format!("store.redis.urls=[\"redis://redis.test:{}/0\"]", redis.port()),
         format!("store.redis.key_prefix=\"it{:016x}\"", rand::random::<u64>()),
     ]);
+    let (delayd, receiver, _resolver) = beside_a_silent_resolver(&store).await;
+
+    let before = receiver.seen().len();
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let began = Instant::now();
+    let is_added =
+        async || delayd.post("/delay/task/add", healthy("").to_string()).await.status == 200;
+    assert!(poll::until(is_added).await, "Redis is not reached again");
+    receiver.wait_for(before + 1).await;
+    assert!(began.elapsed() < SOON, "the next call took {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_resolver_holds_up_no_service_beside_the_embedded_store() {
+    let folder = folder();
+    beside_a_silent_resolver(&StoreAt::Embedded(folder.path().to_owned())).await;
+}
+
+fn healthy(text: &str) -> Value {
+    json!({
+        "topic": "healthy", "delay": 0,
+        "content": {"sn": "healthy", "url": "/", "text": text},
+    })
+}
+
+/// Starts the program, measures a healthy service by name, and measures it again while the resolver
+/// is silent about many other hosts.
+async fn beside_a_silent_resolver(store: &StoreAt) -> (Program, Receiver, UdpSocket) {
+    let resolver = UdpSocket::bind((RESOLVER, 53)).await.expect("root may listen on port 53");
+    let files = folder();
+    let write = |name: &str, text: String| std::fs::write(files.path().join(name), text).unwrap();
+    write("hosts", "127.0.0.1 localhost service.test redis.test\n".into());
+    write("resolv.conf", format!("nameserver {RESOLVER}\n"));
+    let receiver = Receiver::start().await;
     let sets = [
         format!("services.healthy.endpoints=[\"http://service.test:{}\"]", receiver.address.port()),
         "callback.allow_hosts=[\"*.silent.test\"]".into(),
     ];
-    let delayd = Program::start_by(&store, &sets, |serve| {
+    let delayd = Program::start_by(store, &sets, |serve| {
         let mut outer = Command::new("unshare");
         outer.args(["-Urm", "sh", "-c", REPLACING, "sh"]).arg(files.path());
         outer.arg(serve.get_program()).args(serve.get_args());
         outer
     })
     .await;
+    let alone = Figures::measure(&delayd, &receiver).await;
 
     let silent: Vec<_> = (0..HOSTS)
         .map(|host| format!("http://{host}.silent.test/"))
@@ -66,24 +96,14 @@ async fn a_silent_resolver_holds_up_neither_services_nor_bodies_nor_redis() {
     for _ in 0..100 {
         resolver.recv(&mut question).await.unwrap();
     }
-
-    let began = Instant::now();
-    let healthy = |text: &str| {
-        json!({
-            "topic": "healthy", "delay": 0,
-            "content": {"sn": "healthy", "url": "/", "text": text},
-        })
-    };
+    let (before, began) = (receiver.seen().len(), Instant::now());
     delayd.add_all(&vec![healthy(""); 8]).await;
     delayd.add_all(&vec![healthy(&"a".repeat(150_000)); 2]).await;
-    receiver.wait_for(10).await;
+    receiver.wait_for(before + 10).await;
     assert!(began.elapsed() < SOON, "ten calls took {:?}", began.elapsed());
 
-    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let began = Instant::now();
-    let is_added =
-        async || delayd.post("/delay/task/add", healthy("").to_string()).await.status == 200;
-    assert!(poll::until(is_added).await, "Redis is not reached again");
-    receiver.wait_for(11).await;
-    assert!(began.elapsed() < SOON, "the next call took {:?}", began.elapsed());
+    let beside = Figures::measure(&delayd, &receiver).await;
+    eprintln!("alone {alone:?}, beside a silent resolver {beside:?}");
+    alone.assert_near(&beside);
+    (delayd, receiver, resolver)
 }

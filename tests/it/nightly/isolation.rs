@@ -71,8 +71,7 @@ async fn lists_of_a_wide_topic_delay_neither_calls_nor_adds(kept: Kept) {
     }
     eprintln!("alone {alone:?}, beside {lists} lists {beside:?}");
     assert!(lists > 0, "no list was answered:\n{}", delayd.log());
-    assert!(beside.add_ms <= 2 * alone.add_ms + FLOOR_MS, "adds: {alone:?} {beside:?}");
-    assert!(beside.late_ms <= 2 * alone.late_ms + FLOOR_MS, "calls: {alone:?} {beside:?}");
+    alone.assert_near(&beside);
 }
 
 /// Viewers that list without a pause, until the signal. Each returns how many lists were answered.
@@ -105,14 +104,14 @@ fn view(delayd: &Arc<Program>) -> (watch::Sender<bool>, Vec<JoinHandle<usize>>) 
 
 /// What callers and receivers notice, at the 99th percentile.
 #[derive(Debug)]
-struct Figures {
+pub(super) struct Figures {
     add_ms: u128,
     late_ms: u128,
 }
 
 impl Figures {
     /// Adds tasks that fall due soon, and waits for their calls. No add fails.
-    async fn measure(delayd: &Program, receiver: &Receiver) -> Self {
+    pub(super) async fn measure(delayd: &Program, receiver: &Receiver) -> Self {
         let http = client();
         let task = json!({"topic": "healthy", "delay": "200ms",
             "content": {"sn": "healthy", "url": "/"}});
@@ -129,6 +128,12 @@ impl Figures {
         assert!(poll::until(async || seen().count() >= ids.len()).await, "{}", delayd.log());
         let late = seen().map(|seen| seen.lateness_ms().max(0).unsigned_abs().into()).collect();
         Self { add_ms: p99(took), late_ms: p99(late) }
+    }
+
+    /// Fails unless what was measured beside others is near.
+    pub(super) fn assert_near(&self, beside: &Self) {
+        assert!(beside.add_ms <= 2 * self.add_ms + FLOOR_MS, "adds: {self:?} {beside:?}");
+        assert!(beside.late_ms <= 2 * self.late_ms + FLOOR_MS, "calls: {self:?} {beside:?}");
     }
 }
 

@@ -183,6 +183,21 @@ impl Tokens {
         Ok(Caller(Some(token.clone())))
     }
 
+    /// Checks an admitted caller that has waited.
+    ///
+    /// # Errors
+    /// As for [`Self::renewed`]; 503 if the token has other scopes or topics now.
+    pub(crate) fn check_again(&self, caller: &Caller, access: Access) -> Result<(), Error> {
+        let renewed = self.renewed(caller, access)?;
+        // Without tokens, every call is allowed.
+        let Some(now) = renewed.token() else { return Ok(()) };
+        let rights = |token: &TokenParams| (token.scopes.clone(), token.topics.clone());
+        match caller.token().map(rights) == Some(rights(now)) {
+            true => Ok(()),
+            false => Err(Error::Unavailable("the rights of this token have changed: try again")),
+        }
+    }
+
     /// Waits until a reload takes from an admitted caller what its request needs: the token, the
     /// scope, or the topic (all topics, if `topic` is `None`). Returns why. Requests that last
     /// longer than their answer's store calls must end with it.

@@ -13,7 +13,14 @@ use crate::sampler::Snapshot;
 
 /// The most streams of an instance, and of a token. A stream lasts as long as its reader likes, so
 /// none waits for it.
-const STREAMS: Bounds = Bounds { total: 64, each: 16, waiting: 0, wait: Duration::ZERO };
+const STREAMS: Bounds = Bounds {
+    total: 64,
+    each: 16,
+    waiting: 0,
+    wait: Duration::ZERO,
+    refusal: "too many live streams are open here, or with this token: close one, or try again \
+              later",
+};
 
 /// The places of streams, and the last event.
 #[derive(Debug)]
@@ -35,10 +42,7 @@ impl Live {
     /// # Errors
     /// 503 if the instance, or the token, has too many streams.
     pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Error> {
-        self.places.place(caller).await.ok_or(Error::Unavailable(
-            "too many live streams are open here, or with this token: close one, or try again \
-             later",
-        ))
+        self.places.place(caller).await
     }
 
     /// The event of a snapshot. The first stream that asks for it calls `overview`.

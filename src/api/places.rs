@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::auth::Caller;
+use crate::api::wire::error::Error;
 
 /// The bounds of some kind of work.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) waiting: usize,
     /// The longest wait.
     pub(crate) wait: Duration,
+    /// Why a call gets no place, and what to do.
+    pub(crate) refusal: &'static str,
 }
 
 /// The places for some kind of work.
@@ -61,16 +64,20 @@ impl Places {
         Self { bounds, free, tokens: Mutex::default() }
     }
 
-    /// Waits for a place. `None` if too many calls of the token wait, or if the wait is too long.
-    pub(crate) async fn place(&self, caller: &Caller) -> Option<Place> {
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if too many calls of the token wait, or if the wait is too long.
+    pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Error> {
         let Share { queue, turns } = self.share(caller.name());
-        let _queued = queue.try_acquire_owned().ok()?;
         let place = async {
+            let _queued = queue.try_acquire_owned().ok()?;
             let _turn = turns.acquire_owned().await.ok()?;
             let _place = self.free.clone().acquire_owned().await.ok()?;
             Some(Place { _queued, _turn, _place })
         };
-        tokio::time::timeout(self.bounds.wait, place).await.ok()?
+        let place = tokio::time::timeout(self.bounds.wait, place).await.ok().flatten();
+        place.ok_or(Error::Unavailable(self.bounds.refusal))
     }
 
     fn share(&self, token: Option<&str>) -> Share {
@@ -88,6 +95,16 @@ impl Places {
 }
 
 #[cfg(test)]
+impl Places {
+    /// Whether a call of the token runs or waits.
+    pub(crate) fn is_asked_by(&self, token: &str) -> bool {
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = tokens.get(&Some(token.to_owned()));
+        share.is_some_and(|share| Arc::strong_count(&share.queue) > 1)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
@@ -95,9 +112,10 @@ mod tests {
     use super::*;
     use crate::model::token::Scope;
 
-    const BOUNDS: Bounds = Bounds { total: 2, each: 1, waiting: 2, wait: Duration::from_secs(5) };
+    const BOUNDS: Bounds =
+        Bounds { total: 2, each: 1, waiting: 2, wait: Duration::from_secs(5), refusal: "full" };
 
-    fn asked<'a>(places: &'a Places, caller: &'a Caller) -> BoxFuture<'a, Option<Place>> {
+    fn asked<'a>(places: &'a Places, caller: &'a Caller) -> BoxFuture<'a, Result<Place, Error>> {
         places.place(caller).boxed()
     }
 
@@ -113,13 +131,13 @@ mod tests {
         let mut second = asked(&places, &greedy);
         let mut third = asked(&places, &greedy);
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
-        assert!(asked(&places, &greedy).await.is_none(), "more of its calls wait");
+        assert!(asked(&places, &greedy).await.is_err(), "more of its calls wait");
         let place = asked(&places, &other).await.expect("a place");
         drop(first);
         let second = second.await.expect("the place of the first");
         assert!((&mut third).now_or_never().is_none());
         drop((place, second));
-        assert!(third.await.is_some());
+        assert!(third.await.is_ok());
     }
 
     #[tokio::test]
@@ -132,7 +150,7 @@ mod tests {
         let mut fair = asked(&places, &one);
         assert!((&mut fair).now_or_never().is_none());
         drop(running);
-        let _place = fair.now_or_never().flatten().expect("the next place");
+        let _place = fair.now_or_never().expect("the next place");
         assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
     }
 
@@ -140,11 +158,11 @@ mod tests {
     async fn a_wait_ends_and_unused_shares_are_forgotten() {
         let (places, anyone) = (Places::new(BOUNDS), Caller::anyone());
         let held: Vec<_> = [asked(&places, &anyone).await, asked(&places, &anyone).await].into();
-        assert!(held.iter().all(Option::is_some), "callers without a token share all places");
-        assert!(asked(&places, &caller("a")).await.is_none());
+        assert!(held.iter().all(Result::is_ok), "callers without a token share all places");
+        assert!(asked(&places, &caller("a")).await.is_err());
         drop(held);
         for name in ["a", "b", "c"] {
-            assert!(asked(&places, &caller(name)).await.is_some());
+            assert!(asked(&places, &caller(name)).await.is_ok());
         }
         assert_eq!(places.tokens.lock().unwrap().len(), 1);
     }

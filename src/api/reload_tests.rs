@@ -12,6 +12,8 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::auth::Caller;
+use super::places::Places;
 use super::testing::{Ask, edge_with_store, json_of};
 use super::{Api, TokenParams, edge};
 use crate::model::task::Topic;
@@ -154,4 +156,51 @@ async fn a_late_body_is_checked_against_the_present_tokens() {
     assert_eq!(late_body(&[token(PRODUCER, &[Consume], "order.*")]).await, 403);
     assert_eq!(late_body(&[token(PRODUCER, &[Produce], "review")]).await, 403);
     assert_eq!(late_body(&[token(PRODUCER, &[Produce], "*")]).await, 200);
+}
+
+/// All places are held, a call waits for one, and these tokens replace all others. Returns the
+/// status.
+async fn status_of_a_wait(places: fn(&Api) -> &Places, call: Request, then: &[TokenParams]) -> u16 {
+    let (api, _draining, _folder) = edge_with_store();
+    let api = Arc::new(api);
+    replace(&api, &[token(VIEWER, &[View, Admin], "*")]);
+    add(&api).await;
+    let anyone = Caller::anyone();
+    let held =
+        [places(&api).place(&anyone).await.unwrap(), places(&api).place(&anyone).await.unwrap()];
+    let asking = tokio::spawn(edge(api.clone()).answer(call));
+    let waits = async {
+        while !places(&api).is_asked_by(VIEWER) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(AT_ALL, waits).await.expect("it waits for a place");
+    replace(&api, then);
+    drop(held);
+    timeout(AT_ALL, asking).await.expect("an answer").unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn a_call_that_waited_for_a_place_is_checked_again() {
+    let list = || {
+        let filtered = r#"{"topic":"order.a","state":"scheduled","sn":"a"}"#;
+        request(VIEWER, "/delay/task/list", filtered)
+    };
+    let all = [token(VIEWER, &[View, Admin], "*")];
+    assert_eq!(status_of_a_wait(|api| &api.scans, list(), &all).await, 200);
+    assert_eq!(status_of_a_wait(|api| &api.scans, list(), &[]).await, 401);
+    let other = [token(VIEWER, &[Produce], "*")];
+    assert_eq!(status_of_a_wait(|api| &api.scans, list(), &other).await, 403);
+    let narrow = [token(VIEWER, &[View, Admin], "shop")];
+    assert_eq!(status_of_a_wait(|api| &api.scans, list(), &narrow).await, 503);
+}
+
+/// They walk over up to 100,000 tasks.
+#[tokio::test]
+async fn changes_of_all_dead_tasks_wait_for_a_place() {
+    for path in ["/delay/dead/replay", "/delay/dead/purge"] {
+        let call = request(VIEWER, path, r#"{"topic":"order.a","all":true}"#);
+        let all = [token(VIEWER, &[View, Admin], "*")];
+        assert_eq!(status_of_a_wait(|api| &api.changes, call, &all).await, 200);
+    }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::api::auth::{Caller, Tokens};
+use crate::api::auth::{Access, Caller, Tokens};
 use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
@@ -32,10 +32,22 @@ use crate::trace::Tracer;
 const LAST_SETTLES: Duration = Duration::from_secs(15);
 
 /// The scans over many tasks that one instance runs at the same time. A scan takes a second or two.
-const SCANS: Bounds = Bounds { total: 2, each: 1, waiting: 4, wait: Duration::from_secs(3) };
+const SCANS: Bounds = Bounds {
+    total: 2,
+    each: 1,
+    waiting: 4,
+    wait: Duration::from_secs(3),
+    refusal: "other searches, filtered lists or changes of many tasks still run: try again",
+};
 /// The reads of many lanes or tasks, such as pages and counts. A read takes some milliseconds of
 /// the store.
-const READS: Bounds = Bounds { total: 4, each: 1, waiting: 32, wait: Duration::from_secs(1) };
+const READS: Bounds = Bounds {
+    total: 4,
+    each: 1,
+    waiting: 32,
+    wait: Duration::from_secs(1),
+    refusal: "other lists and counts still run: try again",
+};
 
 /// What the API is built from.
 #[derive(Debug)]
@@ -99,6 +111,20 @@ pub struct Api {
     /// The scans that change tasks. They have places of their own, so that no reader delays an
     /// operator.
     pub(crate) changes: Places,
+    /// The pulls that wait for tasks.
+    pub(crate) waits: Places,
+}
+
+/// A pull waits as long as its caller likes, so none waits for a place.
+fn waits(total: usize) -> Bounds {
+    Bounds {
+        total,
+        each: total / 2,
+        waiting: 0,
+        wait: Duration::ZERO,
+        refusal: "too many pulls are waiting here, or with this token, so this one cannot wait: \
+                  repeat it, or leave wait out",
+    }
 }
 
 impl Api {
@@ -120,9 +146,9 @@ impl Api {
         } = parts;
         let pending = TaskTracker::new();
         let lease_return = LeaseReturn { store: store.clone(), pending: pending.clone() };
-        let pulls =
-            Arc::new(Pulls::new(lease_return, topics.clone(), draining.clone(), params.waiters));
+        let pulls = Arc::new(Pulls::new(lease_return, topics.clone(), draining.clone()));
         let bounds = RwLock::new(params.bounds());
+        let waits = Places::new(waits(params.waiters));
         let (body_limit, batch_body_limit) =
             (Limit::of(params.body_limit), Limit::of(params.batch_body_limit));
         Self {
@@ -150,6 +176,7 @@ impl Api {
             reads: Places::new(READS),
             scans: Places::new(SCANS),
             changes: Places::new(SCANS),
+            waits,
         }
     }
 
@@ -158,12 +185,21 @@ impl Api {
         Sources { store: &self.store, topics: &self.topics, sampled: &self.sampled }
     }
 
+    /// A place for a call. Its token is checked again, because it may have waited.
+    pub(crate) async fn place(
+        &self,
+        places: &Places,
+        caller: &Caller,
+        access: Access,
+    ) -> Result<Place, Error> {
+        let place = places.place(caller).await?;
+        self.tokens.check_again(caller, access)?;
+        Ok(place)
+    }
+
     /// A place among the reads of many lanes or tasks.
-    pub(crate) async fn reading(&self, caller: &Caller) -> Result<Place, Error> {
-        self.reads
-            .place(caller)
-            .await
-            .ok_or(Error::Unavailable("other lists and counts still run: try again"))
+    pub(crate) async fn reading(&self, caller: &Caller, access: Access) -> Result<Place, Error> {
+        self.place(&self.reads, caller, access).await
     }
 
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it
@@ -253,11 +289,22 @@ impl Api {
 }
 
 #[cfg(test)]
-impl Api {
-    /// Changes the limit of waiting pulls.
-    pub(crate) fn set_places(&mut self, places: usize) {
-        let lease_return = LeaseReturn { store: self.store.clone(), pending: self.pending.clone() };
-        self.pulls =
-            Arc::new(Pulls::new(lease_return, self.topics.clone(), self.draining.clone(), places));
+mod tests {
+    use super::*;
+
+    /// One token once took all 4,096 places.
+    #[tokio::test]
+    async fn a_token_leaves_places_of_waiting_pulls_to_others() {
+        let places = Places::new(waits(4));
+        let (greedy, other) = (Caller::named("greedy", &[]), Caller::named("other", &[]));
+        let mut held =
+            vec![places.place(&greedy).await.unwrap(), places.place(&greedy).await.unwrap()];
+        let refused = places.place(&greedy).await.unwrap_err();
+        assert_eq!((refused.code().number(), refused.is_unavailable()), (2003, true));
+        held.push(places.place(&other).await.expect("a place"));
+        held.push(places.place(&Caller::anyone()).await.expect("the last place"));
+        assert!(places.place(&Caller::anyone()).await.is_err());
+        held.truncate(1);
+        assert!(places.place(&greedy).await.is_ok());
     }
 }

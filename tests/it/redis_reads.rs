@@ -8,8 +8,8 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::State;
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
-    Admin, Asker, Audit, Delivery, Grant, ListQuery, Moment, SampleQuery, Sampling, Settle,
-    Settled, Store, TaskName, Topics, Transition,
+    Admin, Asker, Audit, Delivery, Grant, ListQuery, Moment, SampleQuery, Sampling, Schedules,
+    Settle, Settled, Store, TaskName, Topics, Transition,
 };
 use futures_util::future::try_join_all;
 use serde_json::json;
@@ -66,16 +66,24 @@ async fn reads_that_hang_hold_up_nothing_and_open_no_breaker() {
     let transition = Transition::Retry { due, outcome: "nack".into() };
     let nack = Settle { lane: lanes[0].clone(), id: tasks[0].id, receipt, transition };
     assert_eq!(store.settle(Asker::Caller, vec![nack]).await[0].clone().unwrap(), Settled::Done);
-    let found = store.find(&TaskName::Key("no task's".into()), lanes).await.unwrap();
+    let found = store.find(&TaskName::Key("no task's".into()), lanes.clone()).await.unwrap();
     assert_eq!(found, [None]);
+    // A planner's look at a schedule; a list of schedules is a read for viewers.
+    let read = |asker| {
+        let (store, lane, name) = (store.clone(), lanes[0].clone(), "none".parse().unwrap());
+        tokio::spawn(async move { store.schedules(asker, &lane, vec![name]).await })
+    };
+    let listed = read(Asker::Caller);
+    assert_eq!(read(Asker::Worker).await.unwrap().unwrap(), [None]);
     store.ping().await.unwrap();
-    assert!(lists.iter().all(|list| !list.is_finished()));
+    assert!(!listed.is_finished() && lists.iter().all(|list| !list.is_finished()));
     assert!(wire.calls(LIST) <= 64, "more than one pipeline of reads is under way");
     // The connection breaks. The reads are repeated on a new one, and count as no failure.
     wire.break_off(LIST);
     for list in try_join_all(lists).await.unwrap() {
         assert_eq!(list.unwrap().len(), 3);
     }
+    assert_eq!(listed.await.unwrap().unwrap(), [None]);
     assert_eq!(store.breaker(), breaker::State::Closed);
     settle(&store, &claim(&store, 1).await).await;
 }

@@ -233,12 +233,12 @@ async fn an_unreadable_schedule_is_deleted_and_the_others_stay(bench: Bench<AnyS
     set(&bench, "a", "1").await;
     bench.harm_schedule("a");
     let (store, a) = (&bench.store, name("a"));
-    let found = store.schedules(&lane(), vec![name("b"), a.clone()]).await;
+    let found = store.schedules(Asker::Caller, &lane(), vec![name("b"), a.clone()]).await;
     assert!(matches!(found, Err(Error::Corrupt(_))), "{found:?}");
     assert!(!store.forget_schedule(&lane(), &a, 1).await.is_ok_and(|is_gone| is_gone));
     assert!(store.delete_schedule(&lane(), &a).await.unwrap());
     assert!(!store.delete_schedule(&lane(), &a).await.unwrap());
-    assert_eq!(store.schedules(&lane(), vec![a]).await.unwrap(), [None]);
+    assert_eq!(store.schedules(Asker::Caller, &lane(), vec![a]).await.unwrap(), [None]);
     assert_eq!(store.schedule_names(&lane(), None, 9).await.unwrap(), [name("b")]);
     assert_eq!(store.due_schedules(&lane(), 0).await.unwrap().names, [name("b")]);
     assert_eq!(read(&bench, "b").await, of_b);

@@ -371,7 +371,7 @@ impl Twin {
             let expected = names.iter().map(|name| model.schedule(&lane, name));
             let expected: Vec<_> =
                 expected.map(|found| found.map(|found| self.schedule(found))).collect();
-            assert_eq!(store.schedules(&lane, names).await.unwrap(), expected);
+            assert_eq!(store.schedules(Asker::Caller, &lane, names).await.unwrap(), expected);
             for skip in 0..2 {
                 let due = store.due_schedules(&lane, skip).await.unwrap();
                 assert_eq!(due, model.due_schedules(&lane, skip), "from {skip}");

@@ -39,7 +39,7 @@ fn definition(misfire: Misfire, content: &str) -> String {
 }
 
 async fn read(store: &impl Store, text: &str) -> Schedule {
-    store.schedules(&lane(), vec![name(text)]).await.unwrap().remove(0).unwrap()
+    store.schedules(Asker::Caller, &lane(), vec![name(text)]).await.unwrap().remove(0).unwrap()
 }
 
 async fn set(store: &impl Store, text: &str, definition: String) {

@@ -366,6 +366,7 @@ impl Schedules for Reference {
 
     async fn schedules(
         &self,
+        _: Asker,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {

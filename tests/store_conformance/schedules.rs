@@ -28,7 +28,13 @@ pub(crate) async fn set(bench: &Bench<impl Store>, text: &str, definition: &str)
 }
 
 pub(crate) async fn read(bench: &Bench<impl Store>, text: &str) -> Schedule {
-    bench.store.schedules(&lane(), vec![name(text)]).await.unwrap().remove(0).unwrap()
+    bench
+        .store
+        .schedules(Asker::Caller, &lane(), vec![name(text)])
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap()
 }
 
 /// A plan of the next occurrence for `due`, as a planner that has read `schedule` makes it.
@@ -96,7 +102,11 @@ pub(crate) async fn a_schedule_is_kept_as_it_was_set(bench: Bench<impl Store>) {
     assert_eq!((schedule.cursor.clone(), schedule.paused), (None, None));
     assert_eq!(schedule.look, Some(at(0)), "it is to be planned at once");
     bench.advance(5);
-    let found = bench.store.schedules(&lane(), vec![name("none"), name("nightly")]).await.unwrap();
+    let found = bench
+        .store
+        .schedules(Asker::Caller, &lane(), vec![name("none"), name("nightly")])
+        .await
+        .unwrap();
     assert_eq!(found, [None, Some(Schedule { now: at(5), ..schedule })]);
 }
 

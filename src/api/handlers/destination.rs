@@ -28,13 +28,13 @@ pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 /// `POST /delay/destination/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Destinations>, Error> {
     let DestinationListRequest { sampled } = json::read(request.body())?;
     let Counted { waiting, holds, as_of } = match sampled.unwrap_or_default() {
         true => Counted::sampled(&api),
         false => {
-            let _place = api.reading(&caller).await?;
+            let _place = api.reading(&caller, route.access).await?;
             Counted::read(&api).await?
         }
     };

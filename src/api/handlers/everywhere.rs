@@ -55,7 +55,7 @@ pub(super) fn everywhere(
 }
 
 /// The store's now. Heartbeats and probes have its times.
-pub(super) fn store_now(api: &Api) -> UnixMillis {
+pub(in crate::api::handlers) fn store_now(api: &Api) -> UnixMillis {
     UnixMillis(api.clock.now().0.saturating_add(api.metrics.worker.clock_offset_ms()))
 }
 

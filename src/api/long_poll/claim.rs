@@ -26,14 +26,13 @@ pub(crate) struct Pulls {
 }
 
 impl Pulls {
-    /// `waiters` limits the pulls that wait. Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime.
     pub(crate) fn new(
         lease_return: LeaseReturn,
         topics: Arc<Registry>,
         draining: watch::Receiver<bool>,
-        waiters: usize,
     ) -> Self {
-        let waiters = Waiters::new(waiters, lease_return.store.hints());
+        let waiters = Waiters::new(lease_return.store.hints());
         Self { lease_return, topics, draining, waiters, turn: AtomicUsize::new(0) }
     }
 

@@ -39,10 +39,11 @@ const WIDEST: usize = 64;
 /// server's clock may be behind). It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits for tasks, for at most `wait`. `None` if none came, or if this instance drains.
+/// Waits for tasks, for at most `wait`. `None` if none came, or if this instance drains. The caller
+/// holds a place meanwhile.
 ///
 /// # Errors
-/// The wait queue is full, or the store fails.
+/// The store fails.
 pub(crate) async fn wait(
     pulls: &Arc<Pulls>,
     topic: &Topic,
@@ -50,10 +51,6 @@ pub(crate) async fn wait(
     wait: Duration,
 ) -> Result<Option<PulledTasks>, Error> {
     let until = Instant::now() + wait;
-    let full = Error::Unavailable(
-        "too many pulls are waiting, so this one cannot wait: repeat it, or leave wait out",
-    );
-    let _place = pulls.waiters.place().ok_or(full)?;
     let (answer, mut answered) = oneshot::channel();
     let serve =
         |queue| drop(pulls.lease_return.pending.spawn(run(pulls.clone(), topic.clone(), queue)));

@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //!
-//! - A waiting pull holds one of a limited number of places, but no request slot. It costs other
-//!   requests nothing but its connection.
+//! - A waiting pull holds a place ([`waits`](crate::api::state::Api::waits)), but no request slot.
+//!   It costs other requests nothing but its connection.
 //! - A pull that ends in any way is removed at once. A task that was claimed for it returns to the
 //!   store, and the attempt does not count.
 //! - A queue exists while a pull waits in it. It is created and removed under the lock of all
@@ -37,7 +37,6 @@ const CLAIMS: usize = 128;
 /// All waiting pulls.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    places: Semaphore,
     claims: Semaphore,
     queues: Mutex<HashMap<Topic, Arc<WaitQueue>>>,
     /// The store's time, and when it was read.
@@ -71,10 +70,9 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// At most `places` waiting pulls. Receives hints as long as the store exists.
-    pub(crate) fn new(places: usize, hints: broadcast::Receiver<Hint>) -> Arc<Self> {
+    /// Receives hints as long as the store exists.
+    pub(crate) fn new(hints: broadcast::Receiver<Hint>) -> Arc<Self> {
         let waiters = Arc::new(Self {
-            places: Semaphore::new(places),
             claims: Semaphore::new(CLAIMS),
             queues: Mutex::default(),
             store_time: Mutex::default(),
@@ -101,11 +99,6 @@ impl Waiters {
             queues.remove(topic);
         }
         is_empty
-    }
-
-    /// A place, if one is free.
-    pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
-        self.places.try_acquire().ok()
     }
 
     /// Joins the topic's queue. A new queue is passed to `serve`.

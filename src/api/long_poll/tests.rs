@@ -113,19 +113,6 @@ async fn a_line_is_gone_with_the_last_who_stood_in_it() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_places_and_no_more() {
-    let (mut api, _draining, _folder) = edge_with_store();
-    api.set_places(1);
-    let (api, topic) = (Arc::new(api), topic());
-    let mut waiting = Box::pin(wait(&api.pulls, &topic, PARAMS, LONG));
-    assert!(poll!(&mut waiting).is_pending());
-    let refused = wait(&api.pulls, &topic, PARAMS, LONG).await.unwrap_err();
-    assert_eq!((refused.code().number(), refused.is_unavailable()), (2003, true));
-    drop(waiting);
-    assert!(poll!(Box::pin(wait(&api.pulls, &topic, PARAMS, LONG))).is_pending());
-}
-
-#[tokio::test]
 async fn a_drain_and_a_failing_store_end_all_waits() {
     let (api, draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());

@@ -15,9 +15,9 @@ use super::{identity, script};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, TaskId};
 use crate::store::{
-    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_SCHEDULES,
-    Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
-    TopicEntry,
+    Asker, DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES,
+    MAX_SCHEDULES, Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule,
+    ScheduleSet, TopicEntry,
 };
 
 /// How an absent cursor is written.
@@ -76,6 +76,7 @@ impl Session {
 
     pub(crate) async fn schedules(
         &self,
+        asker: Asker,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {
@@ -83,7 +84,11 @@ impl Session {
         for name in &names {
             call.arg(name.as_str());
         }
-        let mut fields = list(self.working.run_one(call).await?)?;
+        let route = match asker {
+            Asker::Worker => &self.working,
+            Asker::Caller => &self.reading,
+        };
+        let mut fields = list(route.run_one(call).await?)?;
         let now = read_now(fields.next())?;
         names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
     }

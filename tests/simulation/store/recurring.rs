@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Lane, ScheduleName};
 use delayd::store::{
-    DueSchedules, Hint, NewSchedule, Pause, Plan, Planned, Result, Schedule, ScheduleSet,
+    Asker, DueSchedules, Hint, NewSchedule, Pause, Plan, Planned, Result, Schedule, ScheduleSet,
     Schedules, TopicEntry,
 };
 
@@ -18,6 +18,7 @@ impl Schedules for Access {
 
     async fn schedules(
         &self,
+        _: Asker,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {

@@ -52,10 +52,10 @@ struct Bounds {
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Causes>, Error> {
     let Request { topic, cursor } = json::read(request.body())?;
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     let causes = match (topic, cursor) {
         (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),

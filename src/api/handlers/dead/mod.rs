@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
 
+use crate::api::auth::{Access, Caller};
 use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::route::Routed;
+use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -33,7 +35,7 @@ pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cur
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(
     api: Arc<Api>,
-    Routed { request, target, .. }: Routed,
+    Routed { request, caller, route, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let request: ReplayRequest = json::read(request.body())?;
@@ -41,6 +43,7 @@ pub(crate) async fn replay(
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
+    let _place = which.place(&api, &caller, route.access).await?;
     let mut dead = which.walk(&api).await?;
     let mut count = 0;
     note(&target, 0, None);
@@ -65,12 +68,13 @@ pub(crate) async fn replay(
 /// `POST /delay/dead/purge`
 pub(crate) async fn purge(
     api: Arc<Api>,
-    Routed { request, target, .. }: Routed,
+    Routed { request, caller, route, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
     let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
         json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
+    let _place = which.place(&api, &caller, route.access).await?;
     let mut dead = which.walk(&api).await?;
     let mut count = 0;
     note(&target, 0, None);
@@ -116,6 +120,19 @@ struct Which {
 }
 
 impl Which {
+    /// A place among the changes of many tasks, unless the request names its tasks.
+    async fn place(
+        &self,
+        api: &Api,
+        caller: &Caller,
+        access: Access,
+    ) -> Result<Option<Place>, Error> {
+        match self.task_ids {
+            None => api.place(&api.changes, caller, access).await.map(Some),
+            Some(_) => Ok(None),
+        }
+    }
+
     async fn walk(self, api: &Api) -> Result<Walk, Error> {
         let Name(topic) = required(self.topic, "topic")?;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {

@@ -15,7 +15,7 @@ use crate::api::wire::json::{self, required};
 use crate::model::schedule::Definition;
 use crate::model::task::{Lane, ScheduleName};
 use crate::planner;
-use crate::store::{Pause, Schedules as _};
+use crate::store::{Asker, Pause, Schedules as _};
 
 /// How many schedules a page has by default, and at most.
 const PAGE: u32 = 100;
@@ -45,11 +45,12 @@ pub(crate) async fn get(
 /// `POST /delay/schedule/list`: lane by lane, and in a lane by name.
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Schedules>, Error> {
     let ListRequest { topic, limit, cursor } = json::read(request.body())?;
     let Name(topic) = required(topic, "topic")?;
     let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
+    let _place = api.reading(&caller, route.access).await?;
     let known = api.topic(&topic).await?;
     let shards = known.entry.shards;
     let mut after = cursor.map(|Name(name)| name);
@@ -63,7 +64,9 @@ pub(crate) async fn list(
             let names = api.store.schedule_names(&lane, after.take(), left).await?;
             // A few at a time: their contents are read too, and are not shown.
             for some in names.chunks(planner::LISTED_AT_ONCE) {
-                for schedule in planner::read(&*api.store, &lane, some.to_vec()).await?.schedules {
+                for schedule in
+                    planner::read(&*api.store, Asker::Caller, &lane, some.to_vec()).await?.schedules
+                {
                     if schedules.len() == limit {
                         let cursor = schedules.last().map(|last| last.schedule.clone());
                         return Ok(Success::of(Schedules { schedules, cursor }));

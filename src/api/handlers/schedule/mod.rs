@@ -21,7 +21,7 @@ use crate::model::task::{Lane, ScheduleName, Topic};
 use crate::model::written_time::{self, InvalidTime, MAX_TEXT};
 use crate::model::zone::Zone;
 use crate::planner;
-use crate::store::{Admin, Planned, Registered, Schedule, Schedules as _, TopicEntry};
+use crate::store::{Admin, Asker, Planned, Registered, Schedule, Schedules as _, TopicEntry};
 
 pub(crate) mod add;
 pub(crate) mod adopt;
@@ -77,7 +77,7 @@ async fn locate(
 }
 
 async fn read(api: &Api, lane: &Lane, name: &ScheduleName) -> Result<Option<Schedule>, Error> {
-    Ok(api.store.schedules(lane, vec![name.clone()]).await?.pop().flatten())
+    Ok(api.store.schedules(Asker::Caller, lane, vec![name.clone()]).await?.pop().flatten())
 }
 
 /// Reads a schedule and its definition.

@@ -15,7 +15,7 @@ use crate::api::wire::fields::{AtMost, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
 use crate::planner;
-use crate::store::{Admin, Pause, Schedule, Schedules as _, Signals};
+use crate::store::{Admin, Asker, Pause, Schedule, Schedules as _, Signals};
 
 /// The most schedules of a call.
 pub(crate) const MOST: usize = 100;
@@ -66,7 +66,9 @@ pub(crate) async fn records(
             let left = limit + 1 - records.len();
             let names = api.store.schedule_names(&lane, after.take(), left).await?;
             for some in names.chunks(planner::LISTED_AT_ONCE) {
-                for schedule in planner::read(&*api.store, &lane, some.to_vec()).await?.schedules {
+                for schedule in
+                    planner::read(&*api.store, Asker::Caller, &lane, some.to_vec()).await?.schedules
+                {
                     if records.len() == limit || bytes >= MAX_BYTES {
                         let cursor = records.last().map(|last: &Record| last.schedule.clone());
                         return Ok(Success::of(ScheduleRecords { records, cursor }));
@@ -161,7 +163,7 @@ pub(crate) async fn moved(
 
 /// Ends a mover's pause. An operator's stays.
 async fn end_hold(api: &Api, lane: &Lane, name: &ScheduleName) -> Result<bool, Error> {
-    let found = api.store.schedules(lane, vec![name.clone()]).await?.pop().flatten();
+    let found = api.store.schedules(Asker::Caller, lane, vec![name.clone()]).await?.pop().flatten();
     let Some(schedule) = found else { return Ok(false) };
     if schedule.paused.is_some_and(|(kind, _)| kind == Pause::Move) {
         api.store.pause_schedule(lane, name, None).await?;

@@ -30,11 +30,11 @@ pub(crate) type Request = FindRequest<Id, Name<LastTopic>>;
 /// `POST /delay/task/find`
 pub(crate) async fn find(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<FoundTasks>, Error> {
     let Request { task_id, key, idempotency_key, cursor } = json::read(request.body())?;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
     if let Some(Name(LastTopic(last))) = cursor {

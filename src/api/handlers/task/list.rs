@@ -73,7 +73,7 @@ pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
 /// `POST /delay/task/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -88,7 +88,8 @@ pub(crate) async fn list(
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
     if !filter.is_empty() {
-        let mut scan = Scan::begin(&api.scans, &caller, topic, range, after).await?;
+        let place = api.place(&api.scans, &caller, route.access).await?;
+        let mut scan = Scan::begin(place, topic, range, after);
         let mut tasks = Vec::new();
         'scan: while let Some(page) = scan.next(&api).await? {
             for (listed, task) in page {
@@ -101,7 +102,7 @@ pub(crate) async fn list(
         }
         return Ok(Success::of(page(tasks, &scan, &caller)));
     }
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     let (listed, is_all) = range.merged(&api, &topic, after, limit).await?;
     let cursor = listed.last().filter(|_| !is_all).map(|last| Cursor(*last).to_string());
     let summaries = summaries(&api, &topic, &listed).await?.into_iter().flatten();

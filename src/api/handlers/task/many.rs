@@ -14,6 +14,7 @@ use super::due::{self, Written};
 use super::list::{Cursor, entry};
 use super::scan::{FAR, Filter, Range, Scan, Scanned};
 use crate::api::auth::Caller;
+use crate::api::handlers::everywhere::store_now;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -44,7 +45,7 @@ pub(crate) type UpdateRequest =
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Changed>, Error> {
     let request: CancelRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -63,7 +64,8 @@ pub(crate) async fn cancel(
         Some(ids) => Scan::of(entry, ids),
         None => {
             let range = filter.narrow(range(state));
-            Scan::begin(&api.changes, &caller, entry, range, after).await?
+            let place = api.place(&api.changes, &caller, route.access).await?;
+            Scan::begin(place, entry, range, after)
         }
     };
     let (store, tasks) = (&api.store, &api.metrics.tasks);
@@ -84,7 +86,7 @@ pub(crate) async fn cancel(
 /// `POST /delay/task/update_many`
 pub(crate) async fn update(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Changed>, Error> {
     api.check_accepting()?;
     let request: UpdateRequest = json::read(request.body())?;
@@ -104,7 +106,8 @@ pub(crate) async fn update(
         Some(ids) => Scan::of(entry, ids),
         None => {
             let range = filter.narrow(range(State::Scheduled));
-            Scan::begin(&api.changes, &caller, entry, range, after).await?
+            let place = api.place(&api.changes, &caller, route.access).await?;
+            Scan::begin(place, entry, range, after)
         }
     };
     let store = &api.store;
@@ -115,7 +118,7 @@ pub(crate) async fn update(
     let is_meant = |task: &Summary| {
         task.state == State::Scheduled
             && filter.selects(task)
-            && !is_there(task.due, becomes, api.clock.now())
+            && !is_there(task.due, becomes, store_now(&api))
     };
     let work = Work { scan, limit, dry_run, caller: &caller };
     let changed = work.run(&api, is_meant, act).await?;

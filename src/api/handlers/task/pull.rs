@@ -80,6 +80,7 @@ pub(crate) async fn pull(
             Some(wait) => {
                 slot.free();
                 deadline.put_off(wait);
+                let _place = api.waits.place(&caller).await?;
                 let taken = dispatcher::wait(&api.pulls, &topic, params, wait).await?;
                 Ok(taken.unwrap_or_else(|| api.pulls.nothing(params)))
             }

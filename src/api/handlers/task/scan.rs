@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
-use crate::api::places::{Place, Places};
+use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, ServiceName};
@@ -239,23 +239,16 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// Begins a scan, once one of the places is free.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if that takes too long.
-    pub(crate) async fn begin(
-        places: &Places,
-        caller: &Caller,
+    /// Begins a scan, which keeps its place.
+    pub(crate) fn begin(
+        place: Place,
         topic: TopicEntry,
         range: Range,
         after: Option<Listed>,
-    ) -> Result<Self, Error> {
-        let place = places.place(caller).await.ok_or(Error::Unavailable(
-            "other searches, filtered lists or changes of many tasks still run: try again",
-        ))?;
+    ) -> Self {
         let (seen, unseen, is_last_page, began) = (0, 0, false, Instant::now());
         let (named, place) = (None, Some(place));
-        Ok(Self { topic, range, after, seen, unseen, is_last_page, began, named, _place: place })
+        Self { topic, range, after, seen, unseen, is_last_page, began, named, _place: place }
     }
 
     /// The tasks with these ids, in any state, as one page. It looks at no others, so it needs no
@@ -328,6 +321,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::api::auth::Access;
     use crate::api::testing::edge_with_store;
 
     /// Four filtered lists of one token once made nearly all changes of an operator fail.
@@ -335,12 +329,7 @@ mod tests {
     async fn changes_and_other_tokens_do_not_wait_for_the_scans_of_a_token() {
         let (api, _draining, _folder) = edge_with_store();
         let [reader, operator] = ["reader", "operator"].map(|name| Caller::named(name, &[]));
-        let begin = |places, caller| {
-            let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
-            let order = ListOrder::Oldest;
-            let range = Range { state: State::Dead, from: UnixMillis(0), to: FAR, order };
-            Scan::begin(places, caller, topic, range, None).boxed()
-        };
+        let begin = |places, caller| api.place(places, caller, Access::Open).boxed();
         let _running = begin(&api.scans, &reader).await.unwrap();
         let mut waiting: Vec<_> = (0..4).map(|_| begin(&api.scans, &reader)).collect();
         assert!(waiting.iter_mut().all(|scan| scan.now_or_never().is_none()));
@@ -360,13 +349,14 @@ mod tests {
     async fn reads_of_a_token_wait_for_one_another_and_leave_places_to_others() {
         let (api, _draining, _folder) = edge_with_store();
         let [viewer, other] = ["viewer", "other"].map(|name| Caller::named(name, &[]));
-        let mut reads: Vec<_> = (0..33).map(|_| api.reading(&viewer).boxed()).collect();
+        let mut reads: Vec<_> =
+            (0..33).map(|_| api.reading(&viewer, Access::Open).boxed()).collect();
         let begun = reads.iter_mut().map(|read| read.now_or_never());
         let begun: Vec<_> = begun.flatten().map(Result::unwrap).collect();
         assert_eq!(begun.len(), 1);
-        let refused = api.reading(&viewer).await;
+        let refused = api.reading(&viewer, Access::Open).await;
         assert!(matches!(refused, Err(Error::Unavailable(_))), "too many wait");
-        api.reading(&other).now_or_never().expect("a place").unwrap();
+        api.reading(&other, Access::Open).now_or_never().expect("a place").unwrap();
     }
 
     /// Each of 256 lanes was once asked for the whole page.

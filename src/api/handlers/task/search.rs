@@ -34,7 +34,7 @@ pub(crate) type Request =
 /// `POST /delay/task/search`
 pub(crate) async fn search(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
@@ -48,7 +48,8 @@ pub(crate) async fn search(
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
     let range = Range { state, from: UnixMillis(0), to: FAR, order };
-    let mut scan = Scan::begin(&api.scans, &caller, topic, range, after).await?;
+    let place = api.place(&api.scans, &caller, route.access).await?;
+    let mut scan = Scan::begin(place, topic, range, after);
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
     'scan: while let Some(page) = scan.next(&api).await? {

@@ -106,10 +106,10 @@ impl FromStr for Cursor {
 /// `POST /delay/topic/list`
 pub(crate) async fn list(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Topics>, Error> {
     let request: Request = json::read(request.body())?;
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     match request.is_empty() {
         true => names(&api, &caller).await.map(Success::of),
         false => page(&api, &caller, request).await.map(Success::of),

@@ -40,9 +40,9 @@ pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, 
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     let known = read_topic(&api, request.body()).await?;
     show(&api, known).await.map(Success::of)
 }
@@ -184,14 +184,14 @@ pub(crate) async fn purge(
 /// `POST /delay/topic/forecast`
 pub(crate) async fn forecast(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Forecast>, Error> {
     let request: ForecastRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
     let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
-    let _place = api.reading(&caller).await?;
+    let _place = api.reading(&caller, route.access).await?;
     let known = api.topic(&topic).await?;
     let lanes: Vec<_> = known.entry.lanes().collect();
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;

@@ -72,8 +72,8 @@ impl Places {
         let Share { queue, turns } = self.share(caller.name());
         let place = async {
             let _queued = queue.try_acquire_owned().ok()?;
-            let _turn = turns.acquire_owned().await.ok()?;
-            let _place = self.free.clone().acquire_owned().await.ok()?;
+            let _turn = acquired(turns).await?;
+            let _place = acquired(self.free.clone()).await?;
             Some(Place { _queued, _turn, _place })
         };
         let place = tokio::time::timeout(self.bounds.wait, place).await.ok().flatten();
@@ -94,6 +94,15 @@ impl Places {
     }
 }
 
+/// A permit; without a wait if one is free. In a task that has done much since it last yielded,
+/// tokio lets each wait yield first, and a wait of no length would be over then.
+async fn acquired(permits: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    match permits.clone().try_acquire_owned() {
+        Ok(permit) => Some(permit),
+        Err(_) => permits.acquire_owned().await.ok(),
+    }
+}
+
 #[cfg(test)]
 impl Places {
     /// Whether a call of the token runs or waits.
@@ -107,7 +116,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
+    use futures_util::future::{BoxFuture, join_all};
 
     use super::*;
     use crate::model::token::Scope;
@@ -152,6 +161,17 @@ mod tests {
         drop(running);
         let _place = fair.now_or_never().expect("the next place");
         assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    }
+
+    /// As the pulls of one HTTP/2 connection, which one task serves.
+    #[tokio::test]
+    async fn a_free_place_is_found_in_a_busy_task() {
+        const MANY: usize = 500;
+        let wait = Duration::ZERO;
+        let places = Places::new(Bounds { total: MANY, each: MANY, waiting: 0, wait, ..BOUNDS });
+        let anyone = Caller::anyone();
+        let found = join_all((0..MANY).map(|_| asked(&places, &anyone))).await;
+        assert!(found.iter().all(Result::is_ok));
     }
 
     #[tokio::test(start_paused = true)]

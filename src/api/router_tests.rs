@@ -13,6 +13,7 @@ use axum::Router;
 use axum::routing::get;
 
 use super::*;
+use crate::api::auth::Caller;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::testing::{Ask, edge_with_store, edge_without_store, json_of};
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
@@ -431,7 +432,9 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
                 }
             }),
         )
-        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
+        .layer(map_response(move |response| {
+            std::future::ready(take_room(&budget, &Caller::anyone(), response))
+        }));
     let mut unread = answers.clone().answer(get_of("/")).await.into_body();
     // Taken from the body, but still held by the server that writes it.
     let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();

@@ -14,8 +14,8 @@ const AT_A_TIME: usize = 8;
 
 /// Show the exact counts of all topics by state, and since when tasks are overdue.
 ///
-/// If OVERDUE SINCE does not advance, the topic is paused or held, or has no consumer. With --json
-/// one topic is printed per line.
+/// If OVERDUE SINCE does not advance, the topic is paused or held, its service fails, or it has no
+/// consumer. With --json one topic is printed per line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

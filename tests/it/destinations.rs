@@ -405,6 +405,10 @@ async fn every_instance_shows_the_breaker_that_is_open_on_one() {
                 && living.iter().filter(|one| one["failing"] == 1).count() == 1
         };
         assert!(poll::until(counts).await, "{}", post("/delay/instance/list").await);
+        let forecast = post("/delay/forecast").await;
+        let service = &forecast["services"][0];
+        assert_eq!(service["sn"], "message.call", "{forecast}");
+        assert_eq!(service["figures"]["calls_per_second"], 0.0, "{answers}: {forecast}");
     }
     assert_eq!(get(&calls).await["transitions"][0]["to"], "open");
     // What a killed instance knew goes with its heartbeat.

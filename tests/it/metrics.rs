@@ -36,7 +36,7 @@ counted: they are as late as the backoff says. Each late millisecond is charged 
 |---|---|
 | `clock` | the store's clock was set forward: this time did not pass |
 | `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
-| `receiver` | breaker open, slots taken, slow start, or `Retry-After` |
+| `receiver` | breaker open, slots taken (or those of the topic), slow start, or `Retry-After` |
 | `store` | the store does not answer, or a claim takes this long |
 | `unknown` | the instance that hands the task out had not started yet |
 | `consumer` | none of these: no consumer waits to pull |

@@ -16,7 +16,8 @@
 //! could announce 16 MiB each, send nothing, and hold the whole budget. The share is released when
 //! the last reference to the bytes is dropped.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use prometheus_client::metrics::counter::Counter;
@@ -37,8 +38,27 @@ pub(crate) struct Budget {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// What is left of the half of the answers that each token may take, by its name. Otherwise one
+    /// that does not read its answers would stop the calls of all.
+    of_tokens: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
     total: usize,
     refused: Counter,
+}
+
+/// The share of an answer.
+#[derive(Debug)]
+pub(crate) struct AnswerShare {
+    of_all: OwnedSemaphorePermit,
+    of_token: Option<OwnedSemaphorePermit>,
+}
+
+impl AnswerShare {
+    /// Gives back what is more than this length.
+    pub(crate) fn shorten(&mut self, length: usize) {
+        for share in [Some(&mut self.of_all), self.of_token.as_mut()].into_iter().flatten() {
+            drop(share.split(share.num_permits().saturating_sub(length)));
+        }
+    }
 }
 
 impl Budget {
@@ -48,7 +68,14 @@ impl Budget {
         let (small, large) =
             (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
         let answers = Arc::new(Semaphore::new(total));
-        Self { small, large, answers, total, refused: Counter::default() }
+        Self {
+            small,
+            large,
+            answers,
+            of_tokens: Arc::default(),
+            total,
+            refused: Counter::default(),
+        }
     }
 
     /// Counts on this counter what it refuses.
@@ -67,9 +94,25 @@ impl Budget {
         Filling { budget: self.clone(), limit, bytes: BytesMut::new(), share: Share::default() }
     }
 
-    /// The share of an answer. An answer longer than the budget takes all of it.
-    pub(crate) fn answer(&self, length: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
-        self.take(&self.answers, length.min(self.total))
+    /// The share of an answer to the token; of one to all callers without a token. An answer longer
+    /// than the budget takes all of it.
+    pub(crate) fn answer(
+        &self,
+        token: Option<&str>,
+        length: usize,
+    ) -> Result<AnswerShare, Exhausted> {
+        let most = self.total / 2;
+        let of_token = token.map(|token| self.take(&self.of_token(token), length.min(most)));
+        let of_token = of_token.transpose()?;
+        Ok(AnswerShare { of_all: self.take(&self.answers, length.min(self.total))?, of_token })
+    }
+
+    fn of_token(&self, token: &str) -> Arc<Semaphore> {
+        let mut tokens = self.of_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        // Names of tokens that a reload removed do not pile up. Each share holds a clone.
+        tokens.retain(|_, left| Arc::strong_count(left) > 1);
+        let half = || Arc::new(Semaphore::new(self.total / 2));
+        tokens.entry(token.to_owned()).or_insert_with(half).clone()
     }
 
     fn take(&self, from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
@@ -251,9 +294,27 @@ mod tests {
     #[test]
     fn an_answer_longer_than_the_budget_has_all_of_it() {
         let budget = Budget::new(MIB);
-        let answer = budget.answer(5 * MIB).unwrap();
-        assert!(budget.answer(1).is_err());
+        let answer = budget.answer(None, 5 * MIB).unwrap();
+        assert!(budget.answer(None, 1).is_err());
         drop(answer);
-        assert!(budget.answer(1).is_ok());
+        assert!(budget.answer(None, 1).is_ok());
+    }
+
+    /// A token that read its answers slowly once stopped the batches of all others.
+    #[test]
+    fn a_token_leaves_half_of_the_answers_to_others() {
+        let budget = Budget::new(MIB);
+        let mut held = Vec::new();
+        while let Ok(answer) = budget.answer(Some("greedy"), 1_000) {
+            held.push(answer);
+        }
+        assert_eq!(held.len(), MIB / 2_000);
+        assert!(budget.answer(Some("other"), MIB / 2).is_ok());
+        held[0].shorten(500);
+        assert!(budget.answer(Some("greedy"), 501).is_ok());
+        drop(held);
+        assert!(budget.answer(Some("greedy"), 5 * MIB).is_ok(), "its half");
+        assert_eq!(budget.of_tokens.lock().unwrap().len(), 1);
+        assert_eq!(budget.answers.available_permits(), MIB);
     }
 }

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::TryFutureExt;
 use futures_util::future::Either;
 use http_body::{Body as _, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tower::service_fn;
 
+use crate::api::auth::Caller;
 use crate::api::middleware::body::Bodies;
-use crate::api::middleware::memory_budget::{Budget, Exhausted, held};
+use crate::api::middleware::memory_budget::{AnswerShare, Budget, Exhausted, held};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::wire::batch::LONGEST_ITEM;
@@ -30,15 +30,16 @@ pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     inner: S,
 ) -> impl Answers<Routed> + 'a {
     service_fn(move |routed: Routed| {
-        let (mut inner, budget) = (inner, bodies.budget());
+        let (mut inner, budget, caller) = (inner, bodies.budget(), routed.caller.clone());
         if routed.route.size() != BodySize::Batch {
-            let answer = inner.call(routed).map_ok(move |response| take_room(budget, response));
+            let answer =
+                inner.call(routed).map_ok(move |response| take_room(budget, &caller, response));
             return Either::Left(answer);
         }
         // Boxed, because the future of every request would be longer otherwise.
         Either::Right(Box::pin(async move {
             let items = most_items(routed.request.body(), bodies.batch_limit());
-            match budget.answer(items * LONGEST_ITEM + SMALL_ANSWER) {
+            match budget.answer(caller.name(), items * LONGEST_ITEM + SMALL_ANSWER) {
                 Ok(share) => inner.call(routed).await.map(|response| keep_room(share, response)),
                 Err(Exhausted) => Ok(Error::Unavailable(
                     "too many bytes of answers at once, so this one was not processed: repeat it",
@@ -83,12 +84,12 @@ fn end_of_string(body: &[u8], mut at: usize) -> usize {
 }
 
 /// Keeps of the share what the answer takes.
-fn keep_room(mut share: OwnedSemaphorePermit, response: Response) -> Response {
+fn keep_room(mut share: AnswerShare, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
     }
-    drop(share.split(share.num_permits().saturating_sub(length)));
+    share.shorten(length);
     accounted(share, response)
 }
 
@@ -96,18 +97,18 @@ fn length(response: &Response) -> usize {
     usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-fn accounted(share: OwnedSemaphorePermit, response: Response) -> Response {
+fn accounted(share: AnswerShare, response: Response) -> Response {
     response.map(|body| Body::new(Accounted { body, share: Arc::new(share) }))
 }
 
 /// Takes the answer's share. If the budget is used up, the answer is dropped: its body then returns
 /// pulled tasks to the store.
-pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
+pub(crate) fn take_room(budget: &Budget, caller: &Caller, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
     }
-    match budget.answer(length) {
+    match budget.answer(caller.name(), length) {
         Ok(share) => accounted(share, response),
         Err(Exhausted) => Error::Unavailable(
             "too many bytes of answers at once, so this one was dropped and nothing was pulled: \
@@ -122,7 +123,7 @@ pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
 /// `content-length`.
 struct Accounted {
     body: Body,
-    share: Arc<OwnedSemaphorePermit>,
+    share: Arc<AnswerShare>,
 }
 
 impl http_body::Body for Accounted {

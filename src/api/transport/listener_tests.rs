@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::api::auth::Caller;
 use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
@@ -191,9 +192,9 @@ async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
     let budget = Budget::new(1 << 20);
-    let router = Router::new()
-        .route("/", get(long))
-        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
+    let router = Router::new().route("/", get(long)).layer(map_response(move |response| {
+        std::future::ready(take_room(&budget, &Caller::anyone(), response))
+    }));
     let server = start(router, ServerParams::default()).await;
     for version in ["1.0", "1.1"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();

@@ -13,6 +13,7 @@ use delayd_wire::{
 };
 
 use crate::api::forecasts::{Sums, Tally};
+use crate::api::handlers::everywhere::everywhere;
 use crate::api::handlers::topic::list::Pattern;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -21,6 +22,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::Name;
 use crate::api::wire::json;
 use crate::limits::Allowance;
+use crate::model::breaker::State;
 use crate::model::task::Destination;
 use crate::sampler::DestinationFigures;
 
@@ -99,7 +101,11 @@ impl Service {
         let label = api.metrics.sampled.label(sn.as_str());
         let mean = api.metrics.callbacks.mean_seconds(&label);
         let is_held = api.limits.is_held(&sn);
-        let figures = DestinationFigures::new(&sn, allowance, &api.limits);
+        let mut figures = DestinationFigures::new(&sn, allowance, &api.limits);
+        let own = api.limits.detail(&sn, allowance.unwrap_or_default());
+        // An instance without workers, or one that was not asked for a while, knows only what the
+        // heartbeats of the others say.
+        figures.is_blocked |= everywhere(api, &sn, own, false).together.breaker != State::Closed;
         let per_second = figures.per_second(mean, workers);
         Self {
             sn,

@@ -98,6 +98,8 @@ export const en = {
     operator: "operators",
     store: "the store",
     consumer: "consumers",
+    clock: "a clock",
+    unknown: "unknown",
   } as Record<string, string>,
   breakers: { closed: "closed", half_open: "half-open", open: "open" },
 

@@ -110,6 +110,8 @@ export const zh: Dictionary = {
     operator: "运维人员",
     store: "存储",
     consumer: "消费者",
+    clock: "时钟",
+    unknown: "未知",
   },
   breakers: { closed: "关闭", half_open: "半开", open: "打开" },
 

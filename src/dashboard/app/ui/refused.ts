@@ -11,7 +11,9 @@ export interface Refused {
 export function refusedOf(error: CallError | null, fields: readonly string[]): Refused | null {
   if (error?.status !== 400) return null;
   const [, field = "", says = ""] = /^([a-z_]+): (.*)$/s.exec(error.message) ?? [];
-  return fields.includes(field) ? { field, sentence: t().errors.details(says) } : null;
+  const { codes, details } = t().errors;
+  const translated = codes[error.code] ?? "";
+  return fields.includes(field) ? { field, sentence: translated + details(says) } : null;
 }
 
 /** The ids of inputs whose names have this beginning. */

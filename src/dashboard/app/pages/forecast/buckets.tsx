@@ -4,7 +4,7 @@ import { Chart, type Line } from "../../ui/chart";
 import { Table } from "../../ui/table";
 import { count, number } from "../../view/format";
 import { moment } from "../../view/time";
-import { nameOf, rate } from "./figures";
+import { nameOf, PULLED, rate } from "./figures";
 
 /** The services with bars of their own. The theme has as many colours, and one for the others. */
 const OWN = 3;
@@ -58,7 +58,10 @@ export function Buckets({ of: forecasts }: { of: Forecasts }) {
     const values = times.map(() => capacity);
     lines.push({ name: texts.capacity, color: CAPACITY_COLOR, dash: [6, 4], values });
   }
-  const above = total.buckets.filter((value) => capacity !== null && value > capacity).length;
+  // Nobody calls pulled tasks.
+  const pulled = forecasts.services.find(({ sn }) => sn === PULLED)?.figures.buckets ?? [];
+  const called = total.buckets.map((value, at) => value - (pulled[at] ?? 0));
+  const above = called.filter((value) => capacity !== null && value > capacity).length;
   return (
     <section aria-labelledby="buckets">
       <h2 id="buckets">{texts.byTime}</h2>

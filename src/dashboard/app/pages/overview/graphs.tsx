@@ -15,6 +15,8 @@ const SPANS: Record<Span, number> = { "5m": 0, "1h": 10_000, "24h": 60_000 };
 const POINTS = 300;
 
 const CULPRITS = ["delayd", "receiver", "operator", "store", "consumer"] as const;
+/** Nobody's: the jumps of a clock, and what was due before the start. */
+const NOBODYS = ["clock", "unknown"] as const;
 
 /** The points of a series, and those that the live stream sent since. */
 function usePoints(series: Series | null, isExtended: boolean): number[][] {
@@ -92,9 +94,14 @@ function Charts({ series, points }: { series: Series | null; points: number[][] 
         title={texts.graphLateness}
         times={times}
         text={duration}
-        lines={CULPRITS.map((culprit, at) =>
-          line(`lateness_${culprit}_ms`, t().culprits[culprit] ?? culprit, at + 1),
-        )}
+        lines={[
+          ...CULPRITS.map((culprit, at) =>
+            line(`lateness_${culprit}_ms`, t().culprits[culprit] ?? culprit, at + 1),
+          ),
+          ...NOBODYS.map((cause, at) =>
+            line(`lateness_${cause}_ms`, t().culprits[cause] ?? cause, at + 1, 1, [2, 3]),
+          ),
+        ]}
       />
       <Chart
         title={texts.graphBacklog}

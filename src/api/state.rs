@@ -119,7 +119,7 @@ pub struct Api {
 fn waits(total: usize) -> Bounds {
     Bounds {
         total,
-        each: total / 2,
+        each: total.div_ceil(2),
         waiting: 0,
         wait: Duration::ZERO,
         refusal: "too many pulls are waiting here, or with this token, so this one cannot wait: \

@@ -392,11 +392,14 @@ async fn topics_and_counter_are_repaired() {
 async fn rows_that_name_nothing_are_left_alone() {
     let broken = broken();
     let foreign = broken.bench.add("message.call", 0).await;
-    broken.hand(foreign, "UPDATE task SET lane = 77");
-    broken.leaves_alone(&[(Flaw::ForeignRow, &foreign.to_string())]).await;
+    // Nor is one taken off its schedule that could not be put on another.
+    for change in ["lane = 77", "due = due + 1"] {
+        broken.hand(foreign, &format!("UPDATE task SET {change}"));
+        broken.leaves_alone(&[(Flaw::ForeignRow, &foreign.to_string())]).await;
+    }
     broken.hand(
         foreign,
-        "UPDATE task SET lane = (SELECT id FROM lane); UPDATE lane SET shard = 2;
+        "UPDATE task SET lane = (SELECT id FROM lane), due = due - 1; UPDATE lane SET shard = 2;
          UPDATE topic SET shards = 3",
     );
     broken.leaves_alone(&[(Flaw::Misplaced, &foreign.to_string())]).await;

@@ -164,7 +164,7 @@ impl Found {
         topic: Option<&Topic>,
     ) -> Result<(usize, bool), Error> {
         let all = Selection { lanes, ids: None, reason: None, from: None, limit };
-        let mut dead = Walk::begin(api, all).await?;
+        let mut dead = Walk::begin(api, all, None).await?;
         while let Some((_, page)) = dead.next(api).await? {
             page.into_iter().for_each(|task| self.add(task, topic));
         }

@@ -11,7 +11,6 @@ use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
 use crate::api::auth::{Access, Caller};
 use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::route::Routed;
-use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -43,8 +42,7 @@ pub(crate) async fn replay(
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
-    let _place = which.place(&api, &caller, route.access).await?;
-    let mut dead = which.walk(&api).await?;
+    let mut dead = which.walk(&api, &caller, route.access).await?;
     let mut count = 0;
     note(&target, 0, None);
     while let Some((lane, page)) = dead.next(&api).await? {
@@ -74,8 +72,7 @@ pub(crate) async fn purge(
         json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
-    let _place = which.place(&api, &caller, route.access).await?;
-    let mut dead = which.walk(&api).await?;
+    let mut dead = which.walk(&api, &caller, route.access).await?;
     let mut count = 0;
     note(&target, 0, None);
     while let Some((lane, page)) = dead.next(&api).await? {
@@ -120,20 +117,8 @@ struct Which {
 }
 
 impl Which {
-    /// A place among the changes of many tasks, unless the request names its tasks.
-    async fn place(
-        &self,
-        api: &Api,
-        caller: &Caller,
-        access: Access,
-    ) -> Result<Option<Place>, Error> {
-        match self.task_ids {
-            None => api.place(&api.changes, caller, access).await.map(Some),
-            Some(_) => Ok(None),
-        }
-    }
-
-    async fn walk(self, api: &Api) -> Result<Walk, Error> {
+    /// The walk takes a place among the changes of many tasks, unless the request names its tasks.
+    async fn walk(self, api: &Api, caller: &Caller, access: Access) -> Result<Walk, Error> {
         let Name(topic) = required(self.topic, "topic")?;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
             (None, true) => None,
@@ -154,6 +139,10 @@ impl Which {
             self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
         let lanes = api.topic(&topic).await?.entry.lanes().collect();
         let from = self.cursor.map(|Name(cursor)| cursor);
-        Walk::begin(api, Selection { lanes, ids, reason: self.reason, from, limit }).await
+        let place = match ids {
+            None => Some(api.place(&api.changes, caller, access).await?),
+            Some(_) => None,
+        };
+        Walk::begin(api, Selection { lanes, ids, reason: self.reason, from, limit }, place).await
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::model::clock::UnixMillis;
@@ -103,6 +104,7 @@ pub(crate) struct Walk {
     began: Instant,
     seen: usize,
     limit: usize,
+    _place: Option<Place>,
 }
 
 impl Walk {
@@ -110,7 +112,11 @@ impl Walk {
     ///
     /// # Errors
     /// The cursor belongs to another topic, or the store fails.
-    pub(crate) async fn begin(api: &Api, selection: Selection) -> Result<Self, Error> {
+    pub(crate) async fn begin(
+        api: &Api,
+        selection: Selection,
+        place: Option<Place>,
+    ) -> Result<Self, Error> {
         let Selection { mut lanes, mut ids, reason, from, limit } = selection;
         let number_of_lanes = u16::try_from(lanes.len()).expect("a topic has at most 256 lanes");
         if let Some(ids) = &mut ids {
@@ -143,6 +149,7 @@ impl Walk {
             began,
             seen: 0,
             limit,
+            _place: place,
         })
     }
 

@@ -50,7 +50,8 @@ pub(crate) async fn list(
     let ListRequest { topic, limit, cursor } = json::read(request.body())?;
     let Name(topic) = required(topic, "topic")?;
     let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
-    let _place = api.reading(&caller, route.access).await?;
+    // It reads the contents, lane after lane.
+    let _place = api.place(&api.scans, &caller, route.access).await?;
     let known = api.topic(&topic).await?;
     let shards = known.entry.shards;
     let mut after = cursor.map(|Name(name)| name);

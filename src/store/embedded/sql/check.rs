@@ -75,18 +75,21 @@ pub(crate) static EARLIEST: Check = Check {
          SET earliest = (SELECT min(due) FROM schedule WHERE destination = d.id) WHERE d.id = ?",
 };
 
-/// A row of `schedule` is where its task waits.
+/// A row of `schedule` is where its task waits. A task whose lane or destination does not exist has
+/// no repair, so its row stays.
 pub(crate) static SCHEDULE: Check = Check {
     select: "SELECT CASE
          WHEN t.id IS NULL THEN 'scheduled-without-body'
          WHEN h.id IS NOT NULL THEN 'ended-yet-live'
+         WHEN t.id < 0 OR home.lane IS NOT t.lane OR hl.id IS NULL THEN NULL
          WHEN p.leased THEN 'scheduled-and-leased'
          WHEN s.destination <> t.destination THEN 'wrong-schedule'
          WHEN s.due <> ifnull(p.due, t.due) THEN 'due-differs' END,
          l.topic, l.shard, s.id, s.destination, s.due, s.id
          FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
          LEFT JOIN history h ON h.id = s.id LEFT JOIN destination d ON d.id = s.destination
-         LEFT JOIN lane l ON l.id = d.lane
+         LEFT JOIN lane l ON l.id = d.lane LEFT JOIN destination home ON home.id = t.destination
+         LEFT JOIN lane hl ON hl.id = home.lane
          WHERE (s.destination, s.due, s.id) > (?, ?, ?)
          ORDER BY s.destination, s.due, s.id LIMIT ?",
     repair: "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?

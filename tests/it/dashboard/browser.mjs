@@ -141,7 +141,13 @@ export async function addTask(page, { topic, delay, content, attempts = "" }) {
   await page.getByText("webhook-id").waitFor();
 }
 
-/** Fails if axe finds something, if the page is wider than the window, or hides a button. */
+/** In px: tables have all columns side by side. */
+const WIDE = 1440;
+
+/**
+ * Fails if axe finds something, if the page is wider than the window, or hides a button; if the
+ * controls in a row differ in height; or if a table of a wide page scrolls.
+ */
 export async function isAccessible(page, what) {
   // The policy of the page forbids scripts from elsewhere; the debugger's are exempt.
   const session = await page.context().newCDPSession(page);
@@ -161,4 +167,18 @@ export async function isAccessible(page, what) {
       .map((one) => one.getAttribute("aria-label") ?? one.textContent),
   );
   assert.deepEqual(hidden, [], `${what} hides buttons`);
+  const uneven = await page.evaluate(() => {
+    const height = (one) => one.getBoundingClientRect().height;
+    const heights = (form) => [...form.querySelectorAll("input, select, button")].map(height);
+    const all = [...document.querySelectorAll(".find")].map(heights);
+    return all.filter((heights) => new Set(heights).size > 1);
+  });
+  assert.deepEqual(uneven, [], `${what}: the heights of the controls in a row`);
+  if (page.viewportSize().width < WIDE) return;
+  const scrolls = await page.evaluate(() =>
+    [...document.querySelectorAll(".scroll")]
+      .filter((one) => one.scrollWidth > one.clientWidth)
+      .map((one) => `${one.getAttribute("aria-label")}: ${one.scrollWidth - one.clientWidth} px`),
+  );
+  assert.deepEqual(scrolls, [], `${what}: these tables scroll`);
 }

@@ -1,7 +1,7 @@
 // A browser, which records every error of its pages. The arguments of a script are the folder of
 // the dashboard's sources, where npm installed the libraries, and a file with the input as JSON.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const [, , sources, file] = process.argv;
@@ -9,6 +9,7 @@ export const input = JSON.parse(readFileSync(file, "utf8"));
 
 const require = createRequire(`${sources}/package.json`);
 const { chromium } = require("playwright-core");
+const { PNG } = require("playwright-core/lib/utilsBundle");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
@@ -139,6 +140,12 @@ export async function addTask(page, { topic, delay, content, attempts = "" }) {
   await page.getByLabel("Attempts at most").fill(attempts);
   await button(page, "Add the task").click();
   await page.getByText("webhook-id").waitFor();
+}
+
+/** Takes a picture. Without the filters of the browser, flat colours take fewer bytes. */
+export async function draw(page, path) {
+  const format = { colorType: 2, filterType: 0, deflateLevel: 9, deflateStrategy: 0 };
+  writeFileSync(path, PNG.sync.write(PNG.sync.read(await page.screenshot()), format));
 }
 
 /** In px: tables have all columns side by side. */

@@ -219,23 +219,23 @@ fn each(instances: &[DestinationOnInstance]) -> Option<String> {
 }
 
 /// What the status of a destination follows from.
-pub(super) struct Standing {
+pub(super) struct Conditions {
     pub(super) is_configured: bool,
     pub(super) has_token: bool,
     pub(super) breaker: BreakerState,
     pub(super) is_held: bool,
-    pub(super) waits: bool,
+    pub(super) has_retry_after: bool,
     pub(super) is_busy: bool,
 }
 
-impl Standing {
+impl Conditions {
     fn of(one: &DestinationShown) -> Self {
         Self {
             is_configured: one.configured,
             has_token: one.no_access_token.is_none(),
             breaker: one.breaker,
             is_held: one.held,
-            waits: one.retry_after_ms.is_some(),
+            has_retry_after: one.retry_after_ms.is_some(),
             is_busy: one.in_flight >= one.concurrency,
         }
     }
@@ -247,7 +247,7 @@ impl Standing {
             (!self.has_token, "no access token"),
             (self.breaker == BreakerState::Open, "failing"),
             (self.is_held, "held"),
-            (self.waits, "Retry-After"),
+            (self.has_retry_after, "Retry-After"),
             (self.breaker == BreakerState::HalfOpen, "probing"),
             (self.is_busy, "busy"),
         ];
@@ -280,7 +280,7 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     let row = |one: &DestinationShown, waiting: Option<u64>| {
         vec![
             one.sn.cell(),
-            Standing::of(one).status(),
+            Conditions::of(one).status(),
             waiting.cell(),
             format!("{}/{}", one.in_flight, one.concurrency),
             one.rate.cell(),
@@ -292,7 +292,7 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     let rows: Vec<_> = all
         .iter()
         .flat_map(|one| {
-            let is_ready = Standing::of(one).status() == READY;
+            let is_ready = Conditions::of(one).status() == READY;
             let of_each = one.instances.iter().filter(move |_| !is_ready);
             let of_each = of_each.map(move |on| row(&part(one, on), None));
             std::iter::once(row(one, Some(one.waiting))).chain(of_each)

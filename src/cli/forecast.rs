@@ -9,7 +9,7 @@ use delayd_wire::{
 use super::args::one_of;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::destination::{READY, Standing};
+use super::destination::{Conditions, READY};
 use super::{Code, table, time};
 use crate::model::clock::UnixMillis;
 
@@ -48,15 +48,15 @@ fn shown(answer: ServiceForecasts) -> String {
     let ServiceForecasts { at_ms, bucket_ms, total, services, complete, topics, .. } = answer;
     let others = (answer.more_services > 0).then(|| format!("{} more", answer.more_services));
     let service = |one: &ServiceForecast| {
-        let standing = Standing {
+        let conditions = Conditions {
             is_configured: one.configured,
             has_token: one.no_access_token.is_none(),
             breaker: one.breaker,
             is_held: one.held,
-            waits: one.retry_after_ms.is_some(),
+            has_retry_after: one.retry_after_ms.is_some(),
             is_busy: false,
         };
-        let status = Some(standing.status()).filter(|status| status != READY);
+        let status = Some(conditions.status()).filter(|status| status != READY);
         let note = status.map(|status| format!(" ({status})")).unwrap_or_default();
         row(&format!("{}{note}", one.sn.cell()), &one.figures)
     };

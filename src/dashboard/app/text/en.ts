@@ -127,7 +127,7 @@ export const en = {
     culprit: "Cause",
     count: "Tasks",
     oldest: "Overdue since",
-    busiest: "Destinations with most waiting tasks",
+    busiest: "Destinations, the worst first",
     more: (count: string) => `There are ${count} more destinations.`,
     graphs: "Figures over time, this instance",
     span: "Time span",

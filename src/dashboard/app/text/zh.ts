@@ -139,7 +139,7 @@ export const zh: Dictionary = {
     culprit: "原因",
     count: "任务数",
     oldest: "最早逾期于",
-    busiest: "等待任务最多的目的地",
+    busiest: "目的地（状况最差的在前）",
     more: (count) => `另有 ${count} 个目的地。`,
     graphs: "历史曲线（本实例）",
     span: "时间范围",

@@ -105,6 +105,12 @@ async fn acquired(permits: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 
 #[cfg(test)]
 impl Places {
+    /// Takes all places.
+    pub(crate) fn take_all(&self) -> OwnedSemaphorePermit {
+        let all = self.bounds.total as u32;
+        self.free.clone().try_acquire_many_owned(all).expect("no place is taken")
+    }
+
     /// Whether a call of the token runs or waits.
     pub(crate) fn is_asked_by(&self, token: &str) -> bool {
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::limits::{DestinationLimits, Detail};
 use crate::metrics::{Usage, usage};
-use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Destination;
 use crate::store::{DestinationState, FORMAT, INSTANCE_TTL, Instance, MAX_OUTCOME};
@@ -166,8 +165,7 @@ fn worst(limits: &DestinationLimits, at: UnixMillis) -> BTreeMap<Destination, De
 
 /// Whether the instance calls the destination, called it lately, or keeps calls to it waiting.
 pub fn has_calls(of: &DestinationState) -> bool {
-    let is_stopped = of.retry_after_ms.is_some() || of.no_access_token.is_some();
-    of.breaker != State::Closed || is_stopped || of.in_flight > 0 || of.calls > 0
+    of.is_stopped() || of.in_flight > 0 || of.calls > 0
 }
 
 /// The state of a destination as heartbeats have it.

@@ -1,5 +1,7 @@
 //! `delayd destination …`: shows, holds and releases destinations.
 
+use std::time::Duration;
+
 use clap::Subcommand;
 use delayd_wire::{
     BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationOnInstance,
@@ -7,8 +9,8 @@ use delayd_wire::{
 };
 
 use super::cell::Cell;
-use super::client::ServerArgs;
-use super::{Code, table, time};
+use super::client::{Client, ServerArgs};
+use super::{Code, output, table, time};
 use crate::model::task::Destination;
 
 /// Show the state of destinations, hold calls to one, or release it.
@@ -36,7 +38,8 @@ enum Verb {
     /// Let the open breakers of a service probe now, on all instances
     ///
     /// The next due tasks are the probes. A hold or a Retry-After still stops calls. The instance
-    /// that answers obeys at once, the others within two seconds.
+    /// that answers obeys at once, the others within two seconds: the command waits for them, and
+    /// shows each. With --json, it does not wait.
     Probe(OneArgs),
     /// Stop calls to a service on every instance: its tasks wait and use no attempts
     Hold(OneArgs),
@@ -69,7 +72,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/destination/get", &of(&sn), detail).await?;
         }
         Verb::Probe(OneArgs { sn, server }) => {
-            server.ask("/delay/destination/probe", &of(&sn), probed).await?;
+            probe(&sn, &server.client()?).await?;
         }
         Verb::Hold(OneArgs { sn, server }) => {
             server
@@ -86,7 +89,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// The status of a destination that is called as usual.
-const READY: &str = "ready";
+pub(super) const READY: &str = "ready";
+
+/// How often, and how many times, `probe` asks whether the other instances have heard of it.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+const ASKED: usize = 12;
 
 fn of(sn: &Destination) -> HoldRequest<&Destination> {
     HoldRequest { sn: Some(sn) }
@@ -134,11 +141,46 @@ fn detail(shown: DestinationDetail) -> String {
     parts.join("\n\n")
 }
 
-fn probed(Probed { breaker, instances, .. }: Probed) -> String {
+async fn probe(sn: &Destination, client: &Client) -> anyhow::Result<()> {
+    let Probed { breaker, instances: before, .. } =
+        client.call("/delay/destination/probe", &of(sn)).await?;
+    if client.is_json() {
+        return Ok(());
+    }
+    let mut now = before.clone();
+    for _ in 0..ASKED {
+        if has_reached_all(&before, &now) {
+            break;
+        }
+        tokio::time::sleep(ASKED_EVERY).await;
+        let shown: DestinationDetail = client.call("/delay/destination/get", &of(sn)).await?;
+        now = shown.instances;
+    }
+    output::line(&probed(breaker, &before, &now))?;
+    Ok(())
+}
+
+/// Whether all instances have heard of a probe. The one that answered the probe heard it first.
+fn has_reached_all(before: &[DestinationOnInstance], now: &[DestinationOnInstance]) -> bool {
+    let has_heard = |old: &DestinationOnInstance| {
+        let one = now.iter().find(|one| one.instance == old.instance);
+        old.answers || one.is_none_or(|one| one.probed_ms != old.probed_ms)
+    };
+    before.iter().all(has_heard)
+}
+
+fn probed(
+    breaker: BreakerState,
+    before: &[DestinationOnInstance],
+    now: &[DestinationOnInstance],
+) -> String {
     let breaker = format!("the breaker is {}", breaker.cell());
-    let others = "the others hear of the probe within two seconds:";
-    match each(&instances) {
-        Some(each) => format!("{breaker} on the instance that answers; {others}\n\n{each}"),
+    let heard = match has_reached_all(before, now) {
+        true => "all instances have heard of the probe",
+        false => "some instances have not heard of the probe yet",
+    };
+    match each(now) {
+        Some(each) => format!("{breaker} on the instance that answers; {heard}:\n\n{each}"),
         None => breaker,
     }
 }
@@ -176,20 +218,43 @@ fn each(instances: &[DestinationOnInstance]) -> Option<String> {
     (!rows.is_empty()).then(|| table::columns(&head, &rows))
 }
 
-/// What keeps it from being called as usual, the worst first. The dashboard shows the same.
-fn status(of: &DestinationShown) -> String {
-    let conditions = [
-        (!of.configured, "not configured"),
-        (of.no_access_token.is_some(), "no access token"),
-        (of.breaker == BreakerState::Open, "failing"),
-        (of.held, "held"),
-        (of.retry_after_ms.is_some(), "Retry-After"),
-        (of.breaker == BreakerState::HalfOpen, "probing"),
-        (of.in_flight >= of.concurrency, "busy"),
-    ];
-    let found: Vec<&str> =
-        conditions.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name).collect();
-    if found.is_empty() { READY.into() } else { found.join(", ") }
+/// What the status of a destination follows from.
+pub(super) struct Standing {
+    pub(super) is_configured: bool,
+    pub(super) has_token: bool,
+    pub(super) breaker: BreakerState,
+    pub(super) is_held: bool,
+    pub(super) waits: bool,
+    pub(super) is_busy: bool,
+}
+
+impl Standing {
+    fn of(one: &DestinationShown) -> Self {
+        Self {
+            is_configured: one.configured,
+            has_token: one.no_access_token.is_none(),
+            breaker: one.breaker,
+            is_held: one.held,
+            waits: one.retry_after_ms.is_some(),
+            is_busy: one.in_flight >= one.concurrency,
+        }
+    }
+
+    /// What keeps it from being called as usual, the worst first. The dashboard shows the same.
+    pub(super) fn status(self) -> String {
+        let conditions = [
+            (!self.is_configured, "not configured"),
+            (!self.has_token, "no access token"),
+            (self.breaker == BreakerState::Open, "failing"),
+            (self.is_held, "held"),
+            (self.waits, "Retry-After"),
+            (self.breaker == BreakerState::HalfOpen, "probing"),
+            (self.is_busy, "busy"),
+        ];
+        let found: Vec<&str> =
+            conditions.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name).collect();
+        if found.is_empty() { READY.into() } else { found.join(", ") }
+    }
 }
 
 /// The line of an instance, below that of the destination.
@@ -215,7 +280,7 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     let row = |one: &DestinationShown, waiting: Option<u64>| {
         vec![
             one.sn.cell(),
-            status(one),
+            Standing::of(one).status(),
             waiting.cell(),
             format!("{}/{}", one.in_flight, one.concurrency),
             one.rate.cell(),
@@ -227,7 +292,7 @@ fn shown(Destinations { destinations: all, .. }: Destinations) -> String {
     let rows: Vec<_> = all
         .iter()
         .flat_map(|one| {
-            let is_ready = status(one) == READY;
+            let is_ready = Standing::of(one).status() == READY;
             let of_each = one.instances.iter().filter(move |_| !is_ready);
             let of_each = of_each.map(move |on| row(&part(one, on), None));
             std::iter::once(row(one, Some(one.waiting))).chain(of_each)
@@ -338,17 +403,22 @@ mod tests {
 
     #[test]
     fn a_probe_shows_the_breaker_of_each_instance() {
-        let answer = |instances| json!({"sn": "x", "breaker": "closed", "instances": instances});
-        let probed = |answer| probed(serde_json::from_value(answer).unwrap());
-        assert_eq!(probed(answer(json!([]))), "the breaker is closed");
-        let both = json!([on("a", "open", Some(57_000)), on("b", "closed", None)]);
-        let shown = probed(answer(both));
+        let all = |each| serde_json::from_value::<Vec<DestinationOnInstance>>(each).unwrap();
+        let closed = BreakerState::Closed;
+        assert_eq!(probed(closed, &[], &[]), "the breaker is closed");
+        let before = all(json!([on("a", "open", Some(57_000)), on("b", "closed", None)]));
+        let mut now = before.clone();
+        now.iter_mut().for_each(|one| one.probed_ms = Some(delayd_wire::UnixMillis(0)));
+        let shown = probed(closed, &before, &now[..1]);
+        assert!(shown.contains("all instances have heard of the probe:"), "b is gone: {shown}");
+        now[0].probed_ms = None;
+        let shown = probed(closed, &before, &now);
         let lines: Vec<Vec<&str>> =
             shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(
             lines[0].join(" "),
-            "the breaker is closed on the instance that answers; the others hear of the probe \
-             within two seconds:"
+            "the breaker is closed on the instance that answers; some instances have not heard \
+             of the probe yet:"
         );
         let head =
             "INSTANCE NAME BREAKER PROBES_IN CALLS RATE RETRY_AFTER RECENT_CALLS PROBED SEEN";

@@ -9,6 +9,7 @@ use delayd_wire::{
 use super::args::one_of;
 use super::cell::Cell;
 use super::client::ServerArgs;
+use super::destination::{READY, Standing};
 use super::{Code, table, time};
 use crate::model::clock::UnixMillis;
 
@@ -46,13 +47,18 @@ pub(super) async fn run(Args { span, matches, server }: Args) -> anyhow::Result<
 fn shown(answer: ServiceForecasts) -> String {
     let ServiceForecasts { at_ms, bucket_ms, total, services, complete, topics, .. } = answer;
     let others = (answer.more_services > 0).then(|| format!("{} more", answer.more_services));
-    let service = |ServiceForecast { sn, held, configured, figures }: &ServiceForecast| {
-        let note = match (held, configured) {
-            (true, _) => " (held)",
-            (false, false) => " (not configured)",
-            (false, true) => "",
+    let service = |one: &ServiceForecast| {
+        let standing = Standing {
+            is_configured: one.configured,
+            has_token: one.no_access_token.is_none(),
+            breaker: one.breaker,
+            is_held: one.held,
+            waits: one.retry_after_ms.is_some(),
+            is_busy: false,
         };
-        row(&format!("{}{note}", sn.cell()), figures)
+        let status = Some(standing.status()).filter(|status| status != READY);
+        let note = status.map(|status| format!(" ({status})")).unwrap_or_default();
+        row(&format!("{}{note}", one.sn.cell()), &one.figures)
     };
     let mut rows: Vec<Vec<String>> = services.iter().map(service).collect();
     rows.extend(others.map(|others| vec![others]));
@@ -113,7 +119,7 @@ mod tests {
             "services": [
                 {"sn": "mail", "held": false, "configured": true,
                     "figures": figures(100, [7, 0], json!(2.5), json!(61_500))},
-                {"sn": "old", "held": true, "configured": true,
+                {"sn": "old", "held": true, "configured": true, "breaker": "open",
                     "figures": figures(30, [0, 2], json!(0.0), json!(null))},
             ],
         })
@@ -122,10 +128,10 @@ mod tests {
     #[test]
     fn a_forecast_has_services_and_buckets() {
         insta::assert_snapshot!(shown(serde_json::from_value(answer(true)).unwrap()), @r"
-        SERVICE     OVERDUE  WITHIN  LATER  CALLS/S  DRAINED IN
-        mail        100      7       1      2.5      62s
-        old (held)  30       2       1      0.0      -
-        total       130      9       1      2.5      -
+        SERVICE              OVERDUE  WITHIN  LATER  CALLS/S  DRAINED IN
+        mail                 100      7       1      2.5      62s
+        old (failing, held)  30       2       1      0.0      -
+        total                130      9       1      2.5      -
 
         UNTIL                     COUNT  CAPACITY
         1970-01-01T00:05:00.000Z  7      750

@@ -64,7 +64,7 @@ fn shown(topics: &[Shown]) -> String {
         return "no topics".into();
     }
     let row = |topic: &Shown| {
-        let state = state(topic.paused, topic.oldest_overdue_ms.is_some());
+        let state = state(topic.paused, topic.overdue);
         let mut row = vec![topic.topic.cell(), state.into()];
         row.extend(counts(&topic.counts).map(|(_, count)| count.cell()));
         row.extend([topic.oldest_overdue_ms.cell(), topic.next_due_ms.cell()]);

@@ -207,6 +207,10 @@ async fn a_release_ends_a_retry_after_hold(kept: Kept) {
     let delayd = kept.start(&settings).await;
     delayd.add_all(&tasks("message.call", 5)).await;
     let held = wait_for_retry_after(&delayd, "message.call", true).await;
+    let overview = async || delayd.post("/delay/overview", "{}").await.ok().body;
+    let is_shown =
+        async || overview().await["destinations"][0]["retry_after_ms"].as_u64() > Some(800_000);
+    assert!(poll::until(is_shown).await, "{}", overview().await);
     assert!(
         (800_000..=900_000).contains(&held["retry_after_ms"].as_u64().unwrap()),
         "15 minutes at most: {held}"
@@ -408,6 +412,7 @@ async fn every_instance_shows_the_breaker_that_is_open_on_one() {
         let forecast = post("/delay/forecast").await;
         let service = &forecast["services"][0];
         assert_eq!(service["sn"], "message.call", "{forecast}");
+        assert_eq!(service["breaker"], "open", "{answers}: {forecast}");
         assert_eq!(service["figures"]["calls_per_second"], 0.0, "{answers}: {forecast}");
     }
     assert_eq!(get(&calls).await["transitions"][0]["to"], "open");

@@ -161,3 +161,37 @@ async fn calls_that_fail_are_no_capacity(kept: Kept) {
     assert!(figures("fine")["calls_per_second"].as_f64().unwrap() > 0.0, "{answer}");
     assert_eq!(answer["total"]["drain_ms"], Value::Null, "{answer}");
 }
+
+/// The forecast of a service was 0 as soon as one of several breakers was open.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_whose_breaker_is_open_is_no_capacity() {
+    let kept = Kept::redis();
+    let fails = Receiver::answering(|_| Answer::Status(500)).await;
+    let well = Receiver::start().await;
+    let sets = |receiver: &Receiver| {
+        let breaker = ["open='1h'", "open_max='1h'"].map(|set| format!("callback.breaker.{set}"));
+        let mut sets = vec![service("s", receiver), "services.s.rate='100/s'".into()];
+        sets.extend(breaker);
+        sets
+    };
+    let one = kept.start(&sets(&fails)).await;
+    let task =
+        |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "s", "url": "/"}});
+    one.add_all(&[vec![task("0s"); 20], vec![task("1h")]].concat()).await;
+    let shown = async || {
+        let answer = one.post(FORECAST, "{}").await.ok().body;
+        let service = answer["services"][0].clone();
+        (answer["workers"].clone(), service["breaker"].clone(), service["figures"].clone())
+    };
+    let is = async |workers: u64, per_second: f64| {
+        let is = async || {
+            let (seen, breaker, figures) = shown().await;
+            breaker == "open" && seen == workers && figures["calls_per_second"] == per_second
+        };
+        assert!(poll::until(is).await, "{workers}, {per_second}: {:?}", shown().await);
+    };
+    is(1, 0.0).await;
+    // Nobody has succeeded here, so the rate of the other is what is known.
+    let _two = kept.start(&sets(&well)).await;
+    is(2, 100.0).await;
+}

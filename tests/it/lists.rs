@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::program::{Program, StoreAt};
+use crate::receiver::now_ms;
 use crate::{Kept, on_both_stores, poll, redis_server};
 
 on_both_stores!(
     topics_are_listed_by_pages_with_counts,
     topics_are_found_by_a_part_of_their_name,
     the_next_due_moment_is_known_while_tasks_are_overdue,
+    a_topic_says_whether_it_is_overdue,
     a_task_is_found_in_all_topics_by_its_id_and_its_keys,
     causes_are_grouped_over_all_topics,
     a_list_goes_back_in_time_and_has_filters,
@@ -96,6 +98,35 @@ async fn the_next_due_moment_is_known_while_tasks_are_overdue(kept: Kept) {
     for topic in [&shown, &listed["topics"][0]] {
         assert_eq!((&topic["oldest_overdue_ms"], &topic["next_due_ms"]), (&overdue, &next));
     }
+}
+
+/// A pause hid that tasks were overdue, and each client had a rule of its own.
+async fn a_topic_says_whether_it_is_overdue(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let now = now_ms();
+    let record = |topic: &str, due_ms: i64| {
+        json!({"topic": topic, "task_id": due_ms, "mode": "pull", "state": "scheduled",
+            "content": "{}", "created_ms": now - 90_000, "due_ms": due_ms, "attempts": 0})
+    };
+    let records = [record("late", now - 60_000), record("calm", now + 3_600_000)];
+    call(&delayd, "/delay/task/adopt", json!({"records": records})).await;
+    call(&delayd, "/delay/topic/pause", json!({"topic": "late"})).await;
+    let state = |topic: &Value| (topic["paused"].clone(), topic["overdue"].clone());
+    for (topic, expected) in [("late", json!(true)), ("calm", json!(false))] {
+        let shown = call(&delayd, "/delay/topic/get", json!({"topic": topic})).await;
+        let page = call(&delayd, "/delay/topic/list", json!({"match": topic})).await;
+        for topic in [&shown, &page["topics"][0]] {
+            assert_eq!(state(topic), (expected.clone(), expected.clone()), "{topic}");
+        }
+    }
+    // Without counts, it is as the last sample says.
+    let names = async || call(&delayd, "/delay/topic/list", json!({})).await;
+    let is_sampled = async || {
+        let names = names().await;
+        let states: Vec<_> = names["topics"].as_array().unwrap().iter().map(state).collect();
+        states == [(json!(false), json!(false)), (json!(true), json!(true))]
+    };
+    assert!(poll::until(is_sampled).await, "{}", names().await);
 }
 
 async fn topics_are_found_by_a_part_of_their_name(kept: Kept) {

@@ -6,11 +6,12 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 
 use crate::program::{Program, service};
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, poll};
 
 on_both_stores!(
     an_overview_shows_tasks_and_destinations,
+    what_is_not_called_is_among_the_first_destinations,
     an_instance_tells_how_it_works,
     destinations_are_listed_by_the_last_samples,
 );
@@ -61,6 +62,38 @@ impl Stream {
             self.read.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }
+}
+
+/// Twenty services with more overdue tasks hid a service that failed.
+async fn what_is_not_called_is_among_the_first_destinations(kept: Kept) {
+    const MOST: usize = 20;
+    let receiver = Receiver::answering(|_| Answer::Status(500)).await;
+    let mut sets: Vec<String> =
+        (0..MOST).map(|at| service(&format!("busy{at}"), &receiver)).collect();
+    sets.extend(["fails", "held"].map(|sn| service(sn, &receiver)));
+    let breaker = ["consecutive_failures=1", "open='1h'", "open_max='1h'"];
+    sets.extend(breaker.map(|set| format!("callback.breaker.{set}")));
+    let delayd = kept.start(&sets).await;
+    let post = async |path: &str, body: Value| delayd.post(path, body.to_string()).await.ok().body;
+    post("/delay/topic/set", json!({"topic": "paused", "paused": true})).await;
+    let task = |topic: &str, sn: &str| {
+        let content = json!({"sn": sn, "url": "/"});
+        json!({"topic": topic, "delay": 0, "content": content})
+    };
+    let busy = (0..MOST).flat_map(|at| vec![task("paused", &format!("busy{at}")); 3]);
+    delayd.add_all(&busy.collect::<Vec<_>>()).await;
+    delayd.add(task("called", "fails")).await.ok();
+    post("/delay/destination/hold", json!({"sn": "held"})).await;
+    let overview = async || post("/delay/overview", json!({})).await;
+    let are_first = async || {
+        let shown = overview().await;
+        let first: Vec<_> = shown["destinations"].as_array().unwrap().iter().take(2).collect();
+        shown["more_destinations"] == 2
+            && first.iter().any(|one| one["sn"] == "fails" && one["breaker"] == "open")
+            && first.iter().any(|one| one["sn"] == "held" && one["held"] == true)
+            && shown["destinations"][2]["overdue"] == 3
+    };
+    assert!(poll::until(are_first).await, "{}", overview().await);
 }
 
 async fn an_overview_shows_tasks_and_destinations(kept: Kept) {

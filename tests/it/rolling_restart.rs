@@ -78,8 +78,7 @@ async fn no_add_through_nginx_fails_and_none_is_stored_twice() {
             text.replace(&port, &to)
         });
     let start = async |port: u16| {
-        let sets = [format!("http.bind=\"127.0.0.1:{port}\""), "shutdown.delay=\"100ms\"".into()];
-        let delayd = kept.start(&sets).await;
+        let delayd = kept.start(&[format!("http.bind=\"127.0.0.1:{port}\"")]).await;
         delayd.wait_until_ready(200).await;
         delayd
     };

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::UnixMillis;
 #[cfg(feature = "schema")]
 use crate::schema::TopicMatch;
+use crate::{BreakerState, UnixMillis};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
@@ -85,7 +85,7 @@ pub struct ServiceForecasts {
     pub more_services: u64,
 }
 
-/// The forecast of one service.
+/// The forecast of one service. What differs between instances is as in the list of destinations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ServiceForecast {
@@ -95,6 +95,15 @@ pub struct ServiceForecast {
     pub held: bool,
     /// False if the configuration neither names nor allows it.
     pub configured: bool,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub breaker: BreakerState,
+    /// How long its `Retry-After` lasts.
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
+    /// Why there is no OAuth access token for it; only while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_access_token: Option<String>,
     pub figures: ForecastFigures,
 }
 

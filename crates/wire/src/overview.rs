@@ -55,8 +55,8 @@ pub struct Overview {
     /// The tasks of the whole store that are due and wait, by what delays them.
     pub overdue: Vec<OverdueShown>,
     pub objective: Objective,
-    /// The destinations with most overdue tasks first, then those with most waiting ones; at most
-    /// 20.
+    /// Those that are not called now or not configured first, then those with most overdue tasks,
+    /// then with most waiting ones; at most 20.
     pub destinations: Vec<DestinationFigures>,
     /// How many more destinations there are.
     pub more_destinations: u64,
@@ -149,6 +149,9 @@ pub struct DestinationFigures {
     /// False if the configuration neither names nor allows it.
     pub configured: bool,
     pub breaker: BreakerState,
+    /// How long its `Retry-After` lasts.
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
     /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_access_token: Option<String>,

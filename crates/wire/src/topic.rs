@@ -30,6 +30,11 @@ pub struct TopicListed {
     pub topic: TopicName,
     pub shards: u16,
     pub paused: bool,
+    /// Whether a task is overdue for more than 5 seconds. The list of all topics has it as the
+    /// instance that answers sampled it last.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub overdue: bool,
     /// Exact counts. Absent if the server that has the tasks does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Count>,
@@ -58,6 +63,10 @@ pub struct TopicShown<Policy> {
     pub policy: Policy,
     pub paused: bool,
     pub paused_since_ms: Option<UnixMillis>,
+    /// Whether a task is overdue for more than 5 seconds.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub overdue: bool,
     pub counts: Count,
     /// The earliest due time in the future.
     pub next_due_ms: Option<UnixMillis>,

@@ -123,11 +123,12 @@ pub enum TopicSort {
 /// The state of a circuit breaker.
 ///
 /// The order is from healthy to unhealthy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Calls go through.
+    #[default]
     Closed,
     /// Probes go through.
     HalfOpen,

@@ -127,7 +127,7 @@ fn millis(span: Duration) -> u64 {
 fn shown(
     sn: &Destination,
     configured: Option<Allowance>,
-    Everywhere { together, each }: Everywhere,
+    Everywhere { together, each, .. }: Everywhere,
     waiting: u64,
     held: bool,
 ) -> DestinationShown {

@@ -15,6 +15,8 @@ pub(super) struct Everywhere {
     pub(super) together: DestinationState,
     /// Empty while only one instance lives.
     pub(super) each: Vec<DestinationOnInstance>,
+    /// How many of them keep calls waiting.
+    pub(super) stopped: usize,
 }
 
 /// `own` is the state on this instance. The last error is left out unless the caller `sees_errors`.
@@ -31,7 +33,8 @@ pub(super) fn everywhere(
     let own = hide(instances::state(own, api.clock.now()));
     let living = api.instances.living();
     if living.len() < 2 {
-        return Everywhere { together: own, each: Vec::new() };
+        let stopped = own.is_stopped().into();
+        return Everywhere { together: own, each: Vec::new(), stopped };
     }
     let now = store_now(api);
     let each: Vec<(DestinationState, DestinationOnInstance)> = living
@@ -51,7 +54,8 @@ pub(super) fn everywhere(
         })
         .collect();
     let (states, each): (Vec<_>, Vec<_>) = each.into_iter().unzip();
-    Everywhere { together: states.into_iter().reduce(worse).unwrap_or(own), each }
+    let stopped = states.iter().filter(|state| state.is_stopped()).count();
+    Everywhere { together: states.into_iter().reduce(worse).unwrap_or(own), each, stopped }
 }
 
 /// The store's now. Heartbeats and probes have its times.

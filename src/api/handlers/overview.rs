@@ -2,6 +2,7 @@
 //! from memory.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use delayd_wire::{
@@ -122,11 +123,19 @@ fn counted(counts: &Counts) -> TaskCounts {
     TaskCounts { scheduled, leased, delivered, dead, cancelled, expired, earliest_ms }
 }
 
-/// The destinations with most overdue tasks, then those with most waiting ones.
+/// The destinations that are not called now, then those with most overdue tasks, then those with
+/// most waiting ones.
 fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<DestinationFigures> {
     let mut all: Vec<(&Destination, &sampler::DestinationFigures)> =
         snapshot.destinations.iter().collect();
-    all.sort_by_key(|(_, figures)| Reverse((figures.overdue, figures.waiting)));
+    let living = api.instances.living();
+    let told = living.iter().flat_map(|one| &one.destinations);
+    let stopped: HashSet<&Destination> =
+        told.filter(|(_, state)| state.is_stopped()).map(|(sn, _)| sn).collect();
+    all.sort_by_key(|(sn, figures)| {
+        let is_troubled = figures.is_blocked || !figures.is_configured || stopped.contains(sn);
+        Reverse((is_troubled, figures.overdue, figures.waiting))
+    });
     let shown = |(sn, figures): (&Destination, &sampler::DestinationFigures)| {
         let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
         let detail = api.limits.detail(sn, allowance.unwrap_or_default());
@@ -138,6 +147,7 @@ fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<Destin
             held: figures.is_held,
             configured: figures.is_configured,
             breaker: together.breaker,
+            retry_after_ms: together.retry_after_ms,
             no_access_token: together.no_access_token,
             in_flight: together.in_flight as u64,
             concurrency: together.concurrency as u64,

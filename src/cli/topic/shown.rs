@@ -28,7 +28,8 @@ const NONE: &str = "no topics";
 /// A topic whose tasks are overdue is not active, whatever delays them.
 pub(in crate::cli) fn state(paused: bool, overdue: bool) -> &'static str {
     match (paused, overdue) {
-        (true, _) => "paused",
+        (true, true) => "paused, overdue",
+        (true, false) => "paused",
         (false, true) => "overdue",
         (false, false) => "active",
     }
@@ -43,7 +44,7 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
         let count = |of: fn(&Count) -> u64| listed.counts.as_ref().map(of).cell();
         vec![
             listed.topic.cell(),
-            state(listed.paused, listed.oldest_overdue_ms.is_some()).into(),
+            state(listed.paused, listed.overdue).into(),
             count(|counts| counts.scheduled),
             count(|counts| counts.leased),
             count(|counts| counts.dead),
@@ -61,19 +62,19 @@ pub(super) fn names(Topics { topics, .. }: Topics) -> String {
         return NONE.into();
     }
     let row = |listed: &TopicListed| {
-        vec![listed.topic.cell(), listed.shards.cell(), listed.paused.cell()]
+        let state = state(listed.paused, listed.overdue);
+        vec![listed.topic.cell(), listed.shards.cell(), state.into()]
     };
-    table::columns(&["topic", "shards", "paused"], &topics.iter().map(row).collect::<Vec<_>>())
+    table::columns(&["topic", "shards", "state"], &topics.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The answer of `/delay/topic/get` and `/set`.
 pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
-    let paused =
-        if shown.paused { format!("since {}", shown.paused_since_ms.cell()) } else { "no".into() };
     let mut pairs = vec![
         ("topic", shown.topic.cell()),
         ("shards", shown.shards.cell()),
-        ("paused", paused),
+        ("state", state(shown.paused, shown.overdue).into()),
+        ("paused since", shown.paused_since_ms.cell()),
         ("next due", shown.next_due_ms.cell()),
         ("oldest overdue", shown.oldest_overdue_ms.cell()),
         ("history since", shown.history_since_ms.cell()),
@@ -107,7 +108,7 @@ mod tests {
         let answer = json!({
             "topic": "report", "shards": 1,
             "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true,
-            "paused_since_ms": 0,
+            "paused_since_ms": 0, "overdue": true,
             "counts": {"scheduled": 5, "leased": 0, "delivered": 0,
                 "dead": 1, "cancelled": 0, "expired": 0},
             "next_due_ms": null, "oldest_overdue_ms": 1000, "history_since_ms": null,
@@ -115,7 +116,8 @@ mod tests {
         insta::assert_snapshot!(one(serde_json::from_value(answer).unwrap()), @r#"
         topic               report
         shards              1
-        paused              since 1970-01-01T00:00:00.000Z
+        state               paused, overdue
+        paused since        1970-01-01T00:00:00.000Z
         next due            -
         oldest overdue      1970-01-01T00:00:01.000Z
         history since       -
@@ -136,9 +138,9 @@ mod tests {
         let counts = json!({"scheduled": 5, "leased": 1, "delivered": 0,
             "dead": 2, "cancelled": 0, "expired": 0});
         let topics = json!([
-            {"topic": "a", "shards": 1, "paused": false, "counts": counts,
+            {"topic": "a", "shards": 1, "paused": false, "overdue": true, "counts": counts,
              "oldest_overdue_ms": 1000},
-            {"topic": "b", "shards": 1, "paused": true},
+            {"topic": "b", "shards": 1, "paused": true, "overdue": false},
         ]);
         let topics: Vec<TopicListed> = serde_json::from_value(topics).unwrap();
         insta::assert_snapshot!(counted(&topics), @r#"
@@ -154,8 +156,8 @@ mod tests {
         assert_eq!(names(json!({"topics": []})), "no topics");
         let one = names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]}));
         insta::assert_snapshot!(one, @r#"
-        TOPIC  SHARDS  PAUSED
-        a      4       yes
+        TOPIC  SHARDS  STATE
+        a      4       paused
         "#);
     }
 }

@@ -73,7 +73,7 @@ impl Instance {
 }
 
 /// The state of a destination on one instance. Times that are left count from the heartbeat on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DestinationState {
     /// The state of its breaker.
     pub breaker: State,
@@ -109,6 +109,14 @@ pub struct DestinationState {
     /// The 99th percentile of their durations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<u64>,
+}
+
+impl DestinationState {
+    /// Whether the instance keeps calls waiting.
+    pub fn is_stopped(&self) -> bool {
+        let waits = self.retry_after_ms.is_some() || self.no_access_token.is_some();
+        waits || self.breaker != State::Closed
+    }
 }
 
 /// Which lanes to count, and up to which due times.

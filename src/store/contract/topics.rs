@@ -1,10 +1,14 @@
 //! The registry of topics (entries, policies, pauses), and what the lanes of a topic hold.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic, TopicPolicy};
 use crate::store::Result;
+
+/// In normal work tasks are overdue for moments, and samples are some seconds old.
+const OVERDUE: Duration = Duration::from_secs(5);
 
 contract! {
     /// Knows the topics, and counts and lists the tasks of their lanes.
@@ -211,5 +215,10 @@ impl Counts {
     /// The due moment of the oldest overdue task.
     pub fn oldest_overdue(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.earliest.filter(|due| *due <= now)
+    }
+
+    /// Whether a task is overdue, and not only for the moments of normal work.
+    pub fn is_overdue(&self, now: UnixMillis) -> bool {
+        self.earliest.is_some_and(|due| now.since(due) > OVERDUE)
     }
 }

@@ -9,6 +9,7 @@ const sentence = "shop is not called, because there is no OAuth access token for
 const row = (page) => page.locator("main tbody tr").filter({ has: link(page, "shop") });
 
 async function seesThatItIsMissing(page) {
+  await page.locator("li", { has: link(page, sentence) }).getByText(why).waitFor();
   await link(page, sentence).click();
   await row(page).locator(".badge", { hasText: NO_TOKEN }).waitFor();
   assert.equal(await row(page).locator(".badge", { hasText: "ready" }).count(), 0);

@@ -1,7 +1,7 @@
 // A browser, which records every error of its pages. The arguments of a script are the folder of
 // the dashboard's sources, where npm installed the libraries, and a file with the input as JSON.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const [, , sources, file] = process.argv;
@@ -9,6 +9,7 @@ export const input = JSON.parse(readFileSync(file, "utf8"));
 
 const require = createRequire(`${sources}/package.json`);
 const { chromium } = require("playwright-core");
+const { PNG } = require("playwright-core/lib/utilsBundle");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
@@ -141,7 +142,19 @@ export async function addTask(page, { topic, delay, content, attempts = "" }) {
   await page.getByText("webhook-id").waitFor();
 }
 
-/** Fails if axe finds something, if the page is wider than the window, or hides a button. */
+/** Takes a picture. Without the filters of the browser, flat colours take fewer bytes. */
+export async function draw(page, path) {
+  const format = { colorType: 2, filterType: 0, deflateLevel: 9, deflateStrategy: 0 };
+  writeFileSync(path, PNG.sync.write(PNG.sync.read(await page.screenshot()), format));
+}
+
+/** In px: tables have all columns side by side. */
+const WIDE = 1440;
+
+/**
+ * Fails if axe finds something, if the page is wider than the window, or hides a button; if the
+ * controls in a row differ in height; or if a table of a wide page scrolls.
+ */
 export async function isAccessible(page, what) {
   // The policy of the page forbids scripts from elsewhere; the debugger's are exempt.
   const session = await page.context().newCDPSession(page);
@@ -161,4 +174,18 @@ export async function isAccessible(page, what) {
       .map((one) => one.getAttribute("aria-label") ?? one.textContent),
   );
   assert.deepEqual(hidden, [], `${what} hides buttons`);
+  const uneven = await page.evaluate(() => {
+    const height = (one) => one.getBoundingClientRect().height;
+    const heights = (form) => [...form.querySelectorAll("input, select, button")].map(height);
+    const all = [...document.querySelectorAll(".find")].map(heights);
+    return all.filter((heights) => new Set(heights).size > 1);
+  });
+  assert.deepEqual(uneven, [], `${what}: the heights of the controls in a row`);
+  if (page.viewportSize().width < WIDE) return;
+  const scrolls = await page.evaluate(() =>
+    [...document.querySelectorAll(".scroll")]
+      .filter((one) => one.scrollWidth > one.clientWidth)
+      .map((one) => `${one.getAttribute("aria-label")}: ${one.scrollWidth - one.clientWidth} px`),
+  );
+  assert.deepEqual(scrolls, [], `${what}: these tables scroll`);
 }

@@ -1,6 +1,6 @@
 // Every page and dialog in both themes and languages, wide and narrow: axe finds nothing, and
 // nothing is wider than the window. It also takes the pictures of the documentation.
-import { button, choose, input, isAccessible, open, withPage } from "./browser.mjs";
+import { button, choose, draw, input, isAccessible, open, withPage } from "./browser.mjs";
 
 const LOOKS = ["light", "dark"].flatMap((theme) =>
   ["en", "zh"].flatMap((language) => [1440, 360].map((width) => [theme, language, width])),
@@ -29,7 +29,7 @@ const DIALOGS = [
 async function takesPictures(page) {
   await choose(page, "Times", "utc");
   for (const [file, theme, name, width, height] of [
-    ["overview", "light", "", 1180, 1120],
+    ["overview", "light", "", 1180, 1060],
     ["task", "light", `task/orders/${task}`, 1180, 900],
     ["dead-letters", "dark", "dead", 1240, 600],
     ["overview-narrow", "light", "", 390, 844],
@@ -40,8 +40,12 @@ async function takesPictures(page) {
     await open(page, "system");
     await choose(page, "Theme", theme);
     await page.setViewportSize({ width, height });
+    // The graphs of the overview are drawn once they have the points of the past.
+    const points = name === "" ? page.waitForResponse(/delay\/series/) : null;
     await open(page, name);
-    await page.screenshot({ path: `${pictures}/${file}.png` });
+    await (await points)?.finished();
+    await page.waitForTimeout(500);
+    await draw(page, `${pictures}/${file}.png`);
   }
 }
 

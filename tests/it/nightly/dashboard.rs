@@ -10,7 +10,7 @@ use crate::dashboard::browse;
 use crate::destinations::one_fails;
 use crate::nginx::Nginx;
 use crate::oauth::{Issuer, Mode, task, wait_for_reason};
-use crate::program::{Program, client, folder, service};
+use crate::program::{Program, client, command, folder, run, service};
 use crate::receiver::{Answer, Receiver, now_ms};
 use crate::{Kept, on_both_stores};
 
@@ -286,5 +286,37 @@ async fn the_dashboard_shows_the_breaker_that_is_open_on_another_instance() {
     let kept = Kept::redis();
     let (_receiver, calls, looks) = one_fails(&kept).await;
     let id = calls.post("/delay/whoami", "{}").await.ok().body["instance"].clone();
+    let task = json!({"topic": "t", "delay": "1h", "content": {"sn": "message.call", "url": "/"}});
+    looks.add(task).await.ok();
     browse("instances.mjs", json!({"url": looks.url("/"), "id": id})).await;
+
+    let mut client = command(&[]);
+    client.args(["destination", "probe", "message.call", "--server", &looks.url("")]);
+    let (code, shown, error) = run(client).await;
+    assert_eq!(code, 0, "{error}");
+    assert!(shown.contains("all instances have heard of the probe:"), "{shown}");
+    assert!(shown.contains(id.as_str().unwrap()), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_names_what_delays_tasks_and_leads_to_them() {
+    let receiver = Receiver::answering(|call| match call.path.as_str() {
+        "/fails" => Answer::Status(500),
+        _ => Answer::Never,
+    })
+    .await;
+    let sets = [service("slow", &receiver), "services.slow.concurrency=1".into()];
+    let delayd = Kept::embedded().start_as_shipped(&sets).await;
+    let call = |url: &str| {
+        json!({"topic": "called", "delay": 0, "max_attempts": 1,
+            "content": {"sn": "slow", "url": url}})
+    };
+    delayd.add(call("/fails")).await.ok();
+    receiver.wait_for(1).await;
+    delayd.add_all(&[call("/hangs"), call("/hangs")]).await;
+    let task = json!({"topic": "pulled", "mode": "pull", "delay": 0, "content": {}});
+    let task = delayd.add(task).await.id();
+    let pull = json!({"topic": "pulled", "lease": "1s"}).to_string();
+    assert_eq!(delayd.post("/delay/task/pull", pull).await.ok().body["task_id"], task);
+    browse("causes.mjs", json!({"url": delayd.url("/"), "task": task})).await;
 }

@@ -13,7 +13,7 @@ use delayd_wire::{
 };
 
 use crate::api::forecasts::{Sums, Tally};
-use crate::api::handlers::everywhere::everywhere;
+use crate::api::handlers::everywhere::{Everywhere, everywhere};
 use crate::api::handlers::topic::list::Pattern;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -22,9 +22,9 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::Name;
 use crate::api::wire::json;
 use crate::limits::Allowance;
-use crate::model::breaker::State;
 use crate::model::task::Destination;
 use crate::sampler::DestinationFigures;
+use crate::store::DestinationState;
 
 mod prediction;
 
@@ -85,6 +85,8 @@ struct Service {
     tally: Tally,
     is_held: bool,
     is_configured: bool,
+    /// Its state on all instances.
+    state: DestinationState,
     /// The mean duration of a successful callback in seconds; 0 if it is unknown.
     mean: f64,
     /// `None` if it is unknown.
@@ -94,8 +96,16 @@ struct Service {
 impl Service {
     fn new(api: &Api, sn: Destination, tally: Tally, workers: usize) -> Self {
         if sn.is_pull() {
-            let (mean, per_second) = (0.0, None);
-            return Self { sn, tally, is_held: false, is_configured: true, mean, per_second };
+            let (mean, per_second, state) = Default::default();
+            return Self {
+                sn,
+                tally,
+                is_held: false,
+                is_configured: true,
+                state,
+                mean,
+                per_second,
+            };
         }
         let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
         let label = api.metrics.sampled.label(sn.as_str());
@@ -103,15 +113,16 @@ impl Service {
         let is_held = api.limits.is_held(&sn);
         let mut figures = DestinationFigures::new(&sn, allowance, &api.limits);
         let own = api.limits.detail(&sn, allowance.unwrap_or_default());
-        // An instance without workers, or one that was not asked for a while, knows only what the
-        // heartbeats of the others say.
-        figures.is_blocked |= everywhere(api, &sn, own, false).together.breaker != State::Closed;
-        let per_second = figures.per_second(mean, workers);
+        // Each instance has breakers of its own. Those that stop calls are no capacity.
+        let Everywhere { together: state, stopped, .. } = everywhere(api, &sn, own, false);
+        figures.is_blocked = is_held;
+        let per_second = figures.per_second(mean, workers.saturating_sub(stopped));
         Self {
             sn,
             tally,
             is_held,
             is_configured: allowance.is_some(),
+            state,
             mean: mean.unwrap_or_default(),
             per_second: Some(per_second).filter(|known| known.is_finite()),
         }
@@ -128,6 +139,9 @@ impl Service {
             sn: self.sn.to_string(),
             held: self.is_held,
             configured: self.is_configured,
+            breaker: self.state.breaker,
+            retry_after_ms: self.state.retry_after_ms,
+            no_access_token: self.state.no_access_token,
             figures: figures(self.tally, self.per_second, drain),
         }
     }
@@ -178,7 +192,8 @@ mod tests {
     fn service(sn: &str, overdue: u64, per_second: Option<f64>, mean: f64) -> Service {
         let tally = Tally { overdue, buckets: vec![60, 0], rest: 1, is_cut: false };
         let sn = sn.parse().unwrap();
-        Service { sn, tally, is_held: false, is_configured: true, mean, per_second }
+        let state = DestinationState::default();
+        Service { sn, tally, is_held: false, is_configured: true, state, mean, per_second }
     }
 
     fn total_of(services: &[Service], slots: f64) -> ForecastFigures {

@@ -119,7 +119,11 @@ pub(crate) async fn list(
 async fn names(api: &Api, caller: &Caller) -> Result<Topics, Error> {
     let known = api.topics.refresh().await?;
     let covered = known.iter().filter(|known| caller.may_use(&known.entry.topic).is_ok());
-    let mut topics: Vec<TopicListed> = covered.map(listed).collect();
+    let (sampled, now) = (api.sampled.counts_by_topic(), api.sampled.snapshots().borrow().at);
+    let is_overdue =
+        |topic: &Topic| sampled.get(topic).is_some_and(|counts| counts.is_overdue(now));
+    let shown = |known: &Registered| listed(known, is_overdue(&known.entry.topic));
+    let mut topics: Vec<TopicListed> = covered.map(shown).collect();
     topics.sort_by(|a, b| a.topic.cmp(&b.topic));
     Ok(Topics { topics, ..Topics::default() })
 }
@@ -224,7 +228,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     }
     let Sampled { now, lanes } = match sample(api, lanes).await {
         Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
-            return Ok(topics.iter().map(listed).collect());
+            return Ok(topics.iter().map(|known| listed(known, false)).collect());
         }
         sampled => sampled?,
     };
@@ -232,14 +236,14 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     let with_counts = |known: &Registered| {
         let of_topic: Vec<_> = lanes.by_ref().take(known.entry.shards.into()).collect();
         match of_topic.into_iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
-            None => listed(known),
+            None => listed(known, false),
             Some(lanes) => {
                 let (counts, next_due) = sum(lanes);
                 TopicListed {
                     counts: Some(counts.into()),
                     next_due_ms: next_due.map(Into::into),
                     oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
-                    ..listed(known)
+                    ..listed(known, counts.is_overdue(now))
                 }
             }
         }
@@ -247,11 +251,12 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     Ok(topics.iter().map(with_counts).collect())
 }
 
-fn listed(Registered { entry, paused, .. }: &Registered) -> TopicListed {
+fn listed(Registered { entry, paused, .. }: &Registered, overdue: bool) -> TopicListed {
     TopicListed {
         topic: (&entry.topic).into(),
         shards: entry.shards,
         paused: paused.is_some(),
+        overdue,
         counts: None,
         next_due_ms: None,
         oldest_overdue_ms: None,

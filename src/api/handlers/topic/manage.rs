@@ -89,6 +89,7 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
         policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),
+        overdue: counts.is_overdue(now),
         counts: counts.into(),
         next_due_ms: next_due_ms.map(Into::into),
         oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),

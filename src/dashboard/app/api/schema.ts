@@ -2639,6 +2639,11 @@ export interface components {
             no_access_token?: string | null;
             /** Format: int64 */
             overdue: number;
+            /**
+             * Format: int64
+             * @description How long its `Retry-After` lasts.
+             */
+            retry_after_ms?: number | null;
             sn: string;
             /** Format: int64 */
             waiting: number;
@@ -3264,8 +3269,8 @@ export interface components {
             /** @description Whether each lane has been read at least once. */
             complete: boolean;
             /**
-             * @description The destinations with most overdue tasks first, then those with most waiting ones; at most
-             *     20.
+             * @description Those that are not called now or not configured first, then those with most overdue tasks,
+             *     then with most waiting ones; at most 20.
              */
             destinations: components["schemas"]["DestinationFigures"][];
             /** @description The instance that answers, and its store. */
@@ -3312,8 +3317,8 @@ export interface components {
             /** @description Whether each lane has been read at least once. */
             complete: boolean;
             /**
-             * @description The destinations with most overdue tasks first, then those with most waiting ones; at most
-             *     20.
+             * @description Those that are not called now or not configured first, then those with most overdue tasks,
+             *     then with most waiting ones; at most 20.
              */
             destinations: components["schemas"]["DestinationFigures"][];
             /** @description 0: success. */
@@ -4040,13 +4045,21 @@ export interface components {
         };
         /** @description A service's name, or a host with its port. */
         Service: string;
-        /** @description The forecast of one service. */
+        /** @description The forecast of one service. What differs between instances is as in the list of destinations. */
         ServiceForecast: {
+            breaker: components["schemas"]["BreakerState"];
             /** @description False if the configuration neither names nor allows it. */
             configured: boolean;
             figures: components["schemas"]["ForecastFigures"];
             /** @description Whether an operator holds it. */
             held: boolean;
+            /** @description Why there is no OAuth access token for it; only while there is none. */
+            no_access_token?: string | null;
+            /**
+             * Format: int64
+             * @description How long its `Retry-After` lasts.
+             */
+            retry_after_ms?: number | null;
             /** @description The service; `@pull` for the tasks that consumers pull. */
             sn: string;
         };
@@ -4265,6 +4278,11 @@ export interface components {
             counts?: components["schemas"]["Count"] | null;
             next_due_ms?: components["schemas"]["UnixMillis"] | null;
             oldest_overdue_ms?: components["schemas"]["UnixMillis"] | null;
+            /**
+             * @description Whether a task is overdue for more than 5 seconds. The list of all topics has it as the
+             *     instance that answers sampled it last.
+             */
+            overdue: boolean;
             paused: boolean;
             /** Format: int32 */
             shards: number;
@@ -4410,6 +4428,8 @@ export interface components {
             history_since_ms?: components["schemas"]["UnixMillis"] | null;
             next_due_ms?: components["schemas"]["UnixMillis"] | null;
             oldest_overdue_ms?: components["schemas"]["UnixMillis"] | null;
+            /** @description Whether a task is overdue for more than 5 seconds. */
+            overdue: boolean;
             paused: boolean;
             paused_since_ms?: components["schemas"]["UnixMillis"] | null;
             /** @description The topic's settings, in the form that `set` takes. */

@@ -123,7 +123,6 @@ export const en = {
     noTasksYet: "No task was due since the start of this instance.",
     lateNow: (count: string) => `${plural(count, "task waits", "tasks wait")} and miss it already.`,
     backlog: "Tasks of the whole store",
-    nextDue: "Earliest due time",
     overdue: "Overdue tasks, by cause",
     culprit: "Cause",
     count: "Tasks",
@@ -167,7 +166,7 @@ export const en = {
         `${plural(count, "task is", "tasks are")} overdue because no consumer pulls them, or ` +
         `those that did forgot them. The oldest is ${age} overdue.`,
     } as Record<string, (count: string, age: string) => string>,
-    leased: "Leased tasks",
+    tasks: "Its overdue tasks",
     lastError: (error: string, age: string) => `Last error, ${age} ago: ${error}`,
     budget: "The objective is not met: more tasks were late than the budget allows.",
     noToken: (sn: string, count: string) =>
@@ -542,8 +541,10 @@ export const en = {
       "All instances end the wait of their circuit breakers within two seconds. The next due " +
       "tasks are the probes; no other request is sent.",
     probeDone: (sn: string, breaker: string) => `The circuit breaker of ${sn} is ${breaker}.`,
-    probeOnAll: (sn: string) =>
-      `All instances end the wait of their circuit breakers of ${sn} within two seconds.`,
+    probeOnEach: (sn: string, each: string) =>
+      `All instances have heard of the probe of ${sn}. Their circuit breakers: ${each}.`,
+    probeOnSome: (sn: string, each: string) =>
+      `Some instances have not heard of the probe of ${sn} yet. The circuit breakers: ${each}.`,
     heading: (sn: string) => `Destination ${sn}`,
     now: "Now",
     probesIn: "Next probe in",

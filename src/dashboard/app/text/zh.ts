@@ -135,7 +135,6 @@ export const zh: Dictionary = {
     noTasksYet: "本实例启动以来没有任务到期。",
     lateNow: (count) => `${count} 个等待中的任务已超出目标。`,
     backlog: "整个存储的任务",
-    nextDue: "最早到期时间",
     overdue: "逾期任务（按原因）",
     culprit: "原因",
     count: "任务数",
@@ -168,7 +167,7 @@ export const zh: Dictionary = {
       consumer: (count, age) =>
         `${count} 个任务因消费者没有拉取或没有确认而逾期，最久的已逾期 ${age}。`,
     },
-    leased: "处理中的任务",
+    tasks: "逾期任务",
     lastError: (error, age) => `最近的错误（${age}前）：${error}`,
     budget: "未达到目标：延误的任务数超出了预算。",
     noToken: (sn, count) => `${sn} 没有 OAuth 访问令牌，因此不会被调用。${count} 个任务在等待。`,
@@ -513,7 +512,8 @@ export const zh: Dictionary = {
     probeText:
       "所有实例会在两秒内结束其熔断器的等待。接下来到期的任务就是探测；不会发送其他请求。",
     probeDone: (sn, breaker) => `${sn} 的熔断器状态：${breaker}。`,
-    probeOnAll: (sn) => `所有实例会在两秒内结束 ${sn} 的熔断器的等待。`,
+    probeOnEach: (sn, each) => `所有实例都已收到对 ${sn} 的探测。各实例的熔断器：${each}。`,
+    probeOnSome: (sn, each) => `部分实例尚未收到对 ${sn} 的探测。各实例的熔断器：${each}。`,
     heading: (sn) => `目的地 ${sn}`,
     now: "当前",
     probesIn: "距下次探测",

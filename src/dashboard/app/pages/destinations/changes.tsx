@@ -1,5 +1,6 @@
 import { useEffect } from "preact/hooks";
 import { call } from "../../api/client";
+import type { AnswerOf } from "../../api/types";
 import { ask, type Question } from "../../state/dialog";
 import { say, unsay } from "../../state/notice";
 import { may } from "../../state/session";
@@ -7,10 +8,35 @@ import { t } from "../../text";
 import { Action } from "../../ui/parts";
 import type { Shown } from "./parts";
 
+type Each = AnswerOf<"/delay/destination/probe">["instances"];
+
 interface Props {
   of: Shown;
   reload: () => Promise<void>;
   isSmall?: boolean;
+}
+
+/** How often, and how many times, it asks whether the others have heard of a probe. In ms. */
+const ASKED_EVERY = 250;
+const ASKED = 12;
+
+/** Says the breaker of each instance as soon as all have heard of a probe, or after some time. */
+async function sayEach(sn: string, before: Each) {
+  const hasHeard = (now: Each) =>
+    before.every((old) => {
+      const one = now.find(({ instance }) => instance === old.instance);
+      return old.answers || !one || one.probed_ms !== old.probed_ms;
+    });
+  let now = before;
+  for (let asked = 0; asked < ASKED && !hasHeard(now); asked++) {
+    await new Promise((done) => setTimeout(done, ASKED_EVERY));
+    now = (await call("/delay/destination/get", { sn })).instances;
+  }
+  const each = now.map(({ name, instance, breaker }) => {
+    return `${name} ${instance}: ${t().breakers[breaker]}`;
+  });
+  const { probeOnEach, probeOnSome } = t().destinations;
+  say((hasHeard(now) ? probeOnEach : probeOnSome)(sn, each.join(", ")));
 }
 
 /** What can be done with a destination in its present state. */
@@ -34,8 +60,8 @@ function questionsOf({ of: { sn, held, configured, breaker, retry_after_ms }, re
     action: texts.probe,
     run: async () => {
       const { breaker, instances } = await call("/delay/destination/probe", { sn });
-      const isAlone = instances.length === 0;
-      say(isAlone ? texts.probeDone(sn, t().breakers[breaker]) : texts.probeOnAll(sn));
+      if (instances.length === 0) say(texts.probeDone(sn, t().breakers[breaker]));
+      else await sayEach(sn, instances);
       await reload();
     },
   };

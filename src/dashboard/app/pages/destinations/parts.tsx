@@ -20,11 +20,12 @@ export type Shown = Pick<
   | "last_error_ms"
 >;
 
-/** The fields that its state follows from. The overview has no `retry_after_ms`. */
+/** The fields that its state follows from. A forecast has no calls in flight. */
 type Stated = Pick<
   Destination,
-  "held" | "configured" | "breaker" | "in_flight" | "concurrency" | "no_access_token"
-> & { retry_after_ms?: number | null };
+  "held" | "configured" | "breaker" | "retry_after_ms" | "no_access_token"
+> &
+  Partial<Pick<Destination, "in_flight" | "concurrency">>;
 
 /** Whether something keeps it from being called as usual. */
 export const isTroubled = ({ held, breaker, no_access_token }: Shown) =>
@@ -55,10 +56,12 @@ function conditionsOf(of: Stated): [Tone, string][] {
     [of.held, "warn", texts.held],
     [retry_after_ms != null, "warn", texts.retryAfter(duration(retry_after_ms ?? 0))],
     [breaker === "half_open", "warn", texts.probing],
-    [of.in_flight >= of.concurrency, "warn", texts.busy],
+    [(of.in_flight ?? 0) >= (of.concurrency ?? Infinity), "warn", texts.busy],
   ];
   return all.flatMap(([holds, tone, text]) => (holds ? [[tone, text] as [Tone, string]] : []));
 }
+
+export const isReady = (of: Stated) => conditionsOf(of).length === 0;
 
 /** It is ready only if nothing keeps it from being called. */
 export function State({ of }: { of: Stated }) {
@@ -79,8 +82,7 @@ type OnInstance = Destination["instances"][number];
 
 /** The instances on which something keeps it from being called, if others call it. */
 export function Where({ of }: { of: Pick<Destination, "instances"> }) {
-  const isWell = (one: OnInstance) =>
-    conditionsOf({ ...one, configured: true, held: false }).length === 0;
+  const isWell = (one: OnInstance) => isReady({ ...one, configured: true, held: false });
   const ill = of.instances.filter((one) => !isWell(one));
   if (ill.length === 0) return null;
   return (

@@ -5,6 +5,7 @@ import { t } from "../../text";
 import { Show, useLoaded } from "../../ui/loaded";
 import { Badge } from "../../ui/parts";
 import { Table } from "../../ui/table";
+import { isReady, State } from "../destinations/parts";
 import { count, duration, number } from "../../view/format";
 import { Buckets } from "./buckets";
 import { PULLED, nameOf, rate, within } from "./figures";
@@ -61,9 +62,7 @@ function Drain({ of: { total, services, complete } }: { of: Forecasts }) {
   const pulled = services.find(({ sn }) => sn === PULLED)?.figures.overdue ?? 0;
   const overdue = total.overdue - pulled;
   const amount = count(overdue, !complete);
-  const blocked = services.filter(
-    ({ held, configured, figures }) => (held || !configured) && figures.overdue > 0,
-  );
+  const blocked = services.filter((service) => !isReady(service) && service.figures.overdue > 0);
   const drained = () => {
     if (overdue === 0) return complete ? texts.noneOverdue : texts.noneSeenOverdue;
     if (total.drain_ms != null) return texts.drained(amount, duration(total.drain_ms));
@@ -84,7 +83,6 @@ function Drain({ of: { total, services, complete } }: { of: Forecasts }) {
 
 function Services({ services }: { services: ServiceForecast[] }) {
   const texts = t().forecast;
-  const states = t().destinations;
   const drained = ({ sn, figures: { drain_ms } }: ServiceForecast) =>
     sn === PULLED || drain_ms == null ? "–" : duration(drain_ms);
   const column = (name: string, of: (figures: ForecastFigures) => number) => ({
@@ -104,10 +102,10 @@ function Services({ services }: { services: ServiceForecast[] }) {
           {
             name: texts.service,
             by: ({ sn }) => sn,
-            cell: ({ sn, held, configured }) => (
+            cell: (service) => (
               <>
-                <bdi>{nameOf(sn)}</bdi> {held && <Badge tone="warn">{states.held}</Badge>}{" "}
-                {!configured && <Badge tone="bad">{states.unconfigured}</Badge>}
+                <bdi>{nameOf(service.sn)}</bdi>{" "}
+                {service.sn !== PULLED && <State of={service} />}
               </>
             ),
           },

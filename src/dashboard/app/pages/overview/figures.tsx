@@ -89,9 +89,6 @@ export const Backlog = ({ of }: { of: Overview }) => (
           {(of.complete ? "" : "≥") + number(of.tasks[state])}
         </Field>
       ))}
-      <Field name={t().overview.nextDue}>
-        <When at={of.tasks.earliest_ms} />
-      </Field>
     </dl>
   </section>
 );

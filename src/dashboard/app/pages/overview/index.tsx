@@ -48,7 +48,7 @@ function Problems({ of }: { of: Shown }) {
             {topic ? (
               <>
                 <a href={href("topics", topic)}>{text}</a>{" "}
-                <a href={hrefWith({ state: "leased" }, "tasks", topic)}>{t().problems.leased}</a>
+                <a href={hrefWith({ order: "oldest" }, "tasks", topic)}>{t().problems.tasks}</a>
               </>
             ) : page ? (
               <a href={href(page)}>{text}</a>

@@ -8,7 +8,7 @@ export interface Problem {
   text: string;
   /** The page that shows more. */
   page?: string;
-  /** The topic that shows more, and its leased tasks. */
+  /** The topic that shows more, and its tasks. */
   topic?: string;
   /** What changes each second. */
   more?: string;
@@ -46,7 +46,8 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
     if (tasks === 0 || late <= shown.objective.lateness_ms || !say) continue;
     const tone = culprit === "delayd" || culprit === "store" ? "bad" : "warn";
     const of = culprit === "consumer" && topic ? { topic } : {};
-    add(tone, say(count(tasks, cut), age(late)), pages[culprit], of);
+    const why = culprit === "receiver" ? newestError(shown) : {};
+    add(tone, say(count(tasks, cut), age(late)), pages[culprit], { ...of, ...why });
   }
 
   for (const destination of shown.destinations) {
@@ -55,7 +56,9 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
     const error = last_error == null ? {} : { more: texts.lastError(last_error, age(since)) };
     const tasks = number(waiting);
     if (!configured && waiting > 0) add("bad", texts.unconfigured(sn, tasks), "destinations");
-    if (no_access_token != null) add("bad", texts.noToken(sn, tasks), "destinations");
+    if (no_access_token != null) {
+      add("bad", texts.noToken(sn, tasks), "destinations", { more: no_access_token });
+    }
     if (breaker === "open") add("bad", texts.open(sn, tasks), "destinations", error);
     if (breaker === "half_open") add("warn", texts.halfOpen(sn, tasks), "destinations", error);
     if (held) add("warn", texts.held(sn, tasks), "destinations");
@@ -67,6 +70,16 @@ export function problemsOf(shown: Overview, sampleAge: number): Problem[] {
   if (shown.tasks.dead > 0) add("warn", texts.dead(number(shown.tasks.dead)), "dead");
   const order = { bad: 0, warn: 1 };
   return found.sort((a, b) => order[a.tone] - order[b.tone]);
+}
+
+/** Which destination failed last, unless an open breaker says it. */
+function newestError({ destinations, at_ms }: Overview): { more?: string } {
+  if (destinations.some(({ breaker }) => breaker !== "closed")) return {};
+  const failed = destinations.filter(({ overdue, last_error }) => overdue > 0 && last_error);
+  const at = (one?: { last_error_ms?: number | null }) => one?.last_error_ms ?? 0;
+  const [last] = failed.sort((a, b) => at(b) - at(a));
+  if (!last?.last_error) return {};
+  return { more: `${last.sn}: ${t().problems.lastError(last.last_error, age(at_ms - at(last)))}` };
 }
 
 /** The share of the budget that is left; below 0 if it is exceeded, null without tasks. */

@@ -10,7 +10,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::schedule::{Cursor, Definition, Misfire, Nominal, Overlap, Recurrence};
 use crate::model::task::{Lane, Occurrence, ScheduleName, TaskId};
 use crate::store::{
-    Asker, Error, Moment, NewSchedule, NewTask, NextOccurrence, Plan, Planned, Result, Schedule,
+    Error, Moment, NewSchedule, NewTask, NextOccurrence, Plan, Planned, Reader, Result, Schedule,
     ScheduleSet, Schedules, TopicEntry,
 };
 
@@ -84,12 +84,12 @@ pub const LISTED_AT_ONCE: usize = 16;
 /// Those of the store, except [`Error::Corrupt`].
 pub async fn read(
     store: &impl Schedules,
-    asker: Asker,
+    reader: Reader,
     lane: &Lane,
     names: Vec<ScheduleName>,
 ) -> Result<Read> {
     let mut read = Read::default();
-    match store.schedules(asker, lane, names.clone()).await {
+    match store.schedules(reader, lane, names.clone()).await {
         Err(Error::Corrupt(_)) => {}
         found => {
             read.schedules = found?.into_iter().flatten().collect();
@@ -97,7 +97,7 @@ pub async fn read(
         }
     }
     for name in names {
-        match store.schedules(asker, lane, vec![name.clone()]).await {
+        match store.schedules(reader, lane, vec![name.clone()]).await {
             Err(Error::Corrupt(_)) => read.unreadable.push(name),
             found => read.schedules.extend(found?.into_iter().flatten()),
         }

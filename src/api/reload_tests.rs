@@ -12,7 +12,6 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::auth::Caller;
 use super::places::Places;
 use super::testing::{Ask, edge_with_store, json_of};
 use super::{Api, TokenParams, edge};
@@ -163,11 +162,9 @@ async fn a_late_body_is_checked_against_the_present_tokens() {
 async fn status_of_a_wait(places: fn(&Api) -> &Places, call: Request, then: &[TokenParams]) -> u16 {
     let (api, _draining, _folder) = edge_with_store();
     let api = Arc::new(api);
-    replace(&api, &[token(VIEWER, &[View, Admin], "*")]);
+    replace(&api, &[token(VIEWER, &[View, Consume, Admin], "*")]);
     add(&api).await;
-    let anyone = Caller::anyone();
-    let held =
-        [places(&api).place(&anyone).await.unwrap(), places(&api).place(&anyone).await.unwrap()];
+    let held = places(&api).take_all();
     let asking = tokio::spawn(edge(api.clone()).answer(call));
     let waits = async {
         while !places(&api).is_asked_by(VIEWER) {
@@ -186,7 +183,7 @@ async fn a_call_that_waited_for_a_place_is_checked_again() {
         let filtered = r#"{"topic":"order.a","state":"scheduled","sn":"a"}"#;
         request(VIEWER, "/delay/task/list", filtered)
     };
-    let all = [token(VIEWER, &[View, Admin], "*")];
+    let all = [token(VIEWER, &[View, Consume, Admin], "*")];
     assert_eq!(status_of_a_wait(|api| &api.scans, list(), &all).await, 200);
     assert_eq!(status_of_a_wait(|api| &api.scans, list(), &[]).await, 401);
     let other = [token(VIEWER, &[Produce], "*")];
@@ -195,12 +192,25 @@ async fn a_call_that_waited_for_a_place_is_checked_again() {
     assert_eq!(status_of_a_wait(|api| &api.scans, list(), &narrow).await, 503);
 }
 
+/// Each answer may hold a content of megabytes.
+#[tokio::test]
+async fn reads_of_one_task_wait_for_a_place() {
+    for path in ["/delay/task/get", "/delay/task/pull"] {
+        let call = request(VIEWER, path, r#"{"topic":"order.a","task_id":1}"#);
+        let all = [token(VIEWER, &[View, Consume, Admin], "*")];
+        assert_eq!(status_of_a_wait(|api| &api.gets, call, &all).await, 404);
+    }
+    let call = request(VIEWER, "/delay/schedule/get", r#"{"topic":"order.a","schedule":"s"}"#);
+    let all = [token(VIEWER, &[View, Consume, Admin], "*")];
+    assert_eq!(status_of_a_wait(|api| &api.gets, call, &all).await, 404);
+}
+
 /// They walk over up to 100,000 tasks.
 #[tokio::test]
 async fn changes_of_all_dead_tasks_wait_for_a_place() {
     for path in ["/delay/dead/replay", "/delay/dead/purge"] {
         let call = request(VIEWER, path, r#"{"topic":"order.a","all":true}"#);
-        let all = [token(VIEWER, &[View, Admin], "*")];
+        let all = [token(VIEWER, &[View, Consume, Admin], "*")];
         assert_eq!(status_of_a_wait(|api| &api.changes, call, &all).await, 200);
     }
 }

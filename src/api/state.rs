@@ -49,6 +49,15 @@ const READS: Bounds = Bounds {
     refusal: "other lists and counts still run: try again",
 };
 
+/// The reads of one task or schedule, with its content.
+const GETS: Bounds = Bounds {
+    total: 64,
+    each: 32,
+    waiting: 1024,
+    wait: Duration::from_secs(3),
+    refusal: "other tasks are still read: try again",
+};
+
 /// What the API is built from.
 #[derive(Debug)]
 pub struct Parts {
@@ -106,6 +115,8 @@ pub struct Api {
     pub(crate) forecasts: Forecasts,
     /// The reads of many lanes or tasks that are no scans.
     pub(crate) reads: Places,
+    /// The reads of one task or schedule.
+    pub(crate) gets: Places,
     /// The scans that only read.
     pub(crate) scans: Places,
     /// The scans that change tasks. They have places of their own, so that no reader delays an
@@ -173,6 +184,7 @@ impl Api {
             tracer,
             live: Live::default(),
             forecasts: Forecasts::default(),
+            gets: Places::new(GETS),
             reads: Places::new(READS),
             scans: Places::new(SCANS),
             changes: Places::new(SCANS),

@@ -17,7 +17,9 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::model::task::{Lane, ScheduleName};
 use crate::planner;
-use crate::store::{AnyStore, Asker, Error, MAX_DUE_SCHEDULES, Planned, Result, Schedules, Topics};
+use crate::store::{
+    AnyStore, Error, MAX_DUE_SCHEDULES, Planned, Reader, Result, Schedules, Topics,
+};
 use crate::topic::Registry;
 
 /// How long the planner leaves a lane alone after an error.
@@ -155,7 +157,7 @@ async fn plan_lane<S: Schedules + Topics>(
         let (count, skipped) = (due.names.len(), skip);
         let mut has_planned = false;
         let planner::Read { mut schedules, unreadable: damaged } =
-            planner::read(store, Asker::Worker, lane, due.names).await?;
+            planner::read(store, Reader::Worker, lane, due.names).await?;
         skip += damaged.len();
         damaged.into_iter().for_each(found);
         while !schedules.is_empty() {

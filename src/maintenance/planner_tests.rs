@@ -82,11 +82,11 @@ impl Schedules for OneIsSlow {
 
     fn schedules(
         &self,
-        asker: Asker,
+        reader: Reader,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> impl Future<Output = Result<Vec<Option<Schedule>>>> + Send {
-        self.store.schedules(asker, lane, names)
+        self.store.schedules(reader, lane, names)
     }
 
     fn schedule_names(
@@ -211,7 +211,7 @@ async fn a_lane_that_takes_long_delays_no_other() {
         let is_planned = async {
             loop {
                 let names = vec!["s".parse().unwrap()];
-                let found = store.schedules(Asker::Caller, lane, names).await.unwrap().remove(0);
+                let found = store.schedules(Reader::Worker, lane, names).await.unwrap().remove(0);
                 if !found.unwrap().recent.is_empty() {
                     return;
                 }

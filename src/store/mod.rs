@@ -34,10 +34,10 @@ pub use contract::{
     MAX_RECENT, MAX_SAMPLED, MAX_SCHEDULES, MAX_SWEEP, MISFIRED, MOVED, Maintenance, Message,
     Misfire, Misfired, Moment, MovedSchedule, NewContent, NewSchedule, NewTask, NextDue,
     NextOccurrence, Novelty, Outlook, PING_TIMEOUT, Pause, Plan, Planned, PlannedOccurrence,
-    Position, RELEASES_KEPT, Registered, Rescheduled, Revision, SKIPPED, SampleQuery, Sampled,
-    Sampling, Schedule, ScheduleSample, ScheduleSet, Schedules, Selected, Settle, Settled, Signals,
-    Spread, Standing, Store, Summary, Swept, Task, TaskName, TopicEntry, Topics, Transition,
-    UNPLANNED, UNREADABLE, Waiting, Want, kept_answer, kept_outcome, warning_of,
+    Position, RELEASES_KEPT, Reader, Registered, Rescheduled, Revision, SKIPPED, SampleQuery,
+    Sampled, Sampling, Schedule, ScheduleSample, ScheduleSet, Schedules, Selected, Settle, Settled,
+    Signals, Spread, Standing, Store, Summary, Swept, Task, TaskName, TopicEntry, Topics,
+    Transition, UNPLANNED, UNREADABLE, Waiting, Want, kept_answer, kept_outcome, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, FORMAT_OF_SCHEDULES, Formats};

@@ -323,6 +323,7 @@ fn in_turn<'a>(
 mod tests {
     use super::*;
     use crate::model::task::State;
+    use crate::store::Reader;
     use crate::worker::testing::{Bench, lane};
 
     fn name(name: &str) -> Destination {
@@ -346,7 +347,9 @@ mod tests {
         let Claimed::Granted(grant) = store.claim(claim).await.unwrap() else { unreachable!() };
         assert_eq!(grant.tasks.len(), count);
         let last = grant.tasks[count - 1].id;
-        while store.get(&lane(), last).await.unwrap().unwrap().state == State::Leased {
+        while store.get(Reader::Worker, &lane(), last).await.unwrap().unwrap().state
+            == State::Leased
+        {
             tokio::task::yield_now().await;
         }
     }

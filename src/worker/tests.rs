@@ -10,7 +10,7 @@ use super::testing::{Bench, lane, soon};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{
-    Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Settle, Settled, TopicEntry,
+    Asker, Delivery, KEPT, MAX_OUTLOOK, Moment, NewSchedule, Reader, Settle, Settled, TopicEntry,
     Transition,
 };
 
@@ -262,7 +262,7 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     bench.add(["message.call"]).await;
     let call = bench.call().await;
     let (id, store) = (call.id, bench.store.clone());
-    while soon(store.store.get(&lane(), id)).await.unwrap().unwrap().attempts < 2 {
+    while soon(store.store.get(Reader::Worker, &lane(), id)).await.unwrap().unwrap().attempts < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let failed = Instant::now();
@@ -289,7 +289,8 @@ async fn what_waits_again_is_called_without_a_look() {
     // Its receiver announces that it acknowledges later, and then returns the task.
     let (id, store) = (call.id, bench.store.clone());
     let receipt = call.keep(Duration::from_secs(3_600));
-    while store.store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
+    while store.store.get(Reader::Worker, &lane(), id).await.unwrap().unwrap().last_outcome != KEPT
+    {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let transition = Transition::Retry {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use delayd::model::breaker;
 use delayd::model::clock::{Clock, UnixMillis};
-use delayd::model::task::State;
+use delayd::model::task::{State, TaskId};
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
-    Admin, Asker, Audit, Delivery, Grant, ListQuery, Moment, SampleQuery, Sampling, Schedules,
-    Settle, Settled, Store, TaskName, Topics, Transition,
+    Admin, Asker, Audit, Delivery, Error, Grant, ListQuery, Moment, Reader, SampleQuery, Sampling,
+    Schedules, Settle, Settled, Store, TaskName, Topics, Transition,
 };
 use futures_util::future::try_join_all;
 use serde_json::json;
@@ -68,22 +68,25 @@ async fn reads_that_hang_hold_up_nothing_and_open_no_breaker() {
     assert_eq!(store.settle(Asker::Caller, vec![nack]).await[0].clone().unwrap(), Settled::Done);
     let found = store.find(&TaskName::Key("no task's".into()), lanes.clone()).await.unwrap();
     assert_eq!(found, [None]);
-    // A planner's look at a schedule; a list of schedules is a read for viewers.
-    let read = |asker| {
+    // Contents: a planner, a nack and an update read them, too, and do not wait behind viewers.
+    let read = |reader| {
         let (store, lane, name) = (store.clone(), lanes[0].clone(), "none".parse().unwrap());
-        tokio::spawn(async move { store.schedules(asker, &lane, vec![name]).await })
+        tokio::spawn(async move {
+            let task = store.get(reader, &lane, TaskId(1)).await?;
+            Ok::<_, Error>((task, store.schedules(reader, &lane, vec![name]).await?))
+        })
     };
-    let listed = read(Asker::Caller);
-    assert_eq!(read(Asker::Worker).await.unwrap().unwrap(), [None]);
+    let shown = read(Reader::Viewer);
+    assert_eq!(read(Reader::Worker).await.unwrap().unwrap(), (None, vec![None]));
     store.ping().await.unwrap();
-    assert!(!listed.is_finished() && lists.iter().all(|list| !list.is_finished()));
+    assert!(!shown.is_finished() && lists.iter().all(|list| !list.is_finished()));
     assert!(wire.calls(LIST) <= 64, "more than one pipeline of reads is under way");
     // The connection breaks. The reads are repeated on a new one, and count as no failure.
     wire.break_off(LIST);
     for list in try_join_all(lists).await.unwrap() {
         assert_eq!(list.unwrap().len(), 3);
     }
-    assert_eq!(listed.await.unwrap().unwrap(), [None]);
+    assert_eq!(shown.await.unwrap().unwrap(), (None, vec![None]));
     assert_eq!(store.breaker(), breaker::State::Closed);
     settle(&store, &claim(&store, 1).await).await;
 }
@@ -117,7 +120,7 @@ async fn all_kinds_of_reads_work_over_their_link() {
     let [id, ..] = add(&store, 2).await[..] else { unreachable!() };
     let lane = topic().lanes().next().unwrap();
     assert_eq!(store.stats(&lane).await.unwrap().scheduled, 2);
-    assert_eq!(store.get(&lane, id).await.unwrap().unwrap().id, id);
+    assert_eq!(store.get(Reader::Viewer, &lane, id).await.unwrap().unwrap().id, id);
     let found = store.find(&TaskName::Id(id), vec![lane.clone()]).await.unwrap();
     assert_eq!(found, [Some(id)]);
     let query = SampleQuery { lanes: vec![lane.clone()], ..SampleQuery::default() };

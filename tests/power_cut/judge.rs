@@ -7,7 +7,8 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Destination, Options, State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
-    Admin, Cursor, Intake, ListQuery, Moment, NewTask, Registered, Store, TopicEntry, Topics,
+    Admin, Cursor, Intake, ListQuery, Moment, NewTask, Reader, Registered, Store, TopicEntry,
+    Topics,
 };
 
 use crate::history::{Chain, History, Step};
@@ -121,7 +122,7 @@ async fn read_contents(store: &Embedded, history: &History, position: u64) -> Re
     last.sort_by_cached_key(|(_, chain)| std::cmp::Reverse(chain.last_event(position)));
     for (id, chain) in last.into_iter().take(READ) {
         let entry = entry(&chain.topic);
-        let task = store.get(&entry.lane_of(TaskId(*id)), TaskId(*id)).await;
+        let task = store.get(Reader::Worker, &entry.lane_of(TaskId(*id)), TaskId(*id)).await;
         let Some(task) = task.map_err(|error| format!("task {id}: {error}"))? else { continue };
         let version = load::version(&task.content);
         let (mut steps, _) = chain.possible(position);

@@ -8,7 +8,7 @@ use delayd::model::schedule::{Definition, Misfire, Overlap};
 use delayd::model::task::{Lane, Occurrence, Options, ScheduleName};
 use delayd::planner;
 use delayd::store::{
-    Asker, Error, Moment, NewSchedule, NewTask, Pause, Planned, Result, Schedule, ScheduleSet,
+    Error, Moment, NewSchedule, NewTask, Pause, Planned, Reader, Result, Schedule, ScheduleSet,
     Schedules, Topics,
 };
 use futures_util::future::join_all;
@@ -208,8 +208,11 @@ impl Client<'_> {
                 let defined = self.recurring.definitions[which];
                 let definition = definition(self.number, which, defined).text();
                 let new = NewSchedule { name: name.clone(), definition, revision, moved: None };
-                let stored =
-                    self.store.schedules(Asker::Caller, &lane, vec![name.clone()]).await?.remove(0);
+                let stored = self
+                    .store
+                    .schedules(Reader::Worker, &lane, vec![name.clone()])
+                    .await?
+                    .remove(0);
                 let set = planner::set(self.store, &topic, new, stored.as_ref()).await?;
                 if let ScheduleSet::Created(schedule) | ScheduleSet::Changed(schedule) = set
                     && schedule.look.is_some()
@@ -222,8 +225,11 @@ impl Client<'_> {
             Step::Resume => drop(pause(None).await?),
             Step::Delete => drop(self.store.delete_schedule(&lane, &name).await?),
             Step::Run => {
-                let schedule =
-                    self.store.schedules(Asker::Caller, &lane, vec![name.clone()]).await?.remove(0);
+                let schedule = self
+                    .store
+                    .schedules(Reader::Worker, &lane, vec![name.clone()])
+                    .await?
+                    .remove(0);
                 let read = |text: &String| Definition::read(text);
                 let found = schedule.as_ref().and_then(|found| read(&found.definition));
                 let (Some(schedule), Some(definition)) = (schedule, found) else { return Ok(()) };
@@ -271,8 +277,10 @@ async fn race(deployment: Arc<Deployment>, number: usize, recurring: Recurring, 
         sleep(throw.millis(100, 1_500)).await;
         let read = async {
             let (lane, topic) = client.find().await?.ok_or(Error::StaleEntry)?;
-            let found =
-                store.schedules(Asker::Caller, &lane, vec![schedule_name(number)]).await?.remove(0);
+            let found = store
+                .schedules(Reader::Worker, &lane, vec![schedule_name(number)])
+                .await?
+                .remove(0);
             Ok::<_, Error>(found.map(|schedule| (topic, schedule)))
         };
         let Ok(Some((topic, schedule))) = read.await else { continue };

@@ -1,7 +1,7 @@
 //! `add`: (nothing) → scheduled.
 
 use delayd::model::task::{Headers, Options, State, TaskId};
-use delayd::store::{Hint, Moment, NewTask, Spread, Store};
+use delayd::store::{Hint, Moment, NewTask, Reader, Spread, Store};
 use delayd_wire::Backoff;
 use delayd_wire::Span;
 
@@ -127,9 +127,9 @@ pub(crate) async fn an_id_names_the_lane_of_its_task(bench: Bench<impl Store>) {
     assert_eq!(seen, 40);
     let here = topic.lane_of(added[0]);
     let elsewhere = topic.lane_of(TaskId(added[0].0 + 1));
-    assert!(bench.store.get(&here, added[0]).await.unwrap().is_some());
+    assert!(bench.store.get(Reader::Worker, &here, added[0]).await.unwrap().is_some());
     assert!(
-        bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(),
+        bench.store.get(Reader::Worker, &elsewhere, added[0]).await.unwrap().is_none(),
         "a task was found in another lane"
     );
 }

@@ -2,7 +2,8 @@
 
 use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
-    Asker, History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition,
+    Asker, History, Moment, NewContent, NewTask, Reader, Rescheduled, Settled, Spread, Store,
+    Transition,
 };
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
@@ -192,7 +193,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
         [ended[2].id, ended[3].id, ended[4].id],
         "the purge did not begin with the oldest"
     );
-    assert!(bench.store.get(&lane(), ended[0].id).await.unwrap().is_none());
+    assert!(bench.store.get(Reader::Worker, &lane(), ended[0].id).await.unwrap().is_none());
     assert_eq!(bench.settle(&ended[0], delivered()).await, Settled::Unknown);
     assert_eq!(
         purge(State::Delivered, at(3_000), 10).await,

@@ -2,8 +2,8 @@
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Cleared, Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store,
-    Summary, Task, Transition,
+    Cleared, Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Reader, Settled, Spread,
+    Store, Summary, Task, Transition,
 };
 
 use crate::bench::{
@@ -62,7 +62,8 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
             unknown.iter().chain(all.iter().rev()).chain(&all).copied().collect();
         let mut expected = Vec::new();
         for id in &asked {
-            expected.push(bench.store.get(&lane(), *id).await.unwrap().map(summary));
+            expected
+                .push(bench.store.get(Reader::Worker, &lane(), *id).await.unwrap().map(summary));
         }
         assert_eq!(bench.store.summaries(&lane(), asked).await.unwrap(), expected, "{what}");
         assert!(
@@ -131,7 +132,7 @@ pub(crate) async fn dead_tasks_of_another_outcome_are_left_alone(bench: Bench<im
     assert_eq!(replay(&died[..3], "410 Gone").await, 1);
     assert_eq!(bench.state(died[0]).await, State::Scheduled);
     assert_eq!(discard("410").await, 1);
-    assert_eq!(bench.store.get(&lane(), died[1]).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), died[1]).await.unwrap(), None);
     assert_eq!(discard("41").await, 0);
     assert_eq!(discard("").await, 1);
     assert_eq!(bench.state(died[3]).await, State::Dead);
@@ -168,7 +169,7 @@ pub(crate) async fn a_discard_removes_only_tasks_of_the_named_state(bench: Bench
     let counts = bench.counts().await;
     assert_eq!((counts.dead, counts.delivered, counts.scheduled), (1, 1, 1));
     for gone in [all[1], all[3]] {
-        assert_eq!(bench.store.get(&lane(), gone).await.unwrap(), None);
+        assert_eq!(bench.store.get(Reader::Worker, &lane(), gone).await.unwrap(), None);
     }
     assert_eq!(
         bench.list(State::Dead).await.iter().map(|listed| listed.id).collect::<Vec<_>>(),
@@ -217,7 +218,14 @@ pub(crate) async fn a_clear_leaves_only_leased_tasks(bench: Bench<impl Store>) {
     let counts = bench.counts().await;
     assert_eq!(counts, Counts { leased: 1, ..Counts::default() });
     assert_eq!(bench.next_due().await, Some(at(3 * LEASE_MS as i64)));
-    assert!(bench.store.get(&"others:0".parse().unwrap(), elsewhere).await.unwrap().is_some());
+    assert!(
+        bench
+            .store
+            .get(Reader::Worker, &"others:0".parse().unwrap(), elsewhere)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(bench.settle(&kept, delivered()).await, Settled::Done);
     assert_eq!(clear(2).await, 1);
     assert_eq!(bench.counts().await, Counts::default());
@@ -236,14 +244,14 @@ pub(crate) async fn a_leased_task_that_was_cleared_ends_with_its_lease(bench: Be
     bench.store.cancel(&lane(), dies.id, None).await.unwrap();
     assert_eq!(clear().await, Cleared { removed: 1, cancelling: 3 });
     assert_eq!(clear().await, Cleared::default(), "a repeat");
-    assert_eq!(bench.store.get(&lane(), pulled).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), pulled).await.unwrap(), None);
     assert_eq!(bench.settle(&succeeds, delivered()).await, Settled::Done);
     assert_eq!(bench.settle(&fails, retry(0)).await, Settled::Cancelled);
     assert_eq!(bench.settle(&dies, dead()).await, Settled::Cancelled);
     bench.let_lease_run_out();
     assert_eq!(clear().await, Cleared { removed: 4, cancelling: 0 });
     assert_eq!(bench.counts().await, Counts::default());
-    assert_eq!(bench.store.get(&lane(), is_lost.id).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), is_lost.id).await.unwrap(), None);
 }
 
 pub(crate) async fn a_clear_marks_all_of_many_leased_tasks(bench: Bench<impl Store>) {

@@ -2,7 +2,8 @@
 
 use delayd::model::task::{OnDead, Options, State, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Moment, NewTask, Novelty, Standing, Store, Task, TopicEntry, Transition,
+    Adopted, Adoptee, Moment, NewTask, Novelty, Reader, Standing, Store, Task, TopicEntry,
+    Transition,
 };
 use delayd_wire::Span;
 
@@ -238,7 +239,7 @@ pub(crate) async fn of_two_tasks_of_a_key_the_later_one_is_kept(bench: Bench<imp
         Adopted::Superseded,
         "the task of this store must win if both were set at the same moment"
     );
-    assert!(bench.store.get(&lane(), rival(2, 0).id).await.unwrap().is_none());
+    assert!(bench.store.get(Reader::Worker, &lane(), rival(2, 0).id).await.unwrap().is_none());
     assert_eq!(
         adopt(&bench, rival(1, -2_000)).await,
         Adopted::Superseded,
@@ -429,7 +430,7 @@ pub(crate) async fn an_id_that_another_topic_has_is_taken(bench: Bench<impl Stor
         Adopted::Taken,
         "the id belongs to a task without an origin"
     );
-    assert_eq!(bench.store.get(&topic.lane_of(own), own).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &topic.lane_of(own), own).await.unwrap(), None);
     // The id of a removed task is free.
     bench.store.cancel(&lane(), own, None).await.unwrap();
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![own], None).await.unwrap(), 1);

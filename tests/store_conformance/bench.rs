@@ -7,8 +7,8 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, AnyStore, Asker, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment,
-    NewTask, Outlook, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded,
-    redis,
+    NewTask, Outlook, Reader, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want,
+    embedded, redis,
 };
 use delayd_wire::Span;
 
@@ -278,7 +278,7 @@ impl<S: Store> Bench<S> {
     }
 
     pub(crate) async fn get(&self, id: TaskId) -> Task {
-        self.store.get(&lane(), id).await.unwrap().expect("the task is kept")
+        self.store.get(Reader::Worker, &lane(), id).await.unwrap().expect("the task is kept")
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> State {

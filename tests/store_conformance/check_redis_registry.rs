@@ -2,7 +2,7 @@
 //! [`crate::check_redis`].
 
 use delayd::model::task::{Lane, State};
-use delayd::store::{Admin, Creator, Error, Flaw, Intake, Maintenance, Registered, Topics};
+use delayd::store::{Admin, Creator, Error, Flaw, Intake, Maintenance, Reader, Registered, Topics};
 
 use crate::bench::{connect, new_task, topic_of};
 use crate::check::check;
@@ -108,7 +108,14 @@ async fn lanes_beyond_their_topic_are_registered_again() {
     let kept: String = raw(&["HGET", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert_eq!(kept, "{\"newer\":[2],\"shards\":4}");
     assert_eq!(
-        broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state,
+        broken
+            .bench
+            .store
+            .get(Reader::Worker, &entry.lane_of(id), id)
+            .await
+            .unwrap()
+            .unwrap()
+            .state,
         State::Scheduled
     );
 }

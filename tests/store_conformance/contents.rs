@@ -5,8 +5,8 @@ use std::sync::Arc;
 use delayd::maintenance::{self, Janitor};
 use delayd::model::task::{ContentDigest, Options, State, TaskId};
 use delayd::store::{
-    Added, Adopted, Adoptee, Error, Idempotency, NewTask, Novelty, Settled, Spread, Standing,
-    Store, Task,
+    Added, Adopted, Adoptee, Error, Idempotency, NewTask, Novelty, Reader, Settled, Spread,
+    Standing, Store, Task,
 };
 use delayd::topic::{self, Registry};
 
@@ -148,7 +148,7 @@ pub(crate) async fn the_janitor_removes_contents_after_a_while(bench: Bench<impl
     let bare = async || {
         let mut bare = Vec::new();
         for id in &all {
-            let task = store.get(&lane(), *id).await.unwrap().unwrap();
+            let task = store.get(Reader::Worker, &lane(), *id).await.unwrap().unwrap();
             bare.push(task.content.is_empty());
         }
         bare

@@ -5,7 +5,9 @@
 
 use deadpool_redis::redis;
 use delayd::model::task::{State, TaskId};
-use delayd::store::{Admin, AnyStore, Asker, Delivery, Error, Schedules, Settle, Settled, Spread};
+use delayd::store::{
+    Admin, AnyStore, Asker, Delivery, Error, Reader, Schedules, Settle, Settled, Spread,
+};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};
@@ -148,12 +150,12 @@ async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
 
 async fn an_unreadable_body_is_dead_and_other_tasks_are_handed_out(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::Body).await;
-    assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Corrupt(_))));
+    assert!(matches!(bench.store.get(Reader::Worker, &lane(), id).await, Err(Error::Corrupt(_))));
 }
 
 async fn a_missing_body_delays_no_other_task(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::NoBody).await;
-    assert_eq!(bench.store.get(&lane(), id).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), id).await.unwrap(), None);
     assert_eq!(
         bench.store.replay(&lane(), vec![id], None, Spread::default()).await.unwrap(),
         0,
@@ -233,12 +235,12 @@ async fn an_unreadable_schedule_is_deleted_and_the_others_stay(bench: Bench<AnyS
     set(&bench, "a", "1").await;
     bench.harm_schedule("a");
     let (store, a) = (&bench.store, name("a"));
-    let found = store.schedules(Asker::Caller, &lane(), vec![name("b"), a.clone()]).await;
+    let found = store.schedules(Reader::Worker, &lane(), vec![name("b"), a.clone()]).await;
     assert!(matches!(found, Err(Error::Corrupt(_))), "{found:?}");
     assert!(!store.forget_schedule(&lane(), &a, 1).await.is_ok_and(|is_gone| is_gone));
     assert!(store.delete_schedule(&lane(), &a).await.unwrap());
     assert!(!store.delete_schedule(&lane(), &a).await.unwrap());
-    assert_eq!(store.schedules(Asker::Caller, &lane(), vec![a]).await.unwrap(), [None]);
+    assert_eq!(store.schedules(Reader::Worker, &lane(), vec![a]).await.unwrap(), [None]);
     assert_eq!(store.schedule_names(&lane(), None, 9).await.unwrap(), [name("b")]);
     assert_eq!(store.due_schedules(&lane(), 0).await.unwrap().names, [name("b")]);
     assert_eq!(read(&bench, "b").await, of_b);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
-    Added, Cancelled, Error, Idempotency, Moment, NewTask, Novelty, Rescheduled, Store,
+    Added, Cancelled, Error, Idempotency, Moment, NewTask, Novelty, Reader, Rescheduled, Store,
 };
 use futures_util::future::join_all;
 
@@ -33,13 +33,13 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
     let first = bench.try_add(once("k", 7)).await.unwrap();
     assert_eq!((first.due, first.novelty), (at(1_000), Novelty::New));
     let check = async |what: &str| {
-        let task = bench.store.get(&lane(), first.id).await.unwrap();
+        let task = bench.store.get(Reader::Worker, &lane(), first.id).await.unwrap();
         let counts = bench.counts().await;
         let repeat = NewTask { content: "{\"not\":\"looked at\"}".into(), ..once("k", 7) };
         let state = task.as_ref().map(|task| task.state);
         assert_eq!(bench.try_add(repeat).await.unwrap(), again(first, state), "{what}");
         assert_eq!(
-            bench.store.get(&lane(), first.id).await.unwrap(),
+            bench.store.get(Reader::Worker, &lane(), first.id).await.unwrap(),
             task,
             "{what}: nothing changed"
         );
@@ -188,7 +188,14 @@ pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) 
         let added = bench.try_add(task()).await.unwrap();
         assert_eq!(added.novelty, Novelty::New);
         assert_eq!(sharded.lane_of(added.id).shard, Lane::shard_of_key(&key, 8), "{key}");
-        assert!(bench.store.get(&sharded.lane_of(added.id), added.id).await.unwrap().is_some());
+        assert!(
+            bench
+                .store
+                .get(Reader::Worker, &sharded.lane_of(added.id), added.id)
+                .await
+                .unwrap()
+                .is_some()
+        );
         shards.insert(sharded.lane_of(added.id).shard);
         assert_eq!(bench.try_add(task()).await.unwrap(), duplicate_of(added), "{key}");
     }

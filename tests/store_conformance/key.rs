@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
     Added, Asker, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask,
-    Novelty, Settled, Spread, Store, Transition,
+    Novelty, Reader, Settled, Spread, Store, Transition,
 };
 
 use crate::bench::{
@@ -271,7 +271,10 @@ pub(crate) async fn a_key_finds_its_lane(bench: Bench<impl Store>) {
         shards.insert(lane.shard);
         let again = bench.try_add(task(2)).await.unwrap();
         assert_eq!(again, Added { novelty: Novelty::Replaced, ..added }, "{key}");
-        assert_eq!(bench.store.get(&lane, added.id).await.unwrap().unwrap().options.key, Some(key));
+        assert_eq!(
+            bench.store.get(Reader::Worker, &lane, added.id).await.unwrap().unwrap().options.key,
+            Some(key)
+        );
     }
     assert!(shards.len() > 3, "the keys are not spread over the lanes: {shards:?}");
     let mut count = 0;
@@ -335,7 +338,10 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
             _ => bench.store.clear(&lane(), 10).await.unwrap().removed,
         };
         assert_eq!(count, 1, "{how}");
-        assert!(bench.store.get(&lane(), added.id).await.unwrap().is_none(), "{how}");
+        assert!(
+            bench.store.get(Reader::Worker, &lane(), added.id).await.unwrap().is_none(),
+            "{how}"
+        );
     }
 }
 

@@ -17,9 +17,9 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, Admin, AnyStore, Asker, AttemptNote, Claim, Delivery, Grant, Histories, Intake,
-    LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Planned, Registered,
-    Result, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Summary,
-    Task, Topics,
+    LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Planned, Reader,
+    Registered, Result, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle,
+    Summary, Task, Topics,
 };
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -210,7 +210,8 @@ impl Twin {
     async fn learn_call(&mut self, lane: &Lane, id: TaskId, world: &World) {
         let call = |task: Task| task.options.on_dead?.task_id;
         let Some(expected) = world.model.get(lane, id).and_then(call) else { return };
-        let found = self.bench.store.get(lane, self.id(id)).await.unwrap().and_then(call);
+        let found =
+            self.bench.store.get(Reader::Worker, lane, self.id(id)).await.unwrap().and_then(call);
         self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
     }
 
@@ -246,7 +247,8 @@ impl Twin {
     /// Learns the digests of the removed contents.
     async fn remove_contents(&mut self, lane: &Lane, ids: &[TaskId], world: &World) {
         let store = &self.bench.store;
-        let before = join_all(ids.iter().map(|id| store.get(lane, self.id(*id)))).await;
+        let before =
+            join_all(ids.iter().map(|id| store.get(Reader::Worker, lane, self.id(*id)))).await;
         store.remove_contents(lane, &self.all(ids)).await.unwrap();
         for (id, before) in ids.iter().zip(before) {
             let expected = world.model.get(lane, *id).and_then(|task| task.options.removed);
@@ -359,8 +361,10 @@ impl Twin {
                 assert_eq!(list.unwrap(), expected, "{state:?} in {lane}");
             }
         }
-        let found =
-            join_all(world.tasks.iter().map(|(lane, id)| store.get(lane, self.id(*id)))).await;
+        let found = join_all(
+            world.tasks.iter().map(|(lane, id)| store.get(Reader::Worker, lane, self.id(*id))),
+        )
+        .await;
         for ((lane, id), found) in world.tasks.iter().zip(found) {
             let found =
                 found.unwrap().map(|task| Task { content: in_order(&task.content), ..task });
@@ -371,7 +375,7 @@ impl Twin {
             let expected = names.iter().map(|name| model.schedule(&lane, name));
             let expected: Vec<_> =
                 expected.map(|found| found.map(|found| self.schedule(found))).collect();
-            assert_eq!(store.schedules(Asker::Caller, &lane, names).await.unwrap(), expected);
+            assert_eq!(store.schedules(Reader::Worker, &lane, names).await.unwrap(), expected);
             for skip in 0..2 {
                 let due = store.due_schedules(&lane, skip).await.unwrap();
                 assert_eq!(due, model.due_schedules(&lane, skip), "from {skip}");

@@ -21,6 +21,7 @@ mod check_embedded;
 mod check_redis;
 mod check_redis_keys;
 mod check_redis_registry;
+mod check_redis_schedules;
 mod check_schedules;
 mod claim;
 mod contents;

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
-    Asker, MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, Store, Task,
+    Asker, MAX_EXPIRIES, Misfire, Misfired, NewTask, Reader, Settled, Spread, Store, Task,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::bench::{
 
 /// The id that the dead-letter callback of a task has, or will have.
 async fn call_id(bench: &Bench<impl Store>, lane: &Lane, id: TaskId) -> TaskId {
-    let task = bench.store.get(lane, id).await.unwrap().expect("the task is kept");
+    let task = bench.store.get(Reader::Worker, lane, id).await.unwrap().expect("the task is kept");
     let on_dead = task.options.on_dead.expect("the task has a dead-letter callback");
     assert_eq!((on_dead.sn.as_str(), on_dead.url.as_str()), ("dead.letters", "/dead"));
     on_dead.task_id.expect("the id was drawn with the task's own")
@@ -57,13 +57,13 @@ pub(crate) async fn a_settled_death_makes_the_call_in_the_same_step(bench: Bench
     let call = call_id(&bench, &lane(), id).await;
     assert_ne!(call, id);
     assert_eq!(
-        bench.store.get(&lane(), call).await.unwrap(),
+        bench.store.get(Reader::Worker, &lane(), call).await.unwrap(),
         None,
         "the callback was made before the task was dead"
     );
     bench.advance(1);
     bench.settle(&bench.hold().await, retry(0)).await;
-    assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), call).await.unwrap(), None);
     bench.advance(1);
     let held = bench.hold().await;
     bench.advance(1);
@@ -137,7 +137,7 @@ pub(crate) async fn a_repeated_death_makes_no_second_call(bench: Bench<impl Stor
     bench.store.cancel(&lane(), call, None).await.unwrap();
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![call], None).await.unwrap(), 1);
     assert_eq!(bench.settle(&held, dead()).await, Settled::Done);
-    assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), call).await.unwrap(), None);
 }
 
 pub(crate) async fn a_task_that_did_not_die_makes_no_call(bench: Bench<impl Store>) {
@@ -160,7 +160,7 @@ pub(crate) async fn a_task_that_did_not_die_makes_no_call(bench: Bench<impl Stor
             }
         }
         assert!(bench.state(id).await.is_final(), "{how}");
-        assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None, "{how}");
+        assert_eq!(bench.store.get(Reader::Worker, &lane(), call).await.unwrap(), None, "{how}");
     }
     let quiet = bench.add_held().await;
     bench.settle(&quiet, dead()).await;

@@ -8,7 +8,8 @@ use delayd::model::schedule::{Definition, Misfire, Overlap};
 use delayd::model::task::{Options, ScheduleName};
 use delayd::planner;
 use delayd::store::{
-    Asker, Claimed, MAX_DUE_SCHEDULES, NewSchedule, Planned, Schedule, ScheduleSet, Settle, Store,
+    Asker, Claimed, MAX_DUE_SCHEDULES, NewSchedule, Planned, Reader, Schedule, ScheduleSet, Settle,
+    Store,
 };
 use delayd::topic::{Params, Registry};
 use futures_util::future::join_all;
@@ -39,7 +40,7 @@ fn definition(misfire: Misfire, content: &str) -> String {
 }
 
 async fn read(store: &impl Store, text: &str) -> Schedule {
-    store.schedules(Asker::Caller, &lane(), vec![name(text)]).await.unwrap().remove(0).unwrap()
+    store.schedules(Reader::Worker, &lane(), vec![name(text)]).await.unwrap().remove(0).unwrap()
 }
 
 async fn set(store: &impl Store, text: &str, definition: String) {

@@ -3,8 +3,8 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Asker, Counts, Instance, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread,
-    Store, Transition,
+    Asker, Counts, Instance, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Reader,
+    Spread, Store, Transition,
 };
 
 use crate::bench::{
@@ -275,7 +275,7 @@ pub(crate) async fn next_pull_knows_only_tasks_for_consumers(bench: Bench<impl S
 }
 
 pub(crate) async fn reads_of_unknown_names_are_empty(bench: Bench<impl Store>) {
-    assert_eq!(bench.store.get(&lane(), TaskId(1)).await.unwrap(), None);
+    assert_eq!(bench.store.get(Reader::Worker, &lane(), TaskId(1)).await.unwrap(), None);
     assert_eq!(bench.counts().await, Counts::default());
     assert!(bench.list(State::Scheduled).await.is_empty());
     let grant = bench.claim(&[("message.call", 1)]).await;

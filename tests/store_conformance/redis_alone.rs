@@ -9,8 +9,8 @@ use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Asker, Claim, Claimed, Cleared, Delivery, Error, Grant, Hint, Holder, Intake,
-    Maintenance, Message, NewTask, Registered, Settle, Settled, Signals, Spread, Store, TopicEntry,
-    Topics,
+    Maintenance, Message, NewTask, Reader, Registered, Settle, Settled, Signals, Spread, Store,
+    TopicEntry, Topics,
 };
 
 use crate::bench::{
@@ -197,7 +197,10 @@ async fn two_instances_share_everything() {
 
     let leased = grant(&first, claim_by("first", 1, false)).await;
     let (id, receipt) = (leased.tasks[0].id, leased.receipt);
-    assert_eq!(second.get(&lane(), id).await.unwrap().unwrap().state, State::Leased);
+    assert_eq!(
+        second.get(Reader::Worker, &lane(), id).await.unwrap().unwrap().state,
+        State::Leased
+    );
     let settle = Settle { lane: lane(), id, receipt, transition: delivered() };
     assert_eq!(
         second.settle(Asker::Worker, vec![settle.clone()]).await.remove(0).unwrap(),
@@ -217,7 +220,7 @@ async fn prefixes_keep_deployments_apart() {
     let (one, other) = (Deployment::new(), Deployment::new());
     let (store, stranger) = (one.instance().await, other.instance().await);
     let id = add(&store, 1).await[0];
-    assert!(stranger.get(&lane(), id).await.unwrap().is_none());
+    assert!(stranger.get(Reader::Worker, &lane(), id).await.unwrap().is_none());
     assert!(stranger.topics().await.unwrap().is_empty());
     assert!(stranger.recover_topics().await.unwrap().is_empty());
 }
@@ -293,7 +296,7 @@ async fn the_hint_of_a_replay_names_the_moment_of_its_first_task() {
     let mut hints = store.hints();
     let count = store.replay(&lane(), added.clone(), None, Spread::default()).await.unwrap();
     assert_eq!(count, 1_000, "in several scripts");
-    let due = store.get(&lane(), added[0]).await.unwrap().unwrap().due;
+    let due = store.get(Reader::Worker, &lane(), added[0]).await.unwrap().unwrap().due;
     assert_eq!(hear(&mut hints).await.due, due);
 }
 
@@ -367,7 +370,7 @@ async fn a_recovery_makes_the_registry_and_the_lanes_agree() {
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(new.clone())]);
     for (n, id) in ids.iter().enumerate() {
         let task = store
-            .get(&new.lane_of(*id), *id)
+            .get(Reader::Worker, &new.lane_of(*id), *id)
             .await
             .unwrap()
             .expect("the task is in the lane of its id");
@@ -412,7 +415,10 @@ async fn a_deletion_during_an_add_fails_or_refuses_the_add() {
         for added in added {
             match added {
                 Ok(added) => {
-                    let found = deleter.get(&registered.lane_of(added.id), added.id).await.unwrap();
+                    let found = deleter
+                        .get(Reader::Worker, &registered.lane_of(added.id), added.id)
+                        .await
+                        .unwrap();
                     assert!(
                         found.is_some(),
                         "round {round}: stored by {entry:?}, registered {registered:?}"
@@ -501,7 +507,7 @@ async fn every_verb_survives_a_flushed_script_cache() {
     let settle = Settle { lane: lane(), id, receipt: leased.receipt, transition: retry(0) };
     assert_eq!(store.settle(Asker::Worker, vec![settle]).await.remove(0).unwrap(), Settled::Done);
     flush();
-    assert_eq!(store.get(&lane(), id).await.unwrap().unwrap().attempts, 1);
+    assert_eq!(store.get(Reader::Worker, &lane(), id).await.unwrap().unwrap().attempts, 1);
     flush();
     assert_eq!(store.stats(&lane()).await.unwrap().scheduled, 1);
     flush();

@@ -2,7 +2,7 @@
 
 use delayd::model::clock::Clock;
 use delayd::model::task::State;
-use delayd::store::{Admin, Error, Intake, NewTask, Result, Topics};
+use delayd::store::{Admin, Error, Intake, NewTask, Reader, Result, Topics};
 
 use crate::bench::{START, connect, fresh_prefix, new_task, topic_of};
 use crate::redis_alone::raw;
@@ -32,7 +32,7 @@ async fn a_broken_lane_does_not_affect_the_others_of_its_call() {
     );
     for place in [0, 2] {
         let id = added[place].as_ref().unwrap().id;
-        let task = store.get(&topics[place].lane_of(id), id).await;
+        let task = store.get(Reader::Worker, &topics[place].lane_of(id), id).await;
         assert_eq!(task.unwrap().unwrap().state, State::Scheduled, "{place}");
     }
 }

@@ -91,13 +91,7 @@ tables! {
     forget_misfire: Registry, registry::FORGET_MISFIRE;
     depart: Registry, registry::DEPART;
     unregister: Registry, registry::UNREGISTER;
-    fsck_lane: LaneAndAside, fsck::LANE;
-    fsck_destinations: LaneAndAside, fsck::DESTINATIONS;
-    fsck_bodies: LaneAndAside, fsck::BODIES;
-    fsck_schedule: LaneAndAside, fsck::SCHEDULE;
-    fsck_strays: LaneAndAside, fsck::STRAYS;
-    fsck_keys: LaneAndAside, fsck::KEYS;
-    fsck_recurring: LaneAndAside, fsck::RECURRING;
+    fsck: LaneAndAside, fsck::FSCK;
     fsck_counter: LastId, fsck::FSCK_COUNTER;
     fsck_topic: Registry, fsck::FSCK_TOPIC;
     fsck_created: Registry, fsck::FSCK_CREATED;

@@ -14,10 +14,10 @@ use delayd::store::{
     AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
     Delivery, DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake,
     ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
-    NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Registered, Rescheduled, Result,
-    Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle, Settled,
-    Signals, Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics, Transition,
-    Waiting,
+    NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Reader, Registered, Rescheduled,
+    Result, Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle,
+    Settled, Signals, Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics,
+    Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -222,7 +222,7 @@ impl Admin for Reference {
         Ok(moved)
     }
 
-    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+    async fn get(&self, _: Reader, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         Ok(self.model().get(lane, id))
     }
 
@@ -366,7 +366,7 @@ impl Schedules for Reference {
 
     async fn schedules(
         &self,
-        _: Asker,
+        _: Reader,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {

@@ -2,7 +2,7 @@
 
 use delayd::model::task::Lane;
 use delayd::store::{
-    Adopted, Adoptee, Creator, Error, NewTask, Registered, Result, Store, TopicEntry,
+    Adopted, Adoptee, Creator, Error, NewTask, Reader, Registered, Result, Store, TopicEntry,
 };
 use futures_util::future::join_all;
 
@@ -135,7 +135,7 @@ pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench
         // The same while the lane holds valid tasks.
         for added in bench.store.add(vec![by(&new, None); 20]).await {
             let id = added.unwrap().id;
-            assert!(bench.store.get(&new.lane_of(id), id).await.unwrap().is_some());
+            assert!(bench.store.get(Reader::Worker, &new.lane_of(id), id).await.unwrap().is_some());
         }
         stale().await;
         assert_eq!(total(&bench).await, 20, "{before} to {now}");

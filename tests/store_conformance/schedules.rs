@@ -4,8 +4,8 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Occurrence, Options, ScheduleName, State, TaskId};
 use delayd::store::{
     Asker, Cancelled, Look, MAX_DUE_SCHEDULES, MAX_RECENT, Moment, MovedSchedule, NewSchedule,
-    NewTask, NextOccurrence, Pause, Plan, Planned, Registered, SKIPPED, Schedule, ScheduleSet,
-    Settled, Store, UNPLANNED,
+    NewTask, NextOccurrence, Pause, Plan, Planned, Reader, Registered, SKIPPED, Schedule,
+    ScheduleSet, Settled, Store, UNPLANNED,
 };
 
 use crate::bench::{Bench, LEASE_MS, at, delivered, ids, lane, ms, retry, topic};
@@ -30,7 +30,7 @@ pub(crate) async fn set(bench: &Bench<impl Store>, text: &str, definition: &str)
 pub(crate) async fn read(bench: &Bench<impl Store>, text: &str) -> Schedule {
     bench
         .store
-        .schedules(Asker::Caller, &lane(), vec![name(text)])
+        .schedules(Reader::Worker, &lane(), vec![name(text)])
         .await
         .unwrap()
         .remove(0)
@@ -104,7 +104,7 @@ pub(crate) async fn a_schedule_is_kept_as_it_was_set(bench: Bench<impl Store>) {
     bench.advance(5);
     let found = bench
         .store
-        .schedules(Asker::Caller, &lane(), vec![name("none"), name("nightly")])
+        .schedules(Reader::Worker, &lane(), vec![name("none"), name("nightly")])
         .await
         .unwrap();
     assert_eq!(found, [None, Some(Schedule { now: at(5), ..schedule })]);

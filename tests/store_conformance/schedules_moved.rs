@@ -3,7 +3,7 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Receipt, State, StoreId};
 use delayd::store::{
-    Asker, History, MovedSchedule, NewSchedule, Pause, Plan, Planned, Schedule, ScheduleSet, Store,
+    History, MovedSchedule, NewSchedule, Pause, Plan, Planned, Reader, Schedule, ScheduleSet, Store,
 };
 
 use crate::bench::{Bench, LEASE_MS, at, ids, lane, ms, topic};
@@ -103,7 +103,7 @@ pub(crate) async fn a_held_schedule_is_forgotten_unless_it_was_changed(bench: Be
     for repeat in 0..2 {
         assert!(forget(&held).await, "{repeat}");
     }
-    let gone = bench.store.schedules(Asker::Caller, &lane(), vec![name("a")]).await.unwrap();
+    let gone = bench.store.schedules(Reader::Worker, &lane(), vec![name("a")]).await.unwrap();
     assert_eq!(gone, [None]);
 }
 

@@ -15,7 +15,12 @@ contract! {
     /// Shows and changes what is stored, on request.
     pub trait Admin {
         /// One task, with its content.
-        async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> => Read;
+        async fn get(
+            &self,
+            reader: Reader,
+            lane: &Lane,
+            id: TaskId,
+        ) -> Result<Option<Task>> => Read;
 
         /// For each of the lanes, the id of the task that has this name there. The task of an
         /// idempotency key may have been removed. Fails if the server of a lane does not answer.
@@ -129,6 +134,15 @@ contract! {
         /// traffic; writes nothing without `repair`.
         async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> => Maintain;
     }
+}
+
+/// Who reads a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Somebody who looks. Only other viewers wait behind it.
+    Viewer,
+    /// This process, or a call that changes what it reads. It waits behind no viewer.
+    Worker,
 }
 
 /// A task as `get` shows it.

@@ -24,7 +24,8 @@ mod signals;
 mod topics;
 
 pub use admin::{
-    Admin, Cancelled, Cleared, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+    Admin, Cancelled, Cleared, Forecast, NewContent, Reader, Rescheduled, Spread, Summary, Task,
+    Waiting,
 };
 pub use audit::{Audit, AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT};
 pub use bounds::{

@@ -7,7 +7,7 @@ use super::intake::NewTask;
 use super::topics::TopicEntry;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, StoreId, TaskId};
-use crate::store::{Asker, Result};
+use crate::store::{Reader, Result};
 
 contract! {
     /// Keeps recurring schedules. A schedule is in the lane of its name
@@ -25,11 +25,10 @@ contract! {
             new: NewSchedule,
         ) -> Result<ScheduleSet> => Change;
 
-        /// The schedules with these names, in order. `None` if the lane has no such schedule. What
-        /// callers read does not delay planners.
+        /// The schedules with these names, in order. `None` if the lane has no such schedule.
         async fn schedules(
             &self,
-            asker: Asker,
+            reader: Reader,
             lane: &Lane,
             names: Vec<ScheduleName>,
         ) -> Result<Vec<Option<Schedule>>> => Read;

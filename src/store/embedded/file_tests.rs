@@ -11,8 +11,8 @@ use super::testing::{Bench, START, bench, delivered, lane, new_task, params, ret
 use crate::model::clock::Clock;
 use crate::model::task::{State, TaskId};
 use crate::store::{
-    Asker, Counts, Creator, Error, FORMAT, Formats, NewTask, Registered, Settle, Settled, Signals,
-    Store, TopicEntry,
+    Asker, Counts, Creator, Error, FORMAT, Formats, NewTask, Reader, Registered, Settle, Settled,
+    Signals, Store, TopicEntry,
 };
 
 /// A frame of the log: a head, and a page.
@@ -68,7 +68,7 @@ async fn a_file_keeps_its_id_until_it_is_given_another() {
 async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
     for id in ids {
         assert!(
-            store.get(&lane(), *id).await.unwrap().is_some(),
+            store.get(Reader::Worker, &lane(), *id).await.unwrap().is_some(),
             "task {id} was answered and is lost"
         );
     }

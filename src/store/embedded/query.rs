@@ -9,16 +9,30 @@ use super::sql::lane::{next_due, next_pull};
 use super::sql::progress::deadlines;
 use super::sql::task::{summary, whole};
 use super::sql::{self, only};
+use super::threads::reader::Reads;
 use super::values::read_name;
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
-use crate::store::{FURTHEST_DEADLINE, NextDue, Result, Summary, Task};
+use crate::store::{FURTHEST_DEADLINE, NextDue, Reader, Result, Summary, Task};
 
 impl Embedded {
-    pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+    /// The thread of the reads of contents.
+    pub(super) fn reader_for(&self, reader: Reader) -> &Reads {
+        match reader {
+            Reader::Viewer => &self.reads,
+            Reader::Worker => &self.polls,
+        }
+    }
+
+    pub(crate) async fn get(
+        &self,
+        reader: Reader,
+        lane: &Lane,
+        id: TaskId,
+    ) -> Result<Option<Task>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.polls.run(move |db| get_from(db, &lane, id, clock.now())).await
+        self.reader_for(reader).run(move |db| get_from(db, &lane, id, clock.now())).await
     }
 
     pub(crate) async fn summaries(

@@ -7,7 +7,7 @@ use super::write_tx::WriteTx;
 use super::{Embedded, PER_TASK, schedules};
 use crate::model::task::{Lane, ScheduleName, Topic};
 use crate::store::{
-    Asker, DueSchedules, FORMAT_OF_SCHEDULES, NewSchedule, Pause, Plan, Planned, Result, Schedule,
+    DueSchedules, FORMAT_OF_SCHEDULES, NewSchedule, Pause, Plan, Planned, Reader, Result, Schedule,
     ScheduleSet, TopicEntry,
 };
 
@@ -50,16 +50,12 @@ impl Embedded {
 
     pub(crate) async fn schedules(
         &self,
-        asker: Asker,
+        reader: Reader,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
-        let reader = match asker {
-            Asker::Worker => &self.polls,
-            Asker::Caller => &self.reads,
-        };
-        reader.run(move |db| schedules::read(db, &lane, &names, clock.now())).await
+        self.reader_for(reader).run(move |db| schedules::read(db, &lane, &names, clock.now())).await
     }
 
     pub(crate) async fn schedule_names(

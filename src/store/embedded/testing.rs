@@ -10,8 +10,8 @@ use super::{Embedded, Params};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{
-    Asker, Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Result,
-    Settle, Settled, Task, TopicEntry, Transition, Want,
+    Asker, Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Reader,
+    Result, Settle, Settled, Task, TopicEntry, Transition, Want,
 };
 
 /// When the tests begin.
@@ -139,7 +139,7 @@ impl Bench {
     }
 
     pub(super) async fn get(&self, id: TaskId) -> Task {
-        self.store.get(&lane(), id).await.unwrap().unwrap()
+        self.store.get(Reader::Worker, &lane(), id).await.unwrap().unwrap()
     }
 
     pub(super) async fn state(&self, id: TaskId) -> State {

@@ -12,8 +12,8 @@ use super::testing::{Bench, START, bench, delivered, lane, names, new_task, para
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{ScheduleName, State};
 use crate::store::{
-    Asker, Cancelled, Counts, Cursor, Error, Look, MovedSchedule, NewSchedule, Pause, Registered,
-    Settled, Signals, Store, TopicEntry, Transition,
+    Asker, Cancelled, Counts, Cursor, Error, Look, MovedSchedule, NewSchedule, Pause, Reader,
+    Registered, Settled, Signals, Store, TopicEntry, Transition,
 };
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_kill_loses_nothing_that_was_answered() {
     }
     let store = Embedded::open(params(after.path(), &bench.clock)).unwrap();
     for id in added {
-        assert!(store.get(&lane(), id).await.unwrap().is_some(), "{id}");
+        assert!(store.get(Reader::Worker, &lane(), id).await.unwrap().is_some(), "{id}");
     }
     let log = std::fs::metadata(after.path().join("delayd.db-wal")).unwrap();
     assert_eq!(log.len(), 0, "what may be in the system's cache only is written anew");
@@ -95,7 +95,10 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     assert!(matches!(failed, Err(Error::Unavailable(_))));
     assert!(*bench.store.fatal().borrow());
     assert!(matches!(bench.store.add(vec![new_task("a", 0)]).await[0], Err(Error::Unavailable(_))));
-    assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Unavailable(_))));
+    assert!(matches!(
+        bench.store.get(Reader::Worker, &lane(), id).await,
+        Err(Error::Unavailable(_))
+    ));
     // Closing must not copy the log and delete it either: the next fsync might "succeed" without
     // having written a byte.
     let Bench { store, clock, folder } = bench;

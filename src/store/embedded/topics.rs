@@ -44,7 +44,7 @@ impl Embedded {
     }
 
     pub(crate) async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.with_schedules(self.polls.run(topics_from).await?))
+        Ok(self.with_schedules(self.reads.run(topics_from).await?))
     }
 
     pub(crate) async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {

@@ -69,7 +69,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-static LIBRARY: LazyLock<[(&str, &str); 21]> = LazyLock::new(|| {
+static LIBRARY: LazyLock<[(&str, &str); 20]> = LazyLock::new(|| {
     library![
         now,
         keys,
@@ -87,7 +87,6 @@ static LIBRARY: LazyLock<[(&str, &str); 21]> = LazyLock::new(|| {
         overdue,
         forget,
         where,
-        check,
         open,
         lanes,
         registry

@@ -12,7 +12,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
     Counts, FURTHEST_DEADLINE, Forecast, LAST_MOMENT, LeaseKind, ListQuery, Listed, MAX_FORECAST,
-    Result, Summary, Task,
+    Reader, Result, Summary, Task,
 };
 
 /// The most tasks of one script call.
@@ -21,10 +21,15 @@ const MOST: usize = 100;
 const COUNTS_A_SCRIPT: usize = 4_000;
 
 impl Session {
-    pub(crate) async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+    pub(crate) async fn get(
+        &self,
+        reader: Reader,
+        lane: &Lane,
+        id: TaskId,
+    ) -> Result<Option<Task>> {
         let call = self.lane_call(&script::GET, lane).arg(id.0).take();
-        let fields =
-            Vec::<Value>::from_redis_value(self.working.run_one(call).await?).map_err(corrupt)?;
+        let answer = self.route_for(reader).run_one(call).await?;
+        let fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?;
         if fields.is_empty() {
             return Ok(None);
         }

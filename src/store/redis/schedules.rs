@@ -15,8 +15,8 @@ use super::{identity, script};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, TaskId};
 use crate::store::{
-    Asker, DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES,
-    MAX_SCHEDULES, Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule,
+    DueSchedules, Error, FORMAT_OF_SCHEDULES, Hint, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_SCHEDULES,
+    Moment, NewSchedule, Pause, Plan, Planned, PlannedOccurrence, Reader, Result, Schedule,
     ScheduleSet, TopicEntry,
 };
 
@@ -76,7 +76,7 @@ impl Session {
 
     pub(crate) async fn schedules(
         &self,
-        asker: Asker,
+        reader: Reader,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {
@@ -84,11 +84,7 @@ impl Session {
         for name in &names {
             call.arg(name.as_str());
         }
-        let route = match asker {
-            Asker::Worker => &self.working,
-            Asker::Caller => &self.reading,
-        };
-        let mut fields = list(route.run_one(call).await?)?;
+        let mut fields = list(self.route_for(reader).run_one(call).await?)?;
         let now = read_now(fields.next())?;
         names.iter().map(|name| read_schedule(name, now, fields.next(), fields.next())).collect()
     }

@@ -22,7 +22,7 @@ use super::transport::servers::{Route, Servers};
 use crate::metrics::StoreMetrics;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Lane, StoreId};
-use crate::store::{Asker, Result};
+use crate::store::{Asker, Reader, Result};
 
 /// The last answer to a question that all callers share, and when it came.
 pub(super) type LastAnswer<T> = Mutex<Option<(Instant, Result<T>)>>;
@@ -124,6 +124,14 @@ impl Session {
         match asker {
             Asker::Worker => &self.working,
             Asker::Caller => &self.confirming,
+        }
+    }
+
+    /// The route of the reads of contents.
+    pub(super) fn route_for(&self, reader: Reader) -> &Route {
+        match reader {
+            Reader::Viewer => &self.reading,
+            Reader::Worker => &self.working,
         }
     }
 

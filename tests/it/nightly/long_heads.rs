@@ -11,7 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::open_loop::{Callers, End, resident_kib};
 use crate::program::{Program, service};
 use crate::receiver::Receiver;
-use crate::{Kept, poll};
+use crate::{Kept, on_both_stores, poll};
+
+on_both_stores!(long_heads_delay_no_others_and_take_little_memory);
 
 /// The longest head that is read, in bytes.
 const LONGEST: usize = 32 << 10;
@@ -97,9 +99,8 @@ async fn measured(delayd: &Program, healthy: &Receiver) -> [u128; 2] {
 }
 
 /// Each call held up to 390 KiB of a head that did not end.
-#[tokio::test(flavor = "multi_thread")]
-async fn long_heads_delay_no_others_and_take_little_memory() {
-    let (kept, healthy) = (Kept::embedded(), Receiver::start().await);
+async fn long_heads_delay_no_others_and_take_little_memory(kept: Kept) {
+    let healthy = Receiver::start().await;
     let mut receivers = Vec::new();
     // Heads that are too long are failures: the breaker must not stop the calls.
     let mut sets = vec![

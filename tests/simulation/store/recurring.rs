@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Lane, ScheduleName};
 use delayd::store::{
-    Asker, DueSchedules, Hint, NewSchedule, Pause, Plan, Planned, Result, Schedule, ScheduleSet,
+    DueSchedules, Hint, NewSchedule, Pause, Plan, Planned, Reader, Result, Schedule, ScheduleSet,
     Schedules, TopicEntry,
 };
 
@@ -18,7 +18,7 @@ impl Schedules for Access {
 
     async fn schedules(
         &self,
-        _: Asker,
+        _: Reader,
         lane: &Lane,
         names: Vec<ScheduleName>,
     ) -> Result<Vec<Option<Schedule>>> {

@@ -6,53 +6,43 @@ use super::table::Row;
 const WAITING: &[&str] =
     &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 
-// The arguments: structure, cursor, count, whether to repair, lanes, shard, names of destinations.
+// The arguments: structure, cursor, count, whether to repair, lanes, shard, seconds ahead,
+// destinations.
 
-pub(super) const LANE: &[Row] = &[
+pub(super) const FSCK: &[Row] = &[
     Row {
         case: "a lane in order",
         before: &[WAITING, &["offsets #shards = 1"]],
-        args: &["lane", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [], [shop], ]",
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 1, 1, [], []]",
         after: &[],
     },
     Row {
         case: "another number of lanes",
         before: &[WAITING, &["offsets #shards = 2"]],
-        args: &["lane", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [shards-differ, 2, 1], [shop], ]",
+        args: &["bodies", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 1, 1, [[shards-differ, 2, 1]], []]",
         after: &["- offsets #shards = 2", "+ offsets #shards = 1"],
     },
-];
-
-pub(super) const DESTINATIONS: &[Row] = &[Row {
-    case: "the moment at which a destination is due",
-    before: &[WAITING, &["destinations shop @ 7"]],
-    args: &["destinations", "0", "10", "1", "1", "0", "316224000", "shop"],
-    answer: "[0, 0, , [earliest-wrong, shop, 1], [], ]",
-    after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
-}];
-
-pub(super) const BODIES: &[Row] = &[
     Row {
-        case: "a body in order",
-        before: &[WAITING],
-        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [], [], ]",
-        after: &[],
+        case: "the moment at which a destination is due",
+        before: &[WAITING, &["destinations shop @ 7"]],
+        args: &["destinations", "0", "10", "1", "1", "0", "316224000", "shop"],
+        answer: "[0, 0, 0, [[earliest-wrong, shop, 1]], []]",
+        after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
     },
     Row {
         case: "a body without a place is scheduled",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [body-without-place, 1, 1], [], ]",
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[body-without-place, 1, 1]], []]",
         after: &["+ destinations shop @ 1500", "+ schedule:shop 1 @ 1500"],
     },
     Row {
         case: "a check without repair repairs nothing",
         before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
-        args: &["bodies", "0", "10", "0", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [body-without-place, 1, 0], [], ]",
+        args: &["bodies", "0", "10", "0", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[body-without-place, 1, 0]], []]",
         after: &[],
     },
     Row {
@@ -62,8 +52,8 @@ pub(super) const BODIES: &[Row] = &[
             "schedule:shop 1 @ 1500",
             "destinations shop @ 1500",
         ]],
-        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [unreadable-body, 1, 1], [], ]",
+        args: &["schedule", "0", "10", "1", "0", "0", "316224000", "shop"],
+        answer: "[0, 0, 0, [[unreadable-body, 1, 1]], []]",
         after: &[
             "- destinations shop @ 1500",
             "- schedule:shop 1 @ 1500",
@@ -74,97 +64,179 @@ pub(super) const BODIES: &[Row] = &[
     Row {
         case: "an entry that cannot be read is set aside",
         before: &[WAITING, &["entries 1 = what"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [unreadable-entry, 1, 1], [], ]",
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[unreadable-entry, 1, 1]], []]",
         after: &[
             "- entries 1 = what",
-            "+ aside bodies 1 1000 = what",
+            "+ aside entries 1 1000 = what",
             "+ entries 1 = 1 0 - - * * shop ",
         ],
     },
     Row {
         case: "a lease without a receipt",
-        before: &[&["bodies 1 = 1 1500 400 shop -|hello", "leased 1 @ 900"]],
-        args: &["bodies", "0", "10", "1", "1", "0", "316224000", "shop"],
-        answer: "[0, 1, 1, [leased-without-receipt, 1, 1], [], ]",
+        before: &[&["bodies 1 = 1 1500 400 shop -|hello", "leased 1 @ 1700"]],
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[leased-without-receipt, 1, 1]], []]",
         after: &[
-            "- leased 1 @ 900",
-            "+ destinations shop @ 900",
+            "- leased 1 @ 1700",
+            "+ destinations shop @ 1700",
             "+ entries 1 = 1 0 - - * * shop ",
-            "+ schedule:shop 1 @ 900",
+            "+ schedule:shop 1 @ 1700",
         ],
     },
-];
-
-pub(super) const SCHEDULE: &[Row] = &[
+    Row {
+        case: "a task is not called before its moment, whatever its lease says",
+        before: &[&["bodies 1 = 1 1500 400 shop -|hello", "leased 1 @ 900"]],
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[leased-without-receipt, 1, 1]], []]",
+        after: &[
+            "- leased 1 @ 900",
+            "+ destinations shop @ 1500",
+            "+ entries 1 = 1 0 - - * * shop ",
+            "+ schedule:shop 1 @ 1500",
+        ],
+    },
+    Row {
+        case: "a mover's task waits for the moment that its lease names",
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 - m7000 * * shop ",
+            "leased 1 @ 1200",
+        ]],
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[leased-without-receipt, 1, 1]], []]",
+        after: &["- leased 1 @ 1200", "+ destinations shop @ 7000", "+ schedule:shop 1 @ 7000"],
+    },
+    Row {
+        case: "a task that is listed as ended, on a schedule, and without an entry",
+        before: &[WAITING, &["delivered 1 @ 700"]],
+        args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
+        answer: "[0, 1, 1, [[ended-unmarked, 1, 1], [ended-yet-live, 1, 1]], []]",
+        after: &[
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ entries 1 = 0 0 delivered - * * shop ",
+        ],
+    },
     Row {
         case: "a schedule that names no body",
         before: &[&["schedule:shop 1 @ 1500", "destinations shop @ 1500"]],
-        args: &["schedule:shop", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [scheduled-without-body, 1, 1], [], ]",
+        args: &["schedule", "0", "10", "1", "1", "0", "316224000", "shop"],
+        answer: "[0, 0, 0, [[scheduled-without-body, 1, 1]], []]",
         after: &["- destinations shop @ 1500", "- schedule:shop 1 @ 1500"],
     },
     Row {
         case: "a task on the schedule of another destination",
         before: &[WAITING, &["schedule:mail 1 @ 1700", "destinations mail @ 1700"]],
-        args: &["schedule:mail", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [wrong-schedule, 1, 1], [], ]",
+        args: &["schedule", "0", "10", "1", "1", "0", "316224000", "mail"],
+        answer: "[0, 0, 0, [[wrong-schedule, 1, 1]], []]",
         after: &["- destinations mail @ 1700", "- schedule:mail 1 @ 1700"],
     },
-];
-
-pub(super) const STRAYS: &[Row] = &[
+    Row {
+        case: "a task that stands only on the schedule of another destination",
+        before: &[&[
+            "bodies 1 = 1 1500 400 shop -|hello",
+            "schedule:mail 1 @ 1700",
+            "destinations mail @ 1700",
+        ]],
+        args: &["schedule", "0", "10", "1", "0", "0", "316224000", "mail"],
+        answer: "[0, 0, 0, [[wrong-schedule, 1, 1], [body-without-place, 1, 1]], []]",
+        after: &[
+            "- destinations mail @ 1700",
+            "- schedule:mail 1 @ 1700",
+            "+ destinations shop @ 1700",
+            "+ schedule:shop 1 @ 1700",
+        ],
+    },
+    Row {
+        case: "a record that cannot be read, of a task that has ended, on a schedule",
+        before: &[&[
+            "bodies 1 = what is this",
+            "dead 1 @ 700",
+            "entries 1 = 0 0 dead - * * shop x",
+            "schedule:mail 1 @ 1700",
+            "destinations mail @ 1700",
+        ]],
+        args: &["schedule", "0", "10", "1", "0", "0", "316224000", "mail"],
+        answer: "[0, 0, 0, [[wrong-schedule, 1, 1]], []]",
+        after: &["- destinations mail @ 1700", "- schedule:mail 1 @ 1700"],
+    },
     Row {
         case: "an entry without a body",
         before: &[&["entries 1 = 1 0 - w r * shop "]],
-        args: &["entries", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [entry-without-body, 1, 1], [], ]",
+        args: &["entries", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[entry-without-body, 1, 1]], []]",
         after: &["- entries 1 = 1 0 - w r * shop "],
     },
     Row {
         case: "a lease without a body",
         before: &[&["leased 1 @ 3000"]],
-        args: &["leased", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [leased-without-body, 1, 1], [], ]",
+        args: &["leased", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[leased-without-body, 1, 1]], []]",
         after: &["- leased 1 @ 3000"],
     },
     Row {
         case: "an end without a body, and a member that is no id",
         before: &[&["dead 1 @ 900", "dead x @ 900"]],
-        args: &["dead", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [ended-without-body, 1, 1, not-an-id, x, 1], [], ]",
+        args: &["dead", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[ended-without-body, 1, 1], [not-an-id, x, 1]], []]",
         after: &["- dead 1 @ 900", "- dead x @ 900", "+ aside dead x 1000 = 900"],
     },
-];
-
-pub(super) const KEYS: &[Row] = &[
     Row {
         case: "a key without a task",
         before: &[&["owners k = 1 1 400"]],
-        args: &["keys", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [key-without-task, k, 1], [], ]",
+        args: &["keys", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[key-without-task, k, 1]], []]",
         after: &["- owners k = 1 1 400"],
     },
     Row {
         case: "an idempotency key that cannot be read",
         before: &[&["used i = what", "windows i @ 1000"]],
-        args: &["used", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [unreadable-key, i, 1], [], ]",
+        args: &["used", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[unreadable-key, i, 1]], []]",
         after: &["- used i = what", "- windows i @ 1000", "+ aside used i 1000 = what"],
     },
     Row {
         case: "a window that is not the key's",
         before: &[&["used i = 1 2a 60900 1500 1", "windows i @ 7"]],
-        args: &["used", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [window-wrong, i, 1], [], ]",
+        args: &["used", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[window-wrong, i, 1]], []]",
         after: &["- windows i @ 7", "+ windows i @ 60900"],
     },
     Row {
         case: "a window of no key",
         before: &[&["windows i @ 7"]],
-        args: &["windows", "0", "10", "1", "1", "0"],
-        answer: "[0, 0, , [window-wrong, i, 1], [], ]",
+        args: &["windows", "0", "10", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[window-wrong, i, 1]], []]",
         after: &["- windows i @ 7"],
+    },
+    Row {
+        case: "a schedule that no planner looks at",
+        before: &[&["recurring a = 1 0f 900 900 - - - - - -|{}"]],
+        args: &["recurring", "0", "100", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[schedule-without-plan, a, 1]], [a]]",
+        after: &["+ plans a @ 1000"],
+    },
+    Row {
+        case: "one that is paused, and one that cannot be read",
+        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "recurring b = 2"]],
+        args: &["recurring", "0", "100", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[unreadable-schedule, b, 0]], [a, b]]",
+        after: &[],
+    },
+    Row {
+        case: "a look at a schedule that is paused",
+        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "plans a @ 5"]],
+        args: &["recurring", "0", "100", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[plan-without-schedule, a, 1]], [a]]",
+        after: &["- plans a @ 5"],
+    },
+    Row {
+        case: "a look at a schedule that is gone",
+        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "plans a @ 5", "plans b @ 6"]],
+        args: &["plans", "0", "100", "1", "1", "0", "316224000"],
+        answer: "[0, 0, 0, [[plan-without-schedule, b, 1]], []]",
+        after: &["- plans b @ 6"],
     },
 ];
 
@@ -242,29 +314,5 @@ pub(super) const FSCK_CREATED: &[Row] = &[
             "- created shop d @ 0",
             "- created shop gone @ 0",
         ],
-    },
-];
-
-pub(super) const RECURRING: &[Row] = &[
-    Row {
-        case: "a schedule that no planner looks at",
-        before: &[&["recurring a = 1 0f 900 900 - - - - - -|{}"]],
-        args: &["recurring", "0", "100", "1", "1", "0"],
-        answer: "[0, 0, , [schedule-without-plan, a, 1], [a], ]",
-        after: &["+ plans a @ 1000"],
-    },
-    Row {
-        case: "one that is paused, and one that cannot be read",
-        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "recurring b = 2"]],
-        args: &["recurring", "0", "100", "1", "1", "0"],
-        answer: "[0, 0, , [unreadable-schedule, b, 0], [a, b], ]",
-        after: &[],
-    },
-    Row {
-        case: "looks at a schedule that is paused, and at one that is gone",
-        before: &[&["recurring a = 1 0f 900 900 - - o950 - - -|{}", "plans a @ 5", "plans b @ 6"]],
-        args: &["plans", "0", "100", "1", "1", "0"],
-        answer: "[0, 0, , [plan-without-schedule, a, 1, plan-without-schedule, b, 1], [], ]",
-        after: &["- plans a @ 5", "- plans b @ 6"],
     },
 ];

@@ -20,8 +20,8 @@ use crate::api::wire::shown::{last_outcome, way_of};
 use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
-    Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Signals, Task,
-    TopicEntry, Transition,
+    Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Reader, Settle, Settled, Signals,
+    Task, TopicEntry, Transition,
 };
 
 /// The most ids of a call, and the most bytes of content in its answer. A single task may be
@@ -89,7 +89,7 @@ pub(crate) async fn records(
         && let Some(id) = ids.next()
     {
         let lane = entry.lane_of(id);
-        let Some(task) = api.store.get(&lane, id).await? else { continue };
+        let Some(task) = api.store.get(Reader::Viewer, &lane, id).await? else { continue };
         let notes = match task.attempts {
             0 => Vec::new(),
             // The answer is useful without them.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use delayd_wire::{Nothing, ScheduleListRequest, ScheduleRequest, ScheduleShown, Schedules};
 
-use super::{locate, names, no_schedule, plan, read, shown};
+use super::{locate, names, no_schedule, page, plan, read, shown};
 use crate::api::handlers::task::get as task;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -13,9 +13,8 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::schedule::Definition;
-use crate::model::task::{Lane, ScheduleName};
-use crate::planner;
-use crate::store::{Asker, Pause, Schedules as _};
+use crate::model::task::ScheduleName;
+use crate::store::{Pause, Reader, Schedules as _};
 
 /// How many schedules a page has by default, and at most.
 const PAGE: u32 = 100;
@@ -28,11 +27,12 @@ pub(crate) type ListRequest = ScheduleListRequest<TopicName, Number, Name<Schedu
 /// `POST /delay/schedule/get`
 pub(crate) async fn get(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<ScheduleShown>, Error> {
     let Request { topic, schedule } = json::read(request.body())?;
     let (topic, name) = names(topic, schedule)?;
-    let (_, lane, schedule) = locate(&api, &topic, &name).await?;
+    let _place = api.place(&api.gets, &caller, route.access).await?;
+    let (_, lane, schedule) = locate(&api, Reader::Viewer, &topic, &name).await?;
     let definition = Definition::read(&schedule.definition);
     let options = definition.as_ref().map(|rule| rule.options.clone()).unwrap_or_default();
     Ok(Success::of(ScheduleShown {
@@ -50,39 +50,14 @@ pub(crate) async fn list(
     let ListRequest { topic, limit, cursor } = json::read(request.body())?;
     let Name(topic) = required(topic, "topic")?;
     let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
-    // It reads the contents, lane after lane.
     let _place = api.place(&api.scans, &caller, route.access).await?;
-    let known = api.topic(&topic).await?;
-    let shards = known.entry.shards;
-    let mut after = cursor.map(|Name(name)| name);
-    let first = after.as_ref().map_or(0, |name| name.lane_in(&topic, shards).shard);
-    let mut schedules: Vec<ScheduleShown> = Vec::new();
-    for shard in first..shards {
-        let lane = Lane { topic: topic.clone(), shard };
-        loop {
-            // One more than fits tells whether there is a further page.
-            let left = limit + 1 - schedules.len();
-            let names = api.store.schedule_names(&lane, after.take(), left).await?;
-            // A few at a time: their contents are read too, and are not shown.
-            for some in names.chunks(planner::LISTED_AT_ONCE) {
-                for schedule in
-                    planner::read(&*api.store, Asker::Caller, &lane, some.to_vec()).await?.schedules
-                {
-                    if schedules.len() == limit {
-                        let cursor = schedules.last().map(|last| last.schedule.clone());
-                        return Ok(Success::of(Schedules { schedules, cursor }));
-                    }
-                    schedules.push(shown(&api, &lane, schedule, &caller).await?);
-                }
-            }
-            if names.len() < left {
-                break;
-            }
-            // Some of them cannot be read, and took no room.
-            after = names.last().cloned();
-        }
+    let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
+    let (page, cursor) = page(&api, &known, cursor, limit).await?;
+    let mut schedules = Vec::with_capacity(page.len());
+    for (lane, schedule) in page {
+        schedules.push(shown(&api, &lane, schedule, &caller).await?);
     }
-    Ok(Success::of(Schedules { schedules, cursor: None }))
+    Ok(Success::of(Schedules { schedules, cursor }))
 }
 
 /// `POST /delay/schedule/pause`: removes the occurrence that was never handed out.
@@ -102,13 +77,13 @@ async fn set_paused(
 ) -> Result<Success<ScheduleShown>, Error> {
     let Request { topic, schedule } = json::read(request.body())?;
     let (topic, name) = names(topic, schedule)?;
-    let (known, lane, _) = locate(&api, &topic, &name).await?;
+    let (known, lane, _) = locate(&api, Reader::Worker, &topic, &name).await?;
     let changed = api.store.pause_schedule(&lane, &name, pause).await?;
     let mut schedule = changed.ok_or_else(no_schedule)?;
     if pause.is_none() {
         plan(&api, &known.entry, &schedule).await;
         // What was planned belongs to the answer.
-        schedule = read(&api, &lane, &name).await?.unwrap_or(schedule);
+        schedule = read(&api, Reader::Worker, &lane, &name).await?.unwrap_or(schedule);
     }
     let what = if pause.is_some() { "paused" } else { "resumed" };
     tracing::info!(%topic, schedule = %name, "Schedule {name} of topic {topic} is {what} by hand");

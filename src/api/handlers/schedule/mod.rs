@@ -21,7 +21,7 @@ use crate::model::task::{Lane, ScheduleName, Topic};
 use crate::model::written_time::{self, InvalidTime, MAX_TEXT};
 use crate::model::zone::Zone;
 use crate::planner;
-use crate::store::{Admin, Asker, Planned, Registered, Schedule, Schedules as _, TopicEntry};
+use crate::store::{Admin, Planned, Reader, Registered, Schedule, Schedules as _, TopicEntry};
 
 pub(crate) mod add;
 pub(crate) mod adopt;
@@ -32,6 +32,9 @@ pub(crate) mod transfer;
 
 /// The next moments that `get` and `list` show.
 const NEXT: usize = 3;
+
+/// How many bytes of definitions a page reads, unless a single one is longer.
+const MAX_BYTES: usize = 4 << 20;
 
 /// A schedule, and where it is.
 pub(super) struct FoundSchedule {
@@ -59,12 +62,13 @@ fn names(
 /// entry is read again.
 async fn locate(
     api: &Api,
+    reader: Reader,
     topic: &Topic,
     name: &ScheduleName,
 ) -> Result<(Registered, Lane, Schedule), Error> {
     let mut known = api.topic(topic).await?;
     let lane = name.lane_in(topic, known.entry.shards);
-    if let Some(schedule) = read(api, &lane, name).await? {
+    if let Some(schedule) = read(api, reader, &lane, name).await? {
         return Ok((known, lane, schedule));
     }
     known = api.topics.reload(topic).await?.ok_or_else(Error::no_topic)?;
@@ -72,22 +76,68 @@ async fn locate(
     if now == lane {
         return Err(no_schedule());
     }
-    let schedule = read(api, &now, name).await?.ok_or_else(no_schedule)?;
+    let schedule = read(api, reader, &now, name).await?.ok_or_else(no_schedule)?;
     Ok((known, now, schedule))
 }
 
-async fn read(api: &Api, lane: &Lane, name: &ScheduleName) -> Result<Option<Schedule>, Error> {
-    Ok(api.store.schedules(Asker::Caller, lane, vec![name.clone()]).await?.pop().flatten())
+async fn read(
+    api: &Api,
+    reader: Reader,
+    lane: &Lane,
+    name: &ScheduleName,
+) -> Result<Option<Schedule>, Error> {
+    Ok(api.store.schedules(reader, lane, vec![name.clone()]).await?.pop().flatten())
 }
 
 /// Reads a schedule and its definition.
 async fn find(api: &Api, topic: &Topic, name: &ScheduleName) -> Result<FoundSchedule, Error> {
-    let (known, _, schedule) = locate(api, topic, name).await?;
+    let (known, _, schedule) = locate(api, Reader::Worker, topic, name).await?;
     let unreadable = Error::Unavailable(
         "schedule: this instance cannot read it; ask one of the version that set it",
     );
     let (definition, recurrence) = understood(&schedule).ok_or(unreadable)?;
     Ok(FoundSchedule { known, schedule, definition, recurrence })
+}
+
+/// A page of a topic's schedules, and the cursor of the next one: lane by lane, and in a lane by
+/// name. The cursor is the last schedule of a page, whose name decides its lane.
+async fn page(
+    api: &Api,
+    known: &Registered,
+    cursor: Option<Name<ScheduleName>>,
+    limit: usize,
+) -> Result<(Vec<(Lane, Schedule)>, Option<String>), Error> {
+    let TopicEntry { topic, shards, .. } = &known.entry;
+    let mut after = cursor.map(|Name(name)| name);
+    let first = after.as_ref().map_or(0, |name| name.lane_in(topic, *shards).shard);
+    // Other topics have no schedules.
+    let lanes = if known.has_schedules { first..*shards } else { 0..0 };
+    let (mut page, mut bytes): (Vec<(Lane, Schedule)>, usize) = (Vec::new(), 0);
+    for shard in lanes {
+        let lane = Lane { topic: topic.clone(), shard };
+        loop {
+            // One more than fits tells whether there is a further page.
+            let left = limit + 1 - page.len();
+            let names = api.store.schedule_names(&lane, after.take(), left).await?;
+            for some in names.chunks(planner::LISTED_AT_ONCE) {
+                let read = planner::read(&*api.store, Reader::Viewer, &lane, some.to_vec());
+                for schedule in read.await?.schedules {
+                    if page.len() == limit || bytes >= MAX_BYTES {
+                        let cursor = page.last().map(|(_, last)| last.name.to_string());
+                        return Ok((page, cursor));
+                    }
+                    bytes += schedule.definition.len();
+                    page.push((lane.clone(), schedule));
+                }
+            }
+            if names.len() < left {
+                break;
+            }
+            // Some of them cannot be read, and took no room.
+            after = names.last().cloned();
+        }
+    }
+    Ok((page, None))
 }
 
 /// The definition of a stored schedule. `None` if a later version of delayd wrote it, or its time

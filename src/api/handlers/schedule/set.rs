@@ -26,7 +26,7 @@ use crate::callback::new_target;
 use crate::model::schedule::{Definition, Misfire, Overlap};
 use crate::model::task::{Mode, Options, ScheduleName, Topic};
 use crate::planner;
-use crate::store::{self, Asker, NewSchedule, ScheduleSet, Schedules as _};
+use crate::store::{self, NewSchedule, Reader, ScheduleSet, Schedules as _};
 
 pub(crate) type Request<'a> = ScheduleSetRequest<
     TopicName,
@@ -114,7 +114,7 @@ pub(crate) async fn set(
         let known = api.topics.ensure_for(&topic, 1, |share| caller.creator(share)).await?;
         let lane = name.lane_in(&topic, known.entry.shards);
         let stored =
-            api.store.schedules(Asker::Caller, &lane, vec![name.clone()]).await?.pop().flatten();
+            api.store.schedules(Reader::Worker, &lane, vec![name.clone()]).await?.pop().flatten();
         if stored.as_ref().is_none_or(|stored| stored.definition != text) {
             check_fires(&definition, &api)?;
         }
@@ -152,7 +152,7 @@ pub(crate) async fn set(
     }
     let lane = name.lane_in(&topic, known.entry.shards);
     // What was planned belongs to the answer.
-    let planned = api.store.schedules(Asker::Caller, &lane, vec![name]).await?.pop().flatten();
+    let planned = api.store.schedules(Reader::Worker, &lane, vec![name]).await?.pop().flatten();
     let schedule = shown(&api, &lane, planned.unwrap_or(schedule), &caller).await?;
     Ok(Success::of(ScheduleShown { result: Some(result), ..schedule }))
 }

@@ -7,6 +7,7 @@ use delayd_wire::{MovedSchedule, ScheduleMovedRequest, ScheduleRecord, ScheduleR
 use delayd_wire::{ScheduleRecordsRequest, SchedulesEnded};
 use serde_json::Value;
 
+use super::page;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -14,13 +15,10 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
-use crate::planner;
-use crate::store::{Admin, Asker, Pause, Schedule, Schedules as _, Signals};
+use crate::store::{Admin, Pause, Reader, Schedule, Schedules as _, Signals};
 
 /// The most schedules of a call.
 pub(crate) const MOST: usize = 100;
-/// How many bytes of definitions an answer has, unless a single one is longer.
-const MAX_BYTES: usize = 4 << 20;
 
 type NameList = AtMost<Name<ScheduleName>, MOST>;
 pub(crate) type RecordsRequest =
@@ -54,37 +52,11 @@ pub(crate) async fn records(
         }
         return Ok(Success::of(ScheduleRecords { records, cursor: None }));
     }
-    let mut after = cursor.map(|Name(name)| name);
-    // Other topics have no schedules.
-    let lanes = if known.has_schedules { 0..shards } else { 0..0 };
-    let first = after.as_ref().map_or(0, |name| name.lane_in(&topic, shards).shard);
-    let mut bytes = 0;
-    for shard in lanes.skip(first.into()) {
-        let lane = Lane { topic: topic.clone(), shard };
-        loop {
-            // One more than fits tells whether there is a further page.
-            let left = limit + 1 - records.len();
-            let names = api.store.schedule_names(&lane, after.take(), left).await?;
-            for some in names.chunks(planner::LISTED_AT_ONCE) {
-                for schedule in
-                    planner::read(&*api.store, Asker::Caller, &lane, some.to_vec()).await?.schedules
-                {
-                    if records.len() == limit || bytes >= MAX_BYTES {
-                        let cursor = records.last().map(|last: &Record| last.schedule.clone());
-                        return Ok(Success::of(ScheduleRecords { records, cursor }));
-                    }
-                    bytes += schedule.definition.len();
-                    records.push(record(&api, &lane, schedule, store).await?);
-                }
-            }
-            if names.len() < left {
-                break;
-            }
-            // Some of them cannot be read, and took no room.
-            after = names.last().cloned();
-        }
+    let (page, cursor) = page(&api, &known, cursor, limit).await?;
+    for (lane, schedule) in page {
+        records.push(record(&api, &lane, schedule, store).await?);
     }
-    Ok(Success::of(ScheduleRecords { records, cursor: None }))
+    Ok(Success::of(ScheduleRecords { records, cursor }))
 }
 
 /// A schedule as another store adopts it: its occurrence that was never handed out counts as not
@@ -163,7 +135,8 @@ pub(crate) async fn moved(
 
 /// Ends a mover's pause. An operator's stays.
 async fn end_hold(api: &Api, lane: &Lane, name: &ScheduleName) -> Result<bool, Error> {
-    let found = api.store.schedules(Asker::Caller, lane, vec![name.clone()]).await?.pop().flatten();
+    let found =
+        api.store.schedules(Reader::Worker, lane, vec![name.clone()]).await?.pop().flatten();
     let Some(schedule) = found else { return Ok(false) };
     if schedule.paused.is_some_and(|(kind, _)| kind == Pause::Move) {
         api.store.pause_schedule(lane, name, None).await?;

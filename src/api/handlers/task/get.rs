@@ -20,7 +20,7 @@ use crate::api::wire::fields::{Id, Name, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::task::{Lane, OnDead, Options, StoreId, TaskId, Topic};
-use crate::store::{self, Admin, AttemptNote, Signals};
+use crate::store::{self, Admin, AttemptNote, Reader, Signals};
 
 pub(crate) type Request = GetRequest<TopicName, Id>;
 
@@ -100,15 +100,16 @@ pub(crate) fn options(options: &Options, caller: &Caller) -> Value {
 /// `POST /delay/task/get`
 pub(crate) async fn get(
     api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Found<Value>>, Error> {
     let Request { topic, task_id, key, idempotency_key } = json::read(request.body())?;
     let Name(topic) = required(topic, "topic")?;
     let name = Named { task_id, key, idempotency_key }.read()?;
+    let _place = api.place(&api.gets, &caller, route.access).await?;
     let find = |lane: Lane, id: TaskId| {
         let store = &api.store;
         async move {
-            let task = store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+            let task = store.get(Reader::Viewer, &lane, id).await?.ok_or_else(Error::no_task)?;
             Ok((lane, task))
         }
     };

@@ -20,7 +20,7 @@ use crate::api::wire::shown;
 use crate::callback::new_target;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
-use crate::store::{Admin, Cancelled, NewContent, Rescheduled, TaskName};
+use crate::store::{Admin, Cancelled, NewContent, Reader, Rescheduled, TaskName};
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
@@ -123,7 +123,7 @@ async fn new_content(
     raw: &RawValue,
     body: &Bytes,
 ) -> Result<NewContent, Error> {
-    let task = api.store.get(lane, id).await?.ok_or_else(Error::no_task)?;
+    let task = api.store.get(Reader::Worker, lane, id).await?.ok_or_else(Error::no_task)?;
     let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
     let (checking, raw) = (api.clone(), raw.to_owned());
     let read = move |rules: &Rules<'_>| {

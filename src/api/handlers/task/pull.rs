@@ -37,7 +37,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::model::task::{Lane, TaskId, Topic};
-use crate::store::{Admin, MAX_LEASE, TaskName};
+use crate::store::{Admin, MAX_LEASE, Reader, TaskName};
 
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
@@ -70,6 +70,7 @@ pub(crate) async fn pull(
                 "{field}: only reads that task, so lease, count and wait are not allowed with it"
             )));
         }
+        let _place = api.place(&api.gets, &caller, route.access).await?;
         return read(&api, &topic, &named.read()?).await.map(IntoResponse::into_response);
     }
     api.check_accepting()?;
@@ -134,7 +135,7 @@ fn observe_lateness(api: &Api, topic: &Topic, taken: &PulledTasks, came: Instant
 async fn read(api: &Api, topic: &Topic, name: &TaskName) -> Result<Success<Pulled>, Error> {
     let store = &api.store;
     let find = |lane: Lane, id: TaskId| async move {
-        store.get(&lane, id).await?.ok_or_else(Error::no_task)
+        store.get(Reader::Viewer, &lane, id).await?.ok_or_else(Error::no_task)
     };
     let task = act_on(api, topic, name, find).await?;
     Ok(Success::of(Pulled {

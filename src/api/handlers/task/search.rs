@@ -19,7 +19,7 @@ use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::model::clock::UnixMillis;
 use crate::model::task::State;
-use crate::store::{self, Admin, Listed, TopicEntry};
+use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 256;
@@ -84,7 +84,7 @@ async fn contents(api: &Api, topic: &TopicEntry, tasks: &[Scanned]) -> Result<Ve
             return Ok(String::new());
         }
         let lane = topic.lane_of(*id);
-        match api.store.get(&lane, *id).await {
+        match api.store.get(Reader::Viewer, &lane, *id).await {
             Ok(task) => Ok(task.map(|task| task.content).unwrap_or_default()),
             // One unreadable task must not fail each search of its topic.
             Err(error @ store::Error::Corrupt(_)) => {

@@ -19,7 +19,9 @@ use crate::api::wire::shown;
 use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
-use crate::store::{Admin, Asker, Delivery, MAX_LEASE, Moment, Settle, Settled, Transition};
+use crate::store::{
+    Admin, Asker, Delivery, MAX_LEASE, Moment, Reader, Settle, Settled, Transition,
+};
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
@@ -70,7 +72,7 @@ async fn retry(
 ) -> Result<Success<Returned>, Error> {
     // The number of attempts decides between a retry and a dead letter. If another claim comes
     // between this read and the settle, the receipt is stale, and the settle is refused.
-    let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
+    let task = api.store.get(Reader::Worker, &lane, lease.id).await?.ok_or_else(Error::no_task)?;
     let topic = api.topics.policy_of(&lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
     let moment = due.map(|due| due.moment);

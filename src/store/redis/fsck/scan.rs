@@ -8,7 +8,6 @@ use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde_json::Map;
 
 use crate::model::task::{Lane, Topic, TopicPolicy};
-use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
 use crate::store::redis::registry::topic::{Pauses, with_schedules};
@@ -124,7 +123,7 @@ pub(crate) async fn survey(
         }
     }
     findings.extend(check_marks(session, &seen, repair).await?);
-    findings.extend(check_counter(session, repair).await?);
+    findings.extend(super::check_counter(session, None, repair).await?);
     findings.extend(check_policies_and_pauses(session).await?);
     findings.extend(check_created(session, repair).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
@@ -264,14 +263,4 @@ async fn check_created(session: &Session, repair: bool) -> Result<Vec<Finding>> 
     Ok(found
         .map(|member| finding(Flaw::CreatorWrong, String::from_utf8_lossy(&member), repair))
         .collect())
-}
-
-async fn check_counter(session: &Session, repair: bool) -> Result<Option<Finding>> {
-    if counter::last(session).await?.is_some() {
-        return Ok(None);
-    }
-    if repair {
-        counter::raise(session, 0).await?;
-    }
-    Ok(Some(finding(Flaw::UnreadableCounter, session.keys.last_id(), repair)))
 }

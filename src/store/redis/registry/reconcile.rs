@@ -19,7 +19,7 @@ use crate::store::redis::migration::Adoption;
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{
-    Adopted, Adoptee, Asker, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
+    Adopted, Adoptee, Asker, Error, Reader, Result, Settle, Standing, Task, TopicEntry, Transition,
 };
 
 /// How long tasks are leased while they are moved.
@@ -195,7 +195,7 @@ async fn move_away(
     let mut tasks = Vec::new();
     for id in ids {
         // A task that cannot be read stays where it is.
-        if let Some(task) = session.get(lane, id).await.ok().flatten() {
+        if let Some(task) = session.get(Reader::Worker, lane, id).await.ok().flatten() {
             tasks.extend(adoptee(entry, task));
         }
     }

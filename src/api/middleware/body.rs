@@ -20,7 +20,7 @@ use tower::service_fn;
 
 use crate::api::middleware::audit_target::Target;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
-use crate::api::middleware::memory_budget::{Budget, Exhausted};
+use crate::api::middleware::memory_budget::{Budget, Exhausted, Filling};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::middleware::topic_access::check_topic;
@@ -94,7 +94,8 @@ impl Bodies {
         let Routed { route, request, caller, slot, deadline, target } = routed;
         let (head, body) = request.into_parts();
         let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
-        let body = read(&head.headers, body, &mut slot, limit, budget).await?;
+        let filling = budget.body(caller.name(), limit.bytes());
+        let body = read(&head.headers, body, &mut slot, filling).await?;
         let (slot, caller) = match slot {
             Some(slot) => (slot, caller),
             // The tokens may have been replaced while the body arrived.
@@ -133,13 +134,11 @@ async fn read(
     headers: &HeaderMap,
     mut body: Body,
     slot: &mut Option<Slot>,
-    limit: &Limit,
-    budget: &Budget,
+    filling: Filling,
 ) -> Result<Bytes, Error> {
-    let limit = limit.bytes();
     let whole = match check_type(headers).and_then(|()| check_encoding(headers)) {
         Ok(()) => {
-            let mut reading = pin!(whole(&mut body, limit, budget));
+            let mut reading = pin!(whole(&mut body, filling));
             match reading.as_mut().now_or_never() {
                 Some(whole) => whole,
                 None => {
@@ -169,12 +168,12 @@ pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
     }
 }
 
-async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {
+async fn whole(body: &mut Body, mut whole: Filling) -> Result<Bytes, Error> {
+    let limit = whole.limit();
     let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    let mut whole = budget.body(limit);
     // `is_end_stream` avoids a poll past the end, so a body that has arrived is read without
     // waiting.
     while !body.is_end_stream()
@@ -269,8 +268,8 @@ mod tests {
             for value in values {
                 headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
             }
-            let (limit, budget) = (Limit::of(100), Budget::new(1_000));
-            let whole = read(&headers, Body::from("{}"), &mut None, &limit, &budget).await;
+            let filling = Budget::new(1_000).body(None, 100);
+            let whole = read(&headers, Body::from("{}"), &mut None, filling).await;
             match whole {
                 Ok(_) => assert!(allowed, "{values:?}"),
                 Err(error) => {

@@ -15,6 +15,8 @@
 //! A body takes its share as bytes arrive, not by its announced length. Otherwise sixteen callers
 //! could announce 16 MiB each, send nothing, and hold the whole budget. The share is released when
 //! the last reference to the bytes is dropped.
+//!
+//! One token takes at most half of each part.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,50 +34,51 @@ const FIRST: usize = 4 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
+/// A part of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Small,
+    Large,
+    Answers,
+}
+
+impl Part {
+    /// Its bytes, of a budget of `total`.
+    fn of(self, total: usize) -> usize {
+        match self {
+            Self::Small => total / 4,
+            Self::Large => total - total / 4,
+            Self::Answers => total,
+        }
+    }
+}
+
+/// What is left of each [`Part`].
+type Left = [Arc<Semaphore>; 3];
+
+fn left(total: usize) -> Left {
+    [Part::Small, Part::Large, Part::Answers].map(|part| Arc::new(Semaphore::new(part.of(total))))
+}
+
 /// The remaining budget. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
-    /// What is left of the half of the answers that each token may take, by its name. Otherwise one
-    /// that does not read its answers would stop the calls of all.
-    of_tokens: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
+    left: Left,
+    /// What is left of the half of each part that a token may take, by its name. Otherwise one that
+    /// sends or reads slowly would stop the calls of all.
+    of_tokens: Arc<Mutex<HashMap<String, Left>>>,
     total: usize,
+    /// The part of the first bytes of a body.
+    first: Part,
     refused: Counter,
-}
-
-/// The share of an answer.
-#[derive(Debug)]
-pub(crate) struct AnswerShare {
-    of_all: OwnedSemaphorePermit,
-    of_token: Option<OwnedSemaphorePermit>,
-}
-
-impl AnswerShare {
-    /// Gives back what is more than this length.
-    pub(crate) fn shorten(&mut self, length: usize) {
-        for share in [Some(&mut self.of_all), self.of_token.as_mut()].into_iter().flatten() {
-            drop(share.split(share.num_permits().saturating_sub(length)));
-        }
-    }
 }
 
 impl Budget {
     /// A budget of `total` bytes for bodies, and the same for answers.
     pub(crate) fn new(total: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS);
-        let (small, large) =
-            (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
-        let answers = Arc::new(Semaphore::new(total));
-        Self {
-            small,
-            large,
-            answers,
-            of_tokens: Arc::default(),
-            total,
-            refused: Counter::default(),
-        }
+        let (left, of_tokens, first) = (left(total), Arc::default(), Part::Small);
+        Self { left, of_tokens, total, first, refused: Counter::default() }
     }
 
     /// Counts on this counter what it refuses.
@@ -86,33 +89,31 @@ impl Budget {
     /// The same budget for batches, which use only the large part: many slow ones would fill the
     /// small part.
     pub(crate) fn of_batches(&self) -> Self {
-        Self { small: self.large.clone(), ..self.clone() }
+        Self { first: Part::Large, ..self.clone() }
     }
 
-    /// An empty body of at most `limit` bytes.
-    pub(crate) fn body(&self, limit: usize) -> Filling {
-        Filling { budget: self.clone(), limit, bytes: BytesMut::new(), share: Share::default() }
+    /// An empty body of at most `limit` bytes, from the token; all callers without a token are one.
+    pub(crate) fn body(&self, token: Option<&str>, limit: usize) -> Filling {
+        let token = token.map(|token| self.of_token(token));
+        let (budget, bytes) = (self.clone(), BytesMut::new());
+        Filling { budget, token, limit, bytes, first: Share::default(), rest: Share::default() }
     }
 
-    /// The share of an answer to the token; of one to all callers without a token. An answer longer
-    /// than the budget takes all of it.
-    pub(crate) fn answer(
-        &self,
-        token: Option<&str>,
-        length: usize,
-    ) -> Result<AnswerShare, Exhausted> {
-        let most = self.total / 2;
-        let of_token = token.map(|token| self.take(&self.of_token(token), length.min(most)));
-        let of_token = of_token.transpose()?;
-        Ok(AnswerShare { of_all: self.take(&self.answers, length.min(self.total))?, of_token })
+    /// The share of an answer to the token. An answer longer than the budget takes all of it.
+    pub(crate) fn answer(&self, token: Option<&str>, length: usize) -> Result<Share, Exhausted> {
+        let (token, mut share) = (token.map(|token| self.of_token(token)), Share::default());
+        share.grow(self, token.as_ref(), Part::Answers, length.min(self.total))?;
+        Ok(share)
     }
 
-    fn of_token(&self, token: &str) -> Arc<Semaphore> {
+    fn of_token(&self, token: &str) -> Left {
         let mut tokens = self.of_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tokens.get(token) {
+            return known.clone();
+        }
         // Names of tokens that a reload removed do not pile up. Each share holds a clone.
-        tokens.retain(|_, left| Arc::strong_count(left) > 1);
-        let half = || Arc::new(Semaphore::new(self.total / 2));
-        tokens.entry(token.to_owned()).or_insert_with(half).clone()
+        tokens.retain(|_, left| left.iter().any(|part| Arc::strong_count(part) > 1));
+        tokens.entry(token.to_owned()).or_insert_with(|| left(self.total / 2)).clone()
     }
 
     fn take(&self, from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
@@ -125,26 +126,41 @@ impl Budget {
     }
 }
 
-/// A body's share of the budget.
+/// A share of one part.
 #[derive(Debug, Default)]
-struct Share {
-    small: Option<OwnedSemaphorePermit>,
-    large: Option<OwnedSemaphorePermit>,
+pub(crate) struct Share {
+    of_all: Option<OwnedSemaphorePermit>,
+    /// What it takes of the half of its token, at most all of that.
+    of_token: Option<OwnedSemaphorePermit>,
 }
 
 impl Share {
-    fn grow(&mut self, budget: &Budget, from: usize, to: usize) -> Result<(), Exhausted> {
-        let (small, large) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
-        for (held, part, bytes) in
-            [(&mut self.small, &budget.small, small), (&mut self.large, &budget.large, large)]
-        {
-            match held {
-                _ if bytes == 0 => {}
-                Some(held) => held.merge(budget.take(part, bytes)?),
-                None => *held = Some(budget.take(part, bytes)?),
+    fn grow(
+        &mut self,
+        budget: &Budget,
+        token: Option<&Left>,
+        part: Part,
+        bytes: usize,
+    ) -> Result<(), Exhausted> {
+        let held = self.of_token.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let most = part.of(budget.total / 2) - held;
+        let of_token = token.map(|left| budget.take(&left[part as usize], bytes.min(most)));
+        let of_token = of_token.transpose()?;
+        let of_all = budget.take(&budget.left[part as usize], bytes)?;
+        for (held, more) in [(&mut self.of_all, Some(of_all)), (&mut self.of_token, of_token)] {
+            match (held, more) {
+                (Some(held), Some(more)) => held.merge(more),
+                (held, more) => *held = more,
             }
         }
         Ok(())
+    }
+
+    /// Gives back what is more than this length.
+    pub(crate) fn shorten(&mut self, length: usize) {
+        for share in [&mut self.of_all, &mut self.of_token].into_iter().flatten() {
+            drop(share.split(share.num_permits().saturating_sub(length)));
+        }
     }
 }
 
@@ -153,12 +169,21 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Filling {
     budget: Budget,
+    /// What is left to its token.
+    token: Option<Left>,
     limit: usize,
     bytes: BytesMut,
-    share: Share,
+    /// The share of the first bytes, and that of the rest.
+    first: Share,
+    rest: Share,
 }
 
 impl Filling {
+    /// The most bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -174,7 +199,7 @@ impl Filling {
             } else {
                 needed.max(2 * held).max(FIRST).min(self.limit.max(needed))
             };
-            self.share.grow(&self.budget, held, to)?;
+            self.grow(held, to)?;
             // Allocated anew: `reserve` may take more than the share.
             let mut larger = BytesMut::with_capacity(to);
             larger.extend_from_slice(&self.bytes);
@@ -189,9 +214,19 @@ impl Filling {
     pub(crate) fn whole(mut self) -> Result<Bytes, Exhausted> {
         let length = self.bytes.len();
         if length > SMALL {
-            self.share.grow(&self.budget, SMALL, length)?;
+            self.grow(SMALL, length)?;
         }
-        Ok(held(self.bytes.freeze(), self.share))
+        Ok(held(self.bytes.freeze(), (self.first, self.rest)))
+    }
+
+    fn grow(&mut self, from: usize, to: usize) -> Result<(), Exhausted> {
+        let (first, rest) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
+        let (budget, token) = (&self.budget, self.token.as_ref());
+        self.first.grow(budget, token, budget.first, first)?;
+        if rest > 0 {
+            self.rest.grow(budget, token, Part::Large, rest)?;
+        }
+        Ok(())
     }
 }
 
@@ -212,8 +247,18 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    impl Budget {
+        fn free(&self, part: Part) -> usize {
+            self.left[part as usize].available_permits()
+        }
+    }
+
     fn filled(budget: &Budget, length: usize) -> Result<Bytes, Exhausted> {
-        let mut body = budget.body(16 * MIB);
+        filled_by(budget, None, length)
+    }
+
+    fn filled_by(budget: &Budget, token: Option<&str>, length: usize) -> Result<Bytes, Exhausted> {
+        let mut body = budget.body(token, 16 * MIB);
         for piece in vec![b'x'; length].chunks(10_000) {
             body.push(piece, false)?;
         }
@@ -222,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_body_comes_out_as_it_came_in() {
-        let mut body = Budget::new(MIB).body(100);
+        let mut body = Budget::new(MIB).body(None, 100);
         for piece in ["to", "", "gether"] {
             body.push(piece.as_bytes(), piece == "gether").unwrap();
         }
@@ -253,7 +298,7 @@ mod tests {
         let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
         assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
         drop(held);
-        assert_eq!(budget.large.available_permits(), 6 * MIB);
+        assert_eq!(budget.free(Part::Large), 6 * MIB);
     }
 
     #[test]
@@ -265,17 +310,17 @@ mod tests {
         assert_eq!(filled(&budget, 2 * MIB), Err(Exhausted));
         drop(part);
         assert!(filled(&budget, 2 * MIB).is_ok());
-        assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 8 * MIB);
+        assert_eq!(budget.free(Part::Small) + budget.free(Part::Large), 8 * MIB);
     }
 
     #[test]
     fn a_large_body_counts_twice_once_it_is_whole() {
         let check = |length: usize, counted: usize| {
             let budget = Budget::new(8 * MIB);
-            let mut body = budget.body(length);
+            let mut body = budget.body(None, length);
             body.push(&vec![b'x'; length], true).unwrap();
             let _body = body.whole().unwrap();
-            let left = budget.small.available_permits() + budget.large.available_permits();
+            let left = budget.free(Part::Small) + budget.free(Part::Large);
             assert_eq!(8 * MIB - left, counted, "{length}");
         };
         check(1_000, 1_000);
@@ -286,7 +331,7 @@ mod tests {
     #[test]
     fn what_was_only_announced_takes_nothing() {
         let budget = Budget::new(MIB);
-        let waiting: Vec<_> = (0..1_000).map(|_| budget.body(16 * MIB)).collect();
+        let waiting: Vec<_> = (0..1_000).map(|_| budget.body(None, 16 * MIB)).collect();
         assert!(filled(&budget, 300_000).is_ok());
         drop(waiting);
     }
@@ -315,6 +360,22 @@ mod tests {
         drop(held);
         assert!(budget.answer(Some("greedy"), 5 * MIB).is_ok(), "its half");
         assert_eq!(budget.of_tokens.lock().unwrap().len(), 1);
-        assert_eq!(budget.answers.available_permits(), MIB);
+        assert_eq!(budget.free(Part::Answers), MIB);
+    }
+
+    /// A token that sent its bodies slowly once stopped the adds and batches of all others.
+    #[test]
+    fn a_token_leaves_half_of_the_bodies_to_others() {
+        let budget = Budget::new(8 * MIB);
+        for (budget, length) in [(budget.clone(), 1_000), (budget.of_batches(), MIB)] {
+            let mut held = Vec::new();
+            while let Ok(body) = filled_by(&budget, Some("greedy"), length) {
+                held.push(body);
+            }
+            let of_others: Result<Vec<_>, _> =
+                held.iter().map(|_| filled_by(&budget, Some("other"), length)).collect();
+            assert!(of_others.is_ok_and(|bodies| !bodies.is_empty()), "{length}");
+        }
+        assert!(filled_by(&budget, Some("greedy"), 2 * MIB).is_ok(), "more than its half");
     }
 }

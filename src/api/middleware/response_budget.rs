@@ -14,7 +14,7 @@ use tower::service_fn;
 
 use crate::api::auth::Caller;
 use crate::api::middleware::body::Bodies;
-use crate::api::middleware::memory_budget::{AnswerShare, Budget, Exhausted, held};
+use crate::api::middleware::memory_budget::{Budget, Exhausted, Share, held};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::wire::batch::LONGEST_ITEM;
@@ -84,7 +84,7 @@ fn end_of_string(body: &[u8], mut at: usize) -> usize {
 }
 
 /// Keeps of the share what the answer takes.
-fn keep_room(mut share: AnswerShare, response: Response) -> Response {
+fn keep_room(mut share: Share, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
@@ -97,7 +97,7 @@ fn length(response: &Response) -> usize {
     usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-fn accounted(share: AnswerShare, response: Response) -> Response {
+fn accounted(share: Share, response: Response) -> Response {
     response.map(|body| Body::new(Accounted { body, share: Arc::new(share) }))
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn take_room(budget: &Budget, caller: &Caller, response: Response) ->
 /// `content-length`.
 struct Accounted {
     body: Body,
-    share: Arc<AnswerShare>,
+    share: Arc<Share>,
 }
 
 impl http_body::Body for Accounted {

@@ -29,7 +29,7 @@ use crate::api::transport::wire::{Secured, Wire};
 /// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
 /// asks [`crate::api::transport::delivery_confirmation`] for the last byte only when the rest is on
 /// its way. It is also the longest request head.
-const WRITE_BUFFER: usize = 64 * 1024;
+const WRITE_BUFFER: usize = 32 * 1024;
 /// The limit of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 128;
 /// How often an HTTP/2 caller is pinged, and how long it may take to respond.

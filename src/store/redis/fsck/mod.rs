@@ -188,7 +188,7 @@ fn misplaced(ahead: &LaneAhead, subject: String) -> Option<Finding> {
     let is_home =
         name.is_some_and(|name| *shards > 0 && name.lane_in(&lane.topic, *shards) == *lane);
     let lane = Some(lane.clone());
-    (*shards > 0 && !is_home).then(|| Finding {
+    (*shards > 0 && !is_home).then_some(Finding {
         flaw: Flaw::ScheduleMisplaced,
         lane,
         subject,

@@ -295,7 +295,7 @@ for i = 1, #page[2], 2 do
   if judge then
     judge(item, value)
   elseif find('not-an-id', item) then
-    set_aside(structure, item, value)
+    set_aside(structure == 'schedule' and 'schedule:' .. ARGV[9] or structure, item, value)
     redis.call(remove, key, item)
     if structure == 'schedule' then take_off(ARGV[9], item) end
   end

@@ -126,6 +126,17 @@ pub(super) const FSCK: &[Row] = &[
         after: &["- destinations shop @ 1500", "- schedule:shop 1 @ 1500"],
     },
     Row {
+        case: "a member of a schedule that is no id",
+        before: &[&["schedule:shop x @ 700", "destinations shop @ 700"]],
+        args: &["schedule", "0", "10", "1", "1", "0", "316224000", "shop"],
+        answer: "[0, 0, 0, [[not-an-id, x, 1]], []]",
+        after: &[
+            "- destinations shop @ 700",
+            "- schedule:shop x @ 700",
+            "+ aside schedule:shop x 1000 = 700",
+        ],
+    },
+    Row {
         case: "a task on the schedule of another destination",
         before: &[WAITING, &["schedule:mail 1 @ 1700", "destinations mail @ 1700"]],
         args: &["schedule", "0", "10", "1", "1", "0", "316224000", "mail"],

@@ -13,14 +13,14 @@ use std::collections::BTreeSet;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, cmd};
 
-use self::scan::LaneAhead;
-use super::ids::counter;
+use self::scan::{LaneAhead, check_counter, lossy};
+use super::answer::corrupt;
 use super::script;
 use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
-use crate::model::task::{Lane, ScheduleName, State, TaskId};
-use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
+use crate::model::task::{ScheduleName, TaskId};
+use crate::store::{Checked, Cursor, Finding, Flaw, Result};
 
 pub(crate) mod scan;
 
@@ -32,18 +32,8 @@ const DESTINATIONS: usize = 250;
 const TOGETHER: usize = 8;
 
 /// What is behind the schedules of a lane, the last one first.
-const OTHERS: [&str; 10] = [
-    "plans",
-    "recurring",
-    "notes",
-    "windows",
-    "used",
-    "keys",
-    "expiries",
-    "leased",
-    "entries",
-    "bodies",
-];
+const OTHERS: &str = "expired cancelled dead delivered plans recurring notes windows used keys \
+                      expiries leased entries bodies";
 
 /// The position of a check.
 #[derive(Debug)]
@@ -70,14 +60,6 @@ impl Page {
     fn is_schedule(&self) -> bool {
         self.structure == "schedule"
     }
-}
-
-fn corrupt(error: impl std::fmt::Display) -> Error {
-    Error::Corrupt(format!("a script of fsck answered: {error}"))
-}
-
-fn lossy(name: impl AsRef<[u8]>) -> String {
-    String::from_utf8_lossy(name.as_ref()).into_owned()
 }
 
 impl Session {
@@ -157,8 +139,7 @@ async fn pages_of(session: &Session, ahead: &LaneAhead) -> Result<Vec<Page>> {
     let listed = listed.map_err(corrupt)?.into_iter().map(lossy);
     let names: BTreeSet<String> = listed.chain(ahead.schedules.clone()).collect();
     let names: Vec<String> = names.into_iter().collect();
-    let ends = State::ALL.into_iter().filter(|state| state.is_final()).map(State::as_str);
-    let others = ends.chain(OTHERS).map(|structure| Page::first(structure, &[]));
+    let others = OTHERS.split(' ').map(|structure| Page::first(structure, &[]));
     let schedules = names.chunks(1).map(|name| Page::first("schedule", name));
     let destinations = names.chunks(DESTINATIONS).map(|names| Page::first("destinations", names));
     Ok(others.chain(schedules).chain(destinations).collect())
@@ -184,34 +165,10 @@ fn call(session: &Session, ahead: &LaneAhead, page: &Page, repair: bool) -> Cmd 
 /// A finding if the name of a recurring schedule leads to another lane.
 fn misplaced(ahead: &LaneAhead, subject: String) -> Option<Finding> {
     let LaneAhead { lane, shards, .. } = ahead;
-    let name = subject.parse::<ScheduleName>().ok();
-    let is_home =
-        name.is_some_and(|name| *shards > 0 && name.lane_in(&lane.topic, *shards) == *lane);
-    let lane = Some(lane.clone());
-    (*shards > 0 && !is_home).then_some(Finding {
-        flaw: Flaw::ScheduleMisplaced,
-        lane,
-        subject,
-        repaired: false,
-    })
-}
-
-/// Compares the counter of ids with an id of a lane that was read before, or only reads it.
-async fn check_counter(
-    session: &Session,
-    of: Option<(&Lane, u64)>,
-    repair: bool,
-) -> Result<Option<Finding>> {
-    let highest = of.map_or(0, |(_, id)| id);
-    let (flaw, subject) = match counter::last(session).await? {
-        Some(last) if last < highest => (Flaw::BehindIds, highest.to_string()),
-        None if of.is_none() => (Flaw::UnreadableCounter, session.keys.last_id()),
-        _ => return Ok(None),
-    };
-    if repair {
-        counter::raise(session, highest).await?;
-    }
-    Ok(Some(Finding { flaw, lane: of.map(|(lane, _)| lane.clone()), subject, repaired: repair }))
+    let leads_here = |name: ScheduleName| name.lane_in(&lane.topic, *shards) == *lane;
+    let is_misplaced = *shards > 0 && !subject.parse().is_ok_and(leads_here);
+    let (flaw, lane) = (Flaw::ScheduleMisplaced, Some(lane.clone()));
+    is_misplaced.then_some(Finding { flaw, lane, subject, repaired: false })
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde_json::Map;
 
 use crate::model::task::{Lane, Topic, TopicPolicy};
+use crate::store::redis::answer::corrupt;
+use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
 use crate::store::redis::registry::topic::{Pauses, with_schedules};
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
-use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
+use crate::store::{Finding, Flaw, Result, TopicEntry};
 
 /// How long a topic may be missing in the registry while a task is being added.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -40,8 +42,8 @@ struct Seen {
     has_schedules: bool,
 }
 
-fn corrupt(error: impl std::fmt::Display) -> Error {
-    Error::Corrupt(error.to_string())
+pub(super) fn lossy(name: impl AsRef<[u8]>) -> String {
+    String::from_utf8_lossy(name.as_ref()).into_owned()
 }
 
 /// A finding that is not about a single lane.
@@ -56,74 +58,65 @@ pub(crate) async fn survey(
 ) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
     let mut findings = Vec::new();
     let seen = read_keys(session, &mut findings).await?;
-    let mut entries = read_entries(session).await?;
-    let is_registered = |(topic, seen): (&Topic, &Seen)| {
-        seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
+    let mut entries = read_table(session, session.keys.topics()).await?;
+    let is_lost = |(topic, seen): (&Topic, &Seen), entries: &Table| {
+        !seen.with_bodies.is_empty() && !entries.contains_key(topic.as_str())
     };
-    if !seen.iter().all(is_registered) {
+    if seen.iter().any(|seen| is_lost(seen, &entries)) {
         // An add into an empty lane may be about to register its topic; its caller has no answer
         // yet.
         tokio::time::sleep(PATIENCE).await;
-        entries = read_entries(session).await?;
+        entries = read_table(session, session.keys.topics()).await?;
     }
 
     let mut shards: HashMap<Topic, u16> = HashMap::new();
     for (name, value) in &entries {
-        let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-        if let Ok(entry) = read_entry(&name, &text) {
+        if let Ok(entry) = read_entry(name, &lossy(value)) {
             shards.insert(entry.topic, entry.shards);
             continue;
         }
-        let lanes = name.parse::<Topic>().ok().map(|topic| (seen.get(&topic), topic));
-        let repaired = match lanes {
-            Some((lanes, topic)) if repair => {
-                let entry = TopicEntry { shards: remembered(session, &topic, lanes).await?, topic };
-                let is_written = entry::rewrite(session, &entry, value, Map::new()).await?;
-                shards.insert(entry.topic, entry.shards);
-                is_written
-            }
-            _ => false,
-        };
+        let mut repaired = false;
+        if repair && let Ok(topic) = name.parse::<Topic>() {
+            let entry = remembered(session, &topic, seen.get(&topic)).await?;
+            repaired = entry::rewrite(session, &entry, value, Map::new()).await?;
+            shards.insert(entry.topic, entry.shards);
+        }
         findings.push(finding(Flaw::UnreadableTopic, name, repaired));
     }
+    let noted = with_schedules(session).await?;
     for (topic, lanes) in &seen {
-        let is_known = entries.contains_key(topic.as_str().as_bytes());
-        if !is_known && !lanes.with_bodies.is_empty() {
+        if is_lost((topic, lanes), &entries) {
             if repair {
-                let entry = TopicEntry {
-                    topic: topic.clone(),
-                    shards: remembered(session, topic, Some(lanes)).await?,
-                };
+                let entry = remembered(session, topic, Some(lanes)).await?;
                 shards.insert(topic.clone(), session.create(entry, None).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
         }
-        if let Some(registered) = shards.get(topic).copied() {
-            let outside: Vec<u16> = lanes.with_bodies.range(registered..).copied().collect();
-            if outside.is_empty() {
-                continue;
+        let registered = shards.get(topic).copied().unwrap_or(u16::MAX);
+        let outside: Vec<u16> = lanes.with_bodies.range(registered..).copied().collect();
+        let mut repaired = false;
+        if repair
+            && !outside.is_empty()
+            && let Some(right) = agreed(session, topic, lanes).await?
+            && let Some(value) = entries.get(topic.as_str())
+        {
+            let fields = serde_json::from_slice(value).unwrap_or_default();
+            repaired = entry::rewrite(session, &right, value, fields).await?;
+            shards.insert(topic.clone(), right.shards);
+        }
+        for shard in outside {
+            let lane = Some(Lane { topic: topic.clone(), shard });
+            let found = finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired);
+            findings.push(Finding { lane, ..found });
+        }
+        if lanes.has_schedules && !noted.contains(topic.as_str()) {
+            if repair {
+                session.mark_schedules(topic).await?;
             }
-            let mut repaired = false;
-            if repair
-                && let Some(wanted) = agreed(session, topic, lanes).await?
-                && let Some(value) = entries.get(topic.as_str().as_bytes())
-            {
-                let fields = serde_json::from_slice(value).unwrap_or_default();
-                let entry = TopicEntry { topic: topic.clone(), shards: wanted };
-                repaired = entry::rewrite(session, &entry, value, fields).await?;
-                shards.insert(topic.clone(), wanted);
-            }
-            for shard in outside {
-                let lane = Some(Lane { topic: topic.clone(), shard });
-                findings.push(Finding {
-                    lane,
-                    ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired)
-                });
-            }
+            findings.push(finding(Flaw::SchedulesUnmarked, topic.as_str(), repair));
         }
     }
-    findings.extend(check_marks(session, &seen, repair).await?);
-    findings.extend(super::check_counter(session, None, repair).await?);
+    findings.extend(check_counter(session, None, repair).await?);
     findings.extend(check_policies_and_pauses(session).await?);
     findings.extend(check_created(session, repair).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
@@ -138,9 +131,13 @@ pub(crate) async fn survey(
     Ok((seen.into_iter().flat_map(ahead).collect(), findings))
 }
 
-async fn read_entries(session: &Session) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-    let read = cmd("HGETALL").arg(session.keys.topics()).take();
-    FromRedisValue::from_redis_value(session.working.run_one(read).await?).map_err(corrupt)
+/// A table of the registry by topic. Each value is as it was stored.
+type Table = HashMap<String, Vec<u8>>;
+
+async fn read_table(session: &Session, key: String) -> Result<Table> {
+    let answer = session.working.run_one(cmd("HGETALL").arg(key).take()).await?;
+    let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
+    Ok(entries.into_iter().map(|(name, value)| (lossy(name), value)).collect())
 }
 
 async fn read_keys(
@@ -148,108 +145,66 @@ async fn read_keys(
     findings: &mut Vec<Finding>,
 ) -> Result<BTreeMap<Topic, Seen>> {
     let mut topics: BTreeMap<Topic, Seen> = BTreeMap::new();
+    let mut see = |key: String| {
+        let named = session.keys.read(&key);
+        let has_schedules = matches!(named, Named::Recurring(_));
+        let has_bodies = has_schedules || matches!(named, Named::Bodies(_));
+        let (lane, schedule) = match named {
+            Named::Bodies(lane) | Named::Recurring(lane) | Named::OfLane(lane) => (lane, None),
+            Named::Schedule(lane, name) => (lane, Some(name)),
+            Named::Stray => return findings.push(finding(Flaw::StrayKey, key, false)),
+            Named::Foreign => return,
+        };
+        let seen = topics.entry(lane.topic).or_default();
+        seen.lanes.entry(lane.shard).or_default().extend(schedule);
+        seen.has_schedules |= has_schedules;
+        seen.with_bodies.extend(has_bodies.then_some(lane.shard));
+    };
     let pattern = session.keys.any_of_lanes();
     for node in session.servers.map().nodes() {
         let mut cursor = Some(0);
         while let Some(from) = cursor {
             let (next, keys) = scan(node, from, &pattern, KEYS_A_STEP).await?;
-            keys.into_iter().for_each(|key| see(session, key, &mut topics, findings));
+            keys.into_iter().for_each(&mut see);
             cursor = next;
         }
     }
     Ok(topics)
 }
 
-fn see(
-    session: &Session,
-    key: String,
-    topics: &mut BTreeMap<Topic, Seen>,
-    findings: &mut Vec<Finding>,
-) {
-    let mut has_schedules = false;
-    let (lane, schedule, has_bodies) = match session.keys.read(&key) {
-        Named::Bodies(lane) => (lane, None, true),
-        Named::Recurring(lane) => {
-            has_schedules = true;
-            (lane, None, true)
-        }
-        Named::Schedule(lane, name) => (lane, Some(name), false),
-        Named::OfLane(lane) => (lane, None, false),
-        Named::Stray => {
-            findings.push(finding(Flaw::StrayKey, key, false));
-            return;
-        }
-        Named::Foreign => return,
-    };
-    let seen = topics.entry(lane.topic).or_default();
-    seen.lanes.entry(lane.shard).or_default().extend(schedule);
-    seen.has_schedules |= has_schedules;
-    if has_bodies {
-        seen.with_bodies.insert(lane.shard);
-    }
+/// The entry of a topic, with the number of lanes that its lanes remember; 1 if it has none.
+async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<TopicEntry> {
+    let lanes = seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied());
+    Ok(TopicEntry { topic: topic.clone(), shards: shards_of(session, topic, lanes).await? })
 }
 
-/// Finds topics with recurring schedules that the registry does not note.
-async fn check_marks(
-    session: &Session,
-    seen: &BTreeMap<Topic, Seen>,
-    repair: bool,
-) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    if !seen.values().any(|seen| seen.has_schedules) {
-        return Ok(findings);
-    }
-    let noted = with_schedules(session).await?;
-    for (topic, _) in seen.iter().filter(|(_, seen)| seen.has_schedules) {
-        if noted.contains(topic.as_str()) {
-            continue;
-        }
-        if repair {
-            session.mark_schedules(topic).await?;
-        }
-        findings.push(finding(Flaw::SchedulesUnmarked, topic.as_str(), repair));
-    }
-    Ok(findings)
-}
-
-/// The number of lanes that a topic's lanes remember; 1 if it has none.
-async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
-    shards_of(session, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
-        .await
-}
-
-/// The number of lanes that all of a topic's lanes remember. `None` if one of them remembers none
-/// or another: with a wrong number, ids would lead to other lanes than where their tasks are. That
-/// would be worse than a lane that is not worked.
-async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
-    let mut agreed = None;
+/// The entry with the number of lanes that all of a topic's lanes remember. `None` if one of them
+/// remembers none or another: with a wrong number, ids would lead to other lanes than where their
+/// tasks are. That would be worse than a lane that is not worked.
+async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<TopicEntry>> {
+    let mut numbers = BTreeSet::new();
     for shard in seen.with_bodies.iter().copied() {
         let lane = Lane { topic: topic.clone(), shard };
-        match entry::remembered_by(session, &lane).await? {
-            Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => {
-                agreed = Some(shards)
-            }
-            _ => return Ok(None),
-        }
+        let remembered = entry::remembered_by(session, &lane).await?;
+        numbers.insert(remembered.filter(|shards| *shards > shard));
     }
-    Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
+    let shards = numbers.pop_first().flatten().filter(|_| numbers.is_empty());
+    let shards = shards.filter(|shards| *shards <= TopicEntry::MAX_SHARDS);
+    Ok(shards.map(|shards| TopicEntry { topic: topic.clone(), shards }))
 }
 
 /// Finds policies and pauses that cannot be read. There is no repair: their content is unknown.
 async fn check_policies_and_pauses(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    type Reads = fn(&str) -> bool;
-    let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();
-    let pauses: Reads = |text| Pauses::read(text).is_some();
-    let tables = [
-        (session.keys.policies(), policy, Flaw::UnreadablePolicy),
-        (session.keys.pauses(), pauses, Flaw::UnreadablePause),
-    ];
-    for (key, reads, flaw) in tables {
-        let answer = session.working.run_one(cmd("HGETALL").arg(key).take()).await?;
-        let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
-        let bad = entries.iter().filter(|(_, value)| !reads(&String::from_utf8_lossy(value)));
-        findings.extend(bad.map(|(topic, _)| finding(flaw, String::from_utf8_lossy(topic), false)));
+    for (name, text) in read_table(session, session.keys.policies()).await? {
+        if serde_json::from_slice::<TopicPolicy>(&text).is_err() {
+            findings.push(finding(Flaw::UnreadablePolicy, name, false));
+        }
+    }
+    for (name, text) in read_table(session, session.keys.pauses()).await? {
+        if Pauses::read(&lossy(text)).is_none() {
+            findings.push(finding(Flaw::UnreadablePause, name, false));
+        }
     }
     Ok(findings)
 }
@@ -260,7 +215,23 @@ async fn check_created(session: &Session, repair: bool) -> Result<Vec<Finding>> 
     let call = session.call(script, &session.keys.of_registry()).arg(u8::from(repair)).take();
     let found = Vec::<Vec<u8>>::from_redis_value(session.working.run_one(call).await?);
     let found = found.map_err(corrupt)?.into_iter();
-    Ok(found
-        .map(|member| finding(Flaw::CreatorWrong, String::from_utf8_lossy(&member), repair))
-        .collect())
+    Ok(found.map(|member| finding(Flaw::CreatorWrong, lossy(member), repair)).collect())
+}
+
+/// Compares the counter of ids with an id of a lane that was read before, or only reads it.
+pub(super) async fn check_counter(
+    session: &Session,
+    of: Option<(&Lane, u64)>,
+    repair: bool,
+) -> Result<Option<Finding>> {
+    let highest = of.map_or(0, |(_, id)| id);
+    let (flaw, subject) = match counter::last(session).await? {
+        Some(last) if last < highest => (Flaw::BehindIds, highest.to_string()),
+        None if of.is_none() => (Flaw::UnreadableCounter, session.keys.last_id()),
+        _ => return Ok(None),
+    };
+    if repair {
+        counter::raise(session, highest).await?;
+    }
+    Ok(Some(Finding { flaw, lane: of.map(|(lane, _)| lane.clone()), subject, repaired: repair }))
 }

@@ -101,7 +101,8 @@ local function take_off(destination, id)
   if is_destination(destination) then correct(destination) end
 end
 
--- `stood`: the score that the task had on a wrong schedule.
+-- Puts a task where it is, if it is not there. It never waits for less than its record or its
+-- mover's lease says. `stood`: the score that it had on a wrong schedule.
 local function judge_task(id, record, stood)
   local head, is_foreign = read_head(record)
   if is_foreign then return find('foreign-body', id, true) end
@@ -168,7 +169,7 @@ local function judge_task(id, record, stood)
     -- A worker may be calling it until its lease ends.
     local deadline = as_moment(lease)
     if deadline and deadline > now + FURTHEST_DEADLINE_MS then deadline = nil end
-    local known = as_moment(stood) or deadline or now
+    local known = math.max(as_moment(stood) or deadline or now, deadline or 0)
     schedule(id, home, as_moment(due) or math.max(known, head.due, returns_to(entry) or 0))
     correct(home)
   end
@@ -258,10 +259,10 @@ local function judge_recurring(name)
   local plan = read_recurring(text)
   if text and not plan then return find('unreadable-schedule', name, true) end
   local is_active, look = plan and plan.paused == '-', redis.call('ZSCORE', PLANS, name)
-  if is_active and not look then
-    if find('schedule-without-plan', name) then redis.call('ZADD', PLANS, now, name) end
-  elseif look and not is_active then
-    if find('plan-without-schedule', name) then redis.call('ZREM', PLANS, name) end
+  if is_active and not look and find('schedule-without-plan', name) then
+    redis.call('ZADD', PLANS, now, name)
+  elseif look and not is_active and find('plan-without-schedule', name) then
+    redis.call('ZREM', PLANS, name)
   end
 end
 
@@ -281,21 +282,20 @@ local function judge_stray(id)
   end
 end
 
+local of_ids = { bodies = judge_body, schedule = judge_scheduled }
 -- Those whose names may be any text.
 local of_names = {
   keys = judge_key, used = judge_used, windows = judge_used, recurring = judge_recurring,
   plans = judge_recurring,
 }
-local of_ids = { bodies = judge_body, schedule = judge_scheduled }
 local page = redis.call(scan, key, cursor, 'COUNT', ARGV[4])
 for i = 1, #page[2], 2 do
   local item, value = page[2][i], page[2][i + 1]
-  if of_names[structure] then
-    of_names[structure](item, value)
-  elseif is_id(item) then
-    (of_ids[structure] or judge_stray)(item, value)
+  local judge = of_names[structure] or is_id(item) and (of_ids[structure] or judge_stray)
+  if judge then
+    judge(item, value)
   elseif find('not-an-id', item) then
-    set_aside(structure, item, value)
+    set_aside(structure == 'schedule' and 'schedule:' .. ARGV[9] or structure, item, value)
     redis.call(remove, key, item)
     if structure == 'schedule' then take_off(ARGV[9], item) end
   end

@@ -16,7 +16,7 @@ use crate::{Kept, on_both_stores, poll};
 on_both_stores!(lists_of_a_wide_topic_delay_neither_calls_nor_adds);
 
 const LANES: usize = 256;
-const TASKS: usize = 20_000;
+const TASKS: usize = 100_000;
 const VIEWERS: usize = 8;
 /// How long each measurement takes.
 const SPAN: Duration = Duration::from_secs(8);
@@ -51,8 +51,8 @@ async fn lists_of_a_wide_topic_delay_neither_calls_nor_adds(kept: Kept) {
     let wide = json!({"topic": "wide", "shards": LANES});
     assert_eq!(call(&http, &delayd, "all", "/delay/topic/set", &wide).await.0, 200);
     let task = |n| json!({"topic": "wide", "delay": format!("{}s", 86_400 + n), "content": {}});
-    for first in (0..TASKS).step_by(500) {
-        let tasks: Vec<Value> = (first..first + 500).map(task).collect();
+    for first in (0..TASKS).step_by(1_000) {
+        let tasks: Vec<Value> = (first..first + 1_000).map(task).collect();
         let batch = json!({"tasks": tasks});
         let is_stored = async || {
             let (status, answer) =

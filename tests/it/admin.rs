@@ -413,7 +413,8 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
         forecast["steps"].as_array().unwrap().iter().map(|step| &step["count"]).collect();
     assert_eq!((&forecast["overdue"], counts), (&json!(1), vec![&json!(2), &json!(1), &json!(0)]));
     let topics = call(&delayd, "/delay/topic/list", json!({})).await;
-    assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
+    let listed = json!([{"topic": "t", "shards": 3, "paused": false, "overdue": false}]);
+    assert_eq!(topics["topics"], listed);
 }
 
 /// The settings used to have one name when they were set and another when they were shown.

@@ -167,8 +167,8 @@ async fn a_topic_is_set_paused_forecast_purged_and_deleted(kept: Kept) {
         (&json!(0), &json!(1))
     );
     done(&delayd, &["topic", "pause", "report"]).await;
-    assert!(done(&delayd, &["topic", "list"]).await.contains("report  2       yes"));
-    assert!(done(&delayd, &["topic", "get", "report"]).await.contains("since 2"));
+    assert!(done(&delayd, &["topic", "list"]).await.contains("report  2       paused"));
+    assert!(done(&delayd, &["topic", "get", "report"]).await.contains("paused since        2"));
     done(&delayd, &["topic", "resume", "report", "--misfire", "fire"]).await;
 
     done(&delayd, &["add", "other", "--in", "1h", "{}"]).await;

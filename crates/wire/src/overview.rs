@@ -149,8 +149,8 @@ pub struct DestinationFigures {
     /// False if the configuration neither names nor allows it.
     pub configured: bool,
     pub breaker: BreakerState,
-    /// How long its `Retry-After` lasts.
-    #[serde(default)]
+    /// How long its `Retry-After` lasts; only while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// Why there is no OAuth access token for it, so that its tasks wait; only while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

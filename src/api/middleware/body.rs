@@ -20,7 +20,7 @@ use tower::service_fn;
 
 use crate::api::middleware::audit_target::Target;
 use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
-use crate::api::middleware::memory_budget::{Budget, Exhausted, Filling};
+use crate::api::middleware::memory_budget::{Budget, Exhausted};
 use crate::api::middleware::route::{BodySize, Routed};
 use crate::api::middleware::service::Answers;
 use crate::api::middleware::topic_access::check_topic;
@@ -94,8 +94,8 @@ impl Bodies {
         let Routed { route, request, caller, slot, deadline, target } = routed;
         let (head, body) = request.into_parts();
         let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
-        let filling = budget.body(caller.name(), limit.bytes());
-        let body = read(&head.headers, body, &mut slot, filling).await?;
+        let room = Room { budget, token: caller.name(), limit: limit.bytes() };
+        let body = read(&head.headers, body, &mut slot, room).await?;
         let (slot, caller) = match slot {
             Some(slot) => (slot, caller),
             // The tokens may have been replaced while the body arrived.
@@ -128,17 +128,26 @@ pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(
     })
 }
 
+/// The room that a body has.
+#[derive(Clone, Copy)]
+struct Room<'a> {
+    budget: &'a Budget,
+    token: Option<&'a str>,
+    /// The most bytes.
+    limit: usize,
+}
+
 /// Reads the body within the route's limit and the memory budget. If it has not arrived yet,
 /// releases the slot.
 async fn read(
     headers: &HeaderMap,
     mut body: Body,
     slot: &mut Option<Slot>,
-    filling: Filling,
+    room: Room<'_>,
 ) -> Result<Bytes, Error> {
     let whole = match check_type(headers).and_then(|()| check_encoding(headers)) {
         Ok(()) => {
-            let mut reading = pin!(whole(&mut body, filling));
+            let mut reading = pin!(whole(&mut body, room));
             match reading.as_mut().now_or_never() {
                 Some(whole) => whole,
                 None => {
@@ -168,12 +177,12 @@ pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
     }
 }
 
-async fn whole(body: &mut Body, mut whole: Filling) -> Result<Bytes, Error> {
-    let limit = whole.limit();
+async fn whole(body: &mut Body, Room { budget, token, limit }: Room<'_>) -> Result<Bytes, Error> {
     let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
+    let mut whole = budget.body(token, limit);
     // `is_end_stream` avoids a poll past the end, so a body that has arrived is read without
     // waiting.
     while !body.is_end_stream()
@@ -268,8 +277,8 @@ mod tests {
             for value in values {
                 headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
             }
-            let filling = Budget::new(1_000).body(None, 100);
-            let whole = read(&headers, Body::from("{}"), &mut None, filling).await;
+            let room = Room { budget: &Budget::new(1_000), token: None, limit: 100 };
+            let whole = read(&headers, Body::from("{}"), &mut None, room).await;
             match whole {
                 Ok(_) => assert!(allowed, "{values:?}"),
                 Err(error) => {

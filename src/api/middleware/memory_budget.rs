@@ -93,10 +93,10 @@ impl Budget {
     }
 
     /// An empty body of at most `limit` bytes, from the token; all callers without a token are one.
-    pub(crate) fn body(&self, token: Option<&str>, limit: usize) -> Filling {
+    pub(crate) fn body(&self, token: Option<&str>, limit: usize) -> Filling<'_> {
         let token = token.map(|token| self.of_token(token));
-        let (budget, bytes) = (self.clone(), BytesMut::new());
-        Filling { budget, token, limit, bytes, first: Share::default(), rest: Share::default() }
+        let (bytes, first, rest) = (BytesMut::new(), Share::default(), Share::default());
+        Filling { budget: self, token, limit, bytes, first, rest }
     }
 
     /// The share of an answer to the token. An answer longer than the budget takes all of it.
@@ -167,8 +167,8 @@ impl Share {
 /// A body while it arrives. Its frames are copied together: kept as frames, a body of one-byte
 /// chunks would take forty times its size.
 #[derive(Debug)]
-pub(crate) struct Filling {
-    budget: Budget,
+pub(crate) struct Filling<'a> {
+    budget: &'a Budget,
     /// What is left to its token.
     token: Option<Left>,
     limit: usize,
@@ -178,12 +178,7 @@ pub(crate) struct Filling {
     rest: Share,
 }
 
-impl Filling {
-    /// The most bytes.
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
+impl Filling<'_> {
     /// The number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -221,7 +216,7 @@ impl Filling {
 
     fn grow(&mut self, from: usize, to: usize) -> Result<(), Exhausted> {
         let (first, rest) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
-        let (budget, token) = (&self.budget, self.token.as_ref());
+        let (budget, token) = (self.budget, self.token.as_ref());
         self.first.grow(budget, token, budget.first, first)?;
         if rest > 0 {
             self.rest.grow(budget, token, Part::Large, rest)?;
@@ -267,7 +262,8 @@ mod tests {
 
     #[test]
     fn a_body_comes_out_as_it_came_in() {
-        let mut body = Budget::new(MIB).body(None, 100);
+        let budget = Budget::new(MIB);
+        let mut body = budget.body(None, 100);
         for piece in ["to", "", "gether"] {
             body.push(piece.as_bytes(), piece == "gether").unwrap();
         }
@@ -359,6 +355,7 @@ mod tests {
         assert!(budget.answer(Some("greedy"), 501).is_ok());
         drop(held);
         assert!(budget.answer(Some("greedy"), 5 * MIB).is_ok(), "its half");
+        assert!(budget.answer(Some("third"), 1).is_ok());
         assert_eq!(budget.of_tokens.lock().unwrap().len(), 1);
         assert_eq!(budget.free(Part::Answers), MIB);
     }

@@ -2641,7 +2641,7 @@ export interface components {
             overdue: number;
             /**
              * Format: int64
-             * @description How long its `Retry-After` lasts.
+             * @description How long its `Retry-After` lasts; only while it does.
              */
             retry_after_ms?: number | null;
             sn: string;

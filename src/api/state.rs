@@ -53,8 +53,8 @@ const READS: Bounds = Bounds {
 const GETS: Bounds = Bounds {
     total: 64,
     each: 32,
-    waiting: 1024,
-    wait: Duration::from_secs(3),
+    waiting: 128,
+    wait: Duration::from_millis(300),
     refusal: "other tasks are still read: try again",
 };
 

@@ -193,7 +193,7 @@ flaws! {
     /// A lane remembers another number of lanes than its topic has, or none.
     ShardsDiffer "shards-differ" => Some("The lane gets the topic's number.");
     /// The counter of ids is lower than a task's id: ids could be allocated twice.
-    BehindIds "counter-behind" => Some("The counter is raised.");
+    BehindIds "counter-behind" => Some("The counter is raised, unless such an id was never drawn.");
     /// The counter of ids cannot be read: nothing can be added.
     UnreadableCounter "unreadable-counter" =>
         Some("The counter is set anew, past all ids that exist.");

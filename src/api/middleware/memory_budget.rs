@@ -68,8 +68,7 @@ pub(crate) struct Budget {
     /// sends or reads slowly would stop the calls of all.
     of_tokens: Arc<Mutex<HashMap<String, Left>>>,
     total: usize,
-    /// The part of the first bytes of a body.
-    first: Part,
+    is_of_batches: bool,
     refused: Counter,
 }
 
@@ -77,8 +76,8 @@ impl Budget {
     /// A budget of `total` bytes for bodies, and the same for answers.
     pub(crate) fn new(total: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS);
-        let (left, of_tokens, first) = (left(total), Arc::default(), Part::Small);
-        Self { left, of_tokens, total, first, refused: Counter::default() }
+        let (left, of_tokens, refused) = (left(total), Arc::default(), Counter::default());
+        Self { left, of_tokens, total, is_of_batches: false, refused }
     }
 
     /// Counts on this counter what it refuses.
@@ -89,10 +88,10 @@ impl Budget {
     /// The same budget for batches, which use only the large part: many slow ones would fill the
     /// small part.
     pub(crate) fn of_batches(&self) -> Self {
-        Self { first: Part::Large, ..self.clone() }
+        Self { is_of_batches: true, ..self.clone() }
     }
 
-    /// An empty body of at most `limit` bytes, from the token; all callers without a token are one.
+    /// An empty body of at most `limit` bytes. Callers without a token may take the whole budget.
     pub(crate) fn body(&self, token: Option<&str>, limit: usize) -> Filling<'_> {
         let token = token.map(|token| self.of_token(token));
         let (bytes, first, rest) = (BytesMut::new(), Share::default(), Share::default());
@@ -215,11 +214,14 @@ impl Filling<'_> {
     }
 
     fn grow(&mut self, from: usize, to: usize) -> Result<(), Exhausted> {
-        let (first, rest) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
-        let (budget, token) = (self.budget, self.token.as_ref());
-        self.first.grow(budget, token, budget.first, first)?;
-        if rest > 0 {
-            self.rest.grow(budget, token, Part::Large, rest)?;
+        let small = if self.budget.is_of_batches { 0 } else { SMALL };
+        let (first, rest) = (to.min(small) - from.min(small), to.max(small) - from.max(small));
+        for (share, part, bytes) in
+            [(&mut self.first, Part::Small, first), (&mut self.rest, Part::Large, rest)]
+        {
+            if bytes > 0 {
+                share.grow(self.budget, self.token.as_ref(), part, bytes)?;
+            }
         }
         Ok(())
     }
@@ -373,6 +375,8 @@ mod tests {
                 held.iter().map(|_| filled_by(&budget, Some("other"), length)).collect();
             assert!(of_others.is_ok_and(|bodies| !bodies.is_empty()), "{length}");
         }
-        assert!(filled_by(&budget, Some("greedy"), 2 * MIB).is_ok(), "more than its half");
+        for budget in [budget.clone(), budget.of_batches()] {
+            assert!(filled_by(&budget, Some("greedy"), 2 * MIB).is_ok(), "more than its half");
+        }
     }
 }

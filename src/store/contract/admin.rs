@@ -139,7 +139,7 @@ contract! {
 /// Who reads a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Somebody who looks. Only other viewers wait behind it.
+    /// A caller that only looks. No other kind of work waits behind it.
     Viewer,
     /// This process, or a call that changes what it reads. It waits behind no viewer.
     Worker,

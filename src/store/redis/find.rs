@@ -21,7 +21,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let asked = format!("{} {}", kind_of(name), name.text());
-        // A change of a task by its key looks into one lane, and a viewer into those of all topics.
+        // A call that names a task by its key looks into one lane, `find` into those of all topics.
         let route = if lanes.len() == 1 { &self.working } else { &self.reading };
         let told = ask_lanes(self, route, &[], FIND, &[(&asked, &lanes)], read_id).await.1;
         let (_, found) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;

@@ -108,15 +108,11 @@ pub(super) const FSCK: &[Row] = &[
         after: &["- leased 1 @ 1200", "+ destinations shop @ 7000", "+ schedule:shop 1 @ 7000"],
     },
     Row {
-        case: "a task that is listed as ended, on a schedule, and without an entry",
+        case: "a waiting task without an entry that a list of ends names",
         before: &[WAITING, &["delivered 1 @ 700"]],
         args: &["bodies", "0", "10", "1", "0", "0", "316224000"],
-        answer: "[0, 1, 1, [[ended-unmarked, 1, 1], [ended-yet-live, 1, 1]], []]",
-        after: &[
-            "- destinations shop @ 1500",
-            "- schedule:shop 1 @ 1500",
-            "+ entries 1 = 0 0 delivered - * * shop ",
-        ],
+        answer: "[0, 1, 1, [[live-yet-listed, 1, 1]], []]",
+        after: &["- delivered 1 @ 700"],
     },
     Row {
         case: "a schedule that names no body",

@@ -83,13 +83,14 @@ pub(crate) async fn records(
         }
         None => None,
     };
+    let reader = if receipt.is_some() { Reader::Worker } else { Reader::Viewer };
     let (mut records, mut bytes) = (Vec::new(), 0);
     let mut ids = ids.into_iter();
     while bytes < MAX_BYTES
         && let Some(id) = ids.next()
     {
         let lane = entry.lane_of(id);
-        let Some(task) = api.store.get(Reader::Viewer, &lane, id).await? else { continue };
+        let Some(task) = api.store.get(reader, &lane, id).await? else { continue };
         let notes = match task.attempts {
             0 => Vec::new(),
             // The answer is useful without them.

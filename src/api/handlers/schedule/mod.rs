@@ -110,10 +110,8 @@ async fn page(
     let TopicEntry { topic, shards, .. } = &known.entry;
     let mut after = cursor.map(|Name(name)| name);
     let first = after.as_ref().map_or(0, |name| name.lane_in(topic, *shards).shard);
-    // Other topics have no schedules.
-    let lanes = if known.has_schedules { first..*shards } else { 0..0 };
     let (mut page, mut bytes): (Vec<(Lane, Schedule)>, usize) = (Vec::new(), 0);
-    for shard in lanes {
+    for shard in first..*shards {
         let lane = Lane { topic: topic.clone(), shard };
         loop {
             // One more than fits tells whether there is a further page.

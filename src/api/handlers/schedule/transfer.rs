@@ -52,6 +52,10 @@ pub(crate) async fn records(
         }
         return Ok(Success::of(ScheduleRecords { records, cursor: None }));
     }
+    // A topic that is not marked has no schedules, and it may have many lanes.
+    if !known.has_schedules {
+        return Ok(Success::of(ScheduleRecords { records, cursor: None }));
+    }
     let (page, cursor) = page(&api, &known, cursor, limit).await?;
     for (lane, schedule) in page {
         records.push(record(&api, &lane, schedule, store).await?);

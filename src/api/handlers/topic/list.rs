@@ -119,13 +119,18 @@ pub(crate) async fn list(
 async fn names(api: &Api, caller: &Caller) -> Result<Topics, Error> {
     let known = api.topics.refresh().await?;
     let covered = known.iter().filter(|known| caller.may_use(&known.entry.topic).is_ok());
+    let mut topics = uncounted(api, covered);
+    topics.sort_by(|a, b| a.topic.cmp(&b.topic));
+    Ok(Topics { topics, ..Topics::default() })
+}
+
+/// Topics without counts: whether they are overdue is as it was sampled last.
+fn uncounted<'a>(api: &Api, topics: impl IntoIterator<Item = &'a Registered>) -> Vec<TopicListed> {
     let (sampled, now) = (api.sampled.counts_by_topic(), api.sampled.snapshots().borrow().at);
     let is_overdue =
         |topic: &Topic| sampled.get(topic).is_some_and(|counts| counts.is_overdue(now));
     let shown = |known: &Registered| listed(known, is_overdue(&known.entry.topic));
-    let mut topics: Vec<TopicListed> = covered.map(shown).collect();
-    topics.sort_by(|a, b| a.topic.cmp(&b.topic));
-    Ok(Topics { topics, ..Topics::default() })
+    topics.into_iter().map(shown).collect()
 }
 
 async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Error> {
@@ -228,7 +233,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     }
     let Sampled { now, lanes } = match sample(api, lanes).await {
         Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
-            return Ok(topics.iter().map(|known| listed(known, false)).collect());
+            return Ok(uncounted(api, topics));
         }
         sampled => sampled?,
     };
@@ -236,7 +241,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     let with_counts = |known: &Registered| {
         let of_topic: Vec<_> = lanes.by_ref().take(known.entry.shards.into()).collect();
         match of_topic.into_iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
-            None => listed(known, false),
+            None => uncounted(api, [known]).remove(0),
             Some(lanes) => {
                 let (counts, next_due) = sum(lanes);
                 TopicListed {

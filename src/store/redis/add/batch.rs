@@ -76,16 +76,8 @@ impl Batch {
             tasks.map(|(drawn, kept)| drawn.map_err(|error| *kept = Err(error)).ok()).collect();
     }
 
-    /// Answers every caller that still waits.
+    /// Answers all callers that still wait, except those with refused tasks.
     pub(crate) fn answer(&mut self) {
-        let waiting = self.requests.iter_mut().zip(&mut self.kept);
-        waiting.for_each(|(request, kept)| {
-            request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)))
-        });
-    }
-
-    /// Answers all callers except those with refused tasks.
-    pub(crate) fn answer_others(&mut self) {
         let refused: HashSet<usize> = self
             .refused
             .iter()

@@ -88,12 +88,10 @@ impl UnderWay {
 
 async fn send(session: Arc<Session>, mut batch: Batch) {
     batch.send_all(&session).await;
-    if batch.refused.is_empty() {
-        batch.answer();
-    } else {
+    batch.answer();
+    if !batch.refused.is_empty() {
         // The registry may be on another server, which may be unreachable. The next batch and the
         // rest of this one must not wait for it.
-        batch.answer_others();
         tokio::spawn(async move { batch.open_lanes(&session).await });
     }
 }

@@ -114,10 +114,11 @@ local function judge_task(id, record, stood)
   local due = redis.call('ZSCORE', SCHEDULES .. home, id)
   local listed, first, lists = ends_of(id)
 
-  -- An entry tells where the task is. Without one, or without a place, a list of ends does.
+  -- An entry tells where the task is. If it cannot be read, or the task has no place, a list of
+  -- ends does. A task that was never handed out has no entry.
   local is_held = lease and sound and sound.current ~= '*'
   local ended = sound and ENDED[sound.mark] and sound.mark
-  if not ended and not is_held and not (sound and due) then ended = first end
+  if not ended and not is_held and not (due and (sound or not raw)) then ended = first end
   local entry = sound or fresh_entry(home)
   if not sound then entry.attempts = (raw or lease) and 1 or 0 end
 
@@ -170,7 +171,8 @@ local function judge_task(id, record, stood)
     local deadline = as_moment(lease)
     if deadline and deadline > now + FURTHEST_DEADLINE_MS then deadline = nil end
     local known = math.max(as_moment(stood) or deadline or now, deadline or 0)
-    schedule(id, home, as_moment(due) or math.max(known, head.due, returns_to(entry) or 0))
+    local returns = as_moment(returns_to(entry)) or 0
+    schedule(id, home, as_moment(due) or math.max(known, head.due, returns))
     correct(home)
   end
   if raw or lease then keep(id, entry) end

@@ -175,7 +175,7 @@ export const en = {
     open: (sn: string, count: string) =>
       `${sn} fails, so its circuit breaker is open. ${plural(count, "task waits", "tasks wait")}.`,
     halfOpen: (sn: string, count: string) =>
-      `${sn} is probed after failures. ${plural(count, "task waits", "tasks wait")}.`,
+      `After failures, the next call of ${sn} tests it. ${plural(count, "task waits", "tasks wait")}.`,
     unconfigured: (sn: string, count: string) =>
       `${plural(count, "task waits", "tasks wait")} for ${sn}, ` +
       "which the configuration does not name.",
@@ -763,7 +763,7 @@ export const en = {
     contentHidden: "Your token may not read the content.",
     contentRemoved: "The content was removed after the task ended.",
     options: "Options",
-    raw: "Exact answer of the service",
+    raw: "Exact answer of delayd",
     follows: "The page follows the task until it ends.",
     ended: "The task has ended.",
     runNow: "Run now",

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
 use super::list::{self, Page};
-use super::{Code, output, progress, table, topic};
+use super::{Code, destination, output, progress, table, topic};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
 
@@ -158,7 +158,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         }
         Verb::Replay(ReplayArgs { which, rate, server, .. }) => {
             let replay =
-                Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
+                Repeated { path: "/delay/dead/replay", done: REPLAYED, client: server.client()? };
             replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
         }
         Verb::Purge(PurgeArgs { which, server, .. }) => {
@@ -201,6 +201,9 @@ fn add_cause(all: &mut Vec<Cause>, cause: Cause) {
     known.more_topics = known.more_topics.zip(cause.more_topics).map(|(a, b)| a + b);
 }
 
+/// What a replay does to a task.
+const REPLAYED: &str = "replayed";
+
 /// A call that handles a limited number of dead tasks. It is repeated from the returned cursor.
 struct Repeated {
     path: &'static str,
@@ -238,10 +241,12 @@ impl Repeated {
         bar.finish_and_clear();
         if !client.is_json() {
             let tasks = output::many(total, "task");
-            output::line(&format!(
-                "{tasks} {}{done}",
-                if which.dry_run { "would be " } else { "" }
-            ))?;
+            let would = if which.dry_run { "would be " } else { "" };
+            let waits = match (done, which.dry_run) {
+                (REPLAYED, false) => destination::kept_waiting(&client).await,
+                _ => String::new(),
+            };
+            output::line(&format!("{tasks} {would}{done}{waits}"))?;
         }
         Ok(Code::Done)
     }

@@ -218,6 +218,27 @@ fn each(instances: &[DestinationOnInstance]) -> Option<String> {
     (!rows.is_empty()).then(|| table::columns(&head, &rows))
 }
 
+/// Which destinations keep their tasks waiting, a line each. Empty if there are none, or if the
+/// service does not say.
+pub(super) async fn kept_waiting(client: &Client) -> String {
+    let asked = &DestinationListRequest { sampled: None };
+    let Ok(found) = client.call::<Destinations>("/delay/destination/list", asked).await else {
+        return String::new();
+    };
+    let line = |one: DestinationShown| match one {
+        DestinationShown { waiting: 0, .. } => None,
+        DestinationShown { held: true, sn, .. } => {
+            Some(format!("\n{sn} is held: calls begin when it is released"))
+        }
+        DestinationShown { breaker: BreakerState::Open, sn, .. } => Some(format!(
+            "\n{sn} is failing: calls begin when its circuit breaker closes, or after\n  \
+             delayd destination probe {sn}"
+        )),
+        _ => None,
+    };
+    found.destinations.into_iter().filter_map(line).collect()
+}
+
 /// What the status of a destination follows from.
 pub(super) struct Conditions {
     pub(super) is_configured: bool,

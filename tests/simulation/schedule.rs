@@ -151,7 +151,8 @@ async fn end_schedules(world: &World) {
     if world.plan.recurring.is_empty() {
         return;
     }
-    let (began, healed) = (world.elapsed(), world.clock.now());
+    // A pause of an instance may outlast the other faults.
+    let (began, healed) = (world.elapsed().max(world.last_pause_ends()), world.clock.now());
     while world.late.load(Ordering::Relaxed) > 0
         || !has_made_up(world, healed) && world.elapsed() < began + MADE_UP_WITHIN
     {

@@ -124,7 +124,17 @@ impl World {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Ends all faults.
+    /// When the last pause of an instance is over.
+    pub(crate) fn last_pause_ends(&self) -> Duration {
+        let history = self.history.lock().unwrap();
+        let ends = history.events.iter().filter_map(|event| match event.what {
+            What::Paused { span, .. } => Some(event.at + span),
+            _ => None,
+        });
+        ends.max().unwrap_or_default()
+    }
+
+    /// Ends all faults but the pauses of instances.
     pub(crate) fn heal(&self) {
         self.is_healed.store(true, Ordering::Relaxed);
         self.write(What::Healed);

@@ -194,6 +194,7 @@ function List({ found: { rows, isCut }, topic, reload }: ListProps) {
           },
           {
             name: texts.example,
+            isMinor: true,
             cell: (row) => <TaskLink topic={row.topic ?? topic} id={row.task_id} />,
           },
           { name: t().topics.action, cell: (row) => <Changes of={row} reload={reload} /> },

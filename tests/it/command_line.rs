@@ -196,7 +196,9 @@ async fn a_replay_follows_the_cursor_to_the_end() {
             .arg(service.endpoint());
         let (code, output, error) = run(client).await;
         assert_eq!((code, output.trim_end()), (0, says), "{error}");
-        let seen = service.seen().split_off(before);
+        let mut seen = service.seen().split_off(before);
+        // Which services keep replayed tasks waiting.
+        seen.retain(|seen| seen.path != "/delay/destination/list");
         let bodies: Vec<Value> =
             seen.iter().map(|seen| serde_json::from_str(&seen.body).unwrap()).collect();
         assert_eq!((bodies.len(), &bodies[2]["cursor"]), (3, &json!("0.5.6.7")), "{bodies:?}");

@@ -170,7 +170,7 @@ mod tests {
         assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
     }
 
-    /// As the pulls of one HTTP/2 connection, which one task serves.
+    /// One task asks for all places.
     #[tokio::test]
     async fn a_free_place_is_found_in_a_busy_task() {
         const MANY: usize = 500;

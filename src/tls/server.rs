@@ -8,9 +8,6 @@ use super::client::Identity;
 use super::current::Current;
 use super::pem::{InvalidFile, Pem};
 
-/// The application protocols, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
-
 /// The server's side of TLS. Reads its files again on request.
 #[derive(Debug)]
 pub struct Server {
@@ -63,6 +60,6 @@ fn configure(files: &Identity, (certificate, key): &Contents) -> Result<ServerCo
         .with_no_client_auth()
         .with_single_cert(certificate.certificates()?, key.key()?)
         .map_err(|error| files.invalid(&error))?;
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -61,10 +61,7 @@ async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
         ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(40)),
         ("HTTP/0.9", b"GET /healthz\r\n\r\n".to_vec()),
         ("a version to come", b"GET /healthz HTTP/3.0\r\nhost: [::1]\r\n\r\n".to_vec()),
-        (
-            "HTTP/2 without its settings",
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frame at all, but some bytes".to_vec(),
-        ),
+        ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frame at all, but some bytes".to_vec()),
         ("a NUL in the path", b"GET /heal\0thz HTTP/1.1\r\nhost: [::1]\r\n\r\n".to_vec()),
         ("a NUL in a header", b"GET /healthz HTTP/1.1\r\nhost: [::1]\r\na: b\0c\r\n\r\n".to_vec()),
         ("a space before the colon", b"GET /healthz HTTP/1.1\r\nhost : x\r\n\r\n".to_vec()),
@@ -102,6 +99,15 @@ async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
         assert_well(&delayd).await;
     }
     assert!(!delayd.log().contains("panicked"), "{}", delayd.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_speaks_only_http2_fails_at_once() {
+    let delayd = Kept::embedded().start(&[]).await;
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().timeout(PATIENCE);
+    let url = format!("http://{}/healthz", delayd.address);
+    let error = client.build().unwrap().get(url).send().await.unwrap_err();
+    assert!(!error.is_timeout(), "{error:?}");
 }
 
 /// With both a length and chunks, the chunks count (RFC 9112, 6.3). No bytes may be left over that

@@ -1,4 +1,4 @@
-//! The port over TLS: both versions of HTTP, a certificate that is replaced, slow callers, and the
+//! The port over TLS: HTTP/1.1 only, a certificate that is replaced, slow callers, and the
 //! command line.
 
 use std::sync::Arc;
@@ -41,15 +41,16 @@ pub async fn add(client: &reqwest::Client, delayd: &Program) -> reqwest::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_port_speaks_both_versions_over_tls_and_no_clear_text() {
+async fn the_port_speaks_http_1_1_over_tls_and_no_clear_text() {
     let authority = Authority::new();
     let pair = authority.issue("port", LOOPBACK, Valid::Now);
     let delayd = Kept::embedded().start(&sets(&pair)).await;
     assert!(delayd.log().contains(&format!("listens on https://{}", delayd.address)));
     let both = client(&[&authority]).build().unwrap();
-    assert_eq!(add(&both, &delayd).await.unwrap(), reqwest::Version::HTTP_2);
-    let old = client(&[&authority]).http1_only().build().unwrap();
-    assert_eq!(add(&old, &delayd).await.unwrap(), reqwest::Version::HTTP_11);
+    assert_eq!(add(&both, &delayd).await.unwrap(), reqwest::Version::HTTP_11);
+    let newer = client(&[&authority]).http2_prior_knowledge().build().unwrap();
+    let refused = add(&newer, &delayd).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("NoApplicationProtocol"), "{refused:?}");
     let stranger = client(&[&Authority::new()]).build().unwrap();
     assert!(add(&stranger, &delayd).await.is_err());
 

@@ -62,7 +62,7 @@ impl Site {
         if self.public.contains(&origin) {
             return Ok(());
         }
-        // HTTP/2 has the host in `:authority`.
+        // A request whose target is a whole URL has the host there.
         let host = headers.get(header::HOST).and_then(authority);
         let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
         if !origin.is_at(&host) {

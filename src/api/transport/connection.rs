@@ -1,8 +1,9 @@
-//! One connection from open to close, HTTP/1.1 or HTTP/2.
+//! One connection from open to close.
+//!
+//! The port speaks HTTP/1.1. A caller that begins with HTTP/2 is told so in its own protocol.
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,29 +13,28 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::Request;
 use http_body::Body as _;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::api::transport::handshake::Secured;
 use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
-use crate::api::transport::tracked_io::{RunningBody, TrackedBody, TrackedIo};
-use crate::api::transport::wire::{Secured, Wire};
+use crate::api::transport::tracked_io::TrackedIo;
 
 /// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
 /// asks [`crate::api::transport::delivery_confirmation`] for the last byte only when the rest is on
 /// its way. It is also the longest request head.
 const WRITE_BUFFER: usize = 32 * 1024;
-/// The limit of concurrent requests on one HTTP/2 connection.
-const STREAMS: u32 = 128;
-/// How often an HTTP/2 caller is pinged, and how long it may take to respond.
-const PING_EVERY: Duration = Duration::from_secs(20);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a caller gets that begins with HTTP/2: an empty SETTINGS frame, and GOAWAY with the code
+/// HTTP_1_1_REQUIRED.
+const NO_HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
 
 /// What connections share.
 #[derive(Clone)]
@@ -58,21 +58,17 @@ where
     S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send>
         + Clone
         + Send
-        + Sync
+        + Unpin
         + 'static,
 {
     /// Serves one connection to its end. Releases the slot after every part of the connection has
     /// been dropped.
     pub(crate) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
-        let streams = Streams::default();
-        self.serve(stream, &streams).await;
-        // They stop when the connection ends, but a moment later.
-        streams.0.close();
-        streams.0.wait().await;
+        self.serve(stream).await;
         drop(slot);
     }
 
-    async fn serve(self, stream: TcpStream, streams: &Streams) {
+    async fn serve(self, stream: TcpStream) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "A connection was closed before its first request: {error}");
             return;
@@ -105,23 +101,36 @@ where
         };
         let io = TrackedIo { stream, activity: activity.clone() };
         let io = match tls {
-            None => Wire::Plain(io),
+            None => Either::Left(io),
             Some(tls) => tokio::select! {
                 shaken = tls.accept(io) => match shaken {
-                    Some(io) => io,
+                    Some(io) => Either::Right(io),
                     None => return,
                 },
                 Some(_) = end.next() => return,
             },
         };
-        let io = TokioIo::new(io);
-        let mut connection =
-            pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
+        // `io_timeouts` bounds heads and idle connections. hyper's own timeout cannot tell the two
+        // apart, and does not start before the first byte.
+        let mut connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(WRITE_BUFFER)
+            .serve_connection(TokioIo::new(io), answers);
         let end = tokio::select! {
             // The connection first: a request that arrived just before the end of the linger is
             // read and answered.
             biased;
-            ended = connection.as_mut() => return note(ended),
+            ended = &mut connection => {
+                note(&ended);
+                if ended.is_err_and(|error| error.is_parse_version_h2()) {
+                    let mut io = connection.into_parts().io.into_inner();
+                    tokio::select! {
+                        _ = async { io.write_all(NO_HTTP2).await?; io.shutdown().await } => {}
+                        Some(_) = end.next() => {}
+                    }
+                }
+                return;
+            }
             Some(end) = end.next() => end,
         };
         let grace = match end {
@@ -136,9 +145,9 @@ where
             End::Drained => Duration::MAX,
             End::Cut => return,
         };
-        connection.as_mut().graceful_shutdown();
+        Pin::new(&mut connection).graceful_shutdown();
         tokio::select! {
-            ended = connection.as_mut() => note(ended),
+            ended = &mut connection => note(&ended),
             () = tokio::time::sleep(grace) => {}
             () = cut_off.cancelled() => {}
         }
@@ -152,7 +161,7 @@ enum End {
     Cut,
 }
 
-fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
+fn note(ended: &hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "A connection ended early: {error}");
     }
@@ -168,42 +177,16 @@ async fn answer<S>(
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
-    let multiplexed = request.version() == http::Version::HTTP_2;
-    let running = activity.asked(multiplexed);
+    let running = activity.asked();
     let Ok(response) = service.call(request.map(Body::new)).await;
-    let response = if multiplexed {
-        response.map(|body| TrackedBody::body(body, &activity))
-    } else {
-        response
-    };
     if response.body().size_hint().exact().is_some() {
         drop(running);
         return Ok(response);
     }
-    Ok(response.map(|body| RunningBody::body(body, running)))
-}
-
-/// The requests of an HTTP/2 connection. hyper runs each in a task of its own.
-#[derive(Clone, Debug, Default)]
-struct Streams(TaskTracker);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        self.0.spawn(stream);
-    }
-}
-
-fn builder(streams: Streams) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(streams);
-    // `io_timeouts` bounds heads and idle connections. hyper's own timeout cannot tell the two
-    // apart, and does not start before the first byte.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .max_concurrent_streams(STREAMS)
-        .max_send_buf_size(WRITE_BUFFER);
-    builder
+    Ok(response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &running;
+            frame
+        }))
+    }))
 }

@@ -7,7 +7,6 @@
 //! |---|---|---|
 //! | a request's head (at first: since it opened) | [`IoTimeouts::head`] | it is cut off |
 //! | the socket to accept the next 16 KiB of an answer | [`IoTimeouts::answer`] | it is cut off |
-//! | a window of an HTTP/2 stream | [`IoTimeouts::answer`] | it is shut down |
 //! | the next request | [`IoTimeouts::idle`]; `head` if others wait for a slot | it is shut down |
 //!
 //! After a shutdown, answers in progress are still written. The request's deadline bounds its body
@@ -17,7 +16,6 @@
 //! the earliest deadline can have passed. A busy connection wakes it once in ten seconds, and no
 //! request needs a timer.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +24,7 @@ use tokio::time::Instant;
 
 /// How much of an answer the socket must accept to restart the timeout. Without this, one byte now
 /// and then would keep a connection open for days.
-pub(crate) const STEP: usize = 16 * 1024;
+const STEP: usize = 16 * 1024;
 
 /// How long a connection may wait for its caller.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +53,6 @@ pub(crate) enum Overdue {
     Head,
     /// For the socket.
     Answer,
-    /// For an HTTP/2 stream.
-    Stream,
     /// For the next request.
     Idle,
 }
@@ -74,8 +70,6 @@ pub(crate) struct IoActivity {
 struct Moments {
     /// The number of requests in their handlers.
     running: usize,
-    /// HTTP/2: bytes may arrive that belong to no request.
-    multiplexed: bool,
     /// Since when there has been no request.
     idle: Instant,
     /// Since when a head has been arriving.
@@ -85,9 +79,6 @@ struct Moments {
     /// Since when the socket has accepted less than one step.
     blocked: Option<Instant>,
     taken: usize,
-    /// Open HTTP/2 answers, and when each last made progress.
-    answers: HashMap<u64, Instant>,
-    next_answer: u64,
 }
 
 impl IoActivity {
@@ -95,15 +86,12 @@ impl IoActivity {
         let now = Instant::now();
         let moments = Moments {
             running: 0,
-            multiplexed: false,
             idle: now,
             // A caller that sends nothing at all is late with its first head.
             head: Some(now),
             is_silent: true,
             blocked: None,
             taken: 0,
-            answers: HashMap::new(),
-            next_answer: 0,
         };
         Self { timeouts, moments: Mutex::new(moments), asked: Notify::new() }
     }
@@ -116,7 +104,7 @@ impl IoActivity {
     pub(crate) fn came(&self) {
         let mut moments = self.moments();
         moments.is_silent = false;
-        if moments.running == 0 && !moments.multiplexed && moments.head.is_none() {
+        if moments.running == 0 && moments.head.is_none() {
             moments.head = Some(Instant::now());
         }
     }
@@ -142,11 +130,10 @@ impl IoActivity {
     }
 
     /// Records a complete head. The request runs until the result is dropped.
-    pub(crate) fn asked(self: &Arc<Self>, multiplexed: bool) -> Running {
+    pub(crate) fn asked(self: &Arc<Self>) -> Running {
         let mut moments = self.moments();
         moments.running += 1;
         moments.head = None;
-        moments.multiplexed |= multiplexed;
         drop(moments);
         self.asked.notify_waiters();
         Running(self.clone())
@@ -162,15 +149,6 @@ impl IoActivity {
             }
             asked.await;
         }
-    }
-
-    /// Records an answer on an HTTP/2 stream.
-    pub(crate) fn open(self: &Arc<Self>) -> Open {
-        let mut moments = self.moments();
-        let id = moments.next_answer;
-        moments.next_answer += 1;
-        moments.answers.insert(id, Instant::now());
-        Open { activity: self.clone(), id }
     }
 
     /// Returns when a timeout has passed.
@@ -196,12 +174,8 @@ impl Moments {
 
     /// The earliest deadline of everything the connection waits for.
     fn deadline(&self, timeouts: &IoTimeouts, is_crowded: bool) -> (Instant, Overdue) {
-        let blocked = self.blocked.map(|since| (since + timeouts.answer, Overdue::Answer));
-        let stream =
-            self.answers.values().min().map(|&since| (since + timeouts.answer, Overdue::Stream));
-        let busy = blocked.into_iter().chain(stream).min_by_key(|(deadline, _)| *deadline);
-        if let Some(busy) = busy {
-            return busy;
+        if let Some(since) = self.blocked {
+            return (since + timeouts.answer, Overdue::Answer);
         }
         if self.running > 0 {
             // The caller is not late with anything: check again soon.
@@ -230,28 +204,6 @@ impl Drop for Running {
     }
 }
 
-/// An answer on its way down an HTTP/2 stream.
-#[derive(Debug)]
-pub(crate) struct Open {
-    activity: Arc<IoActivity>,
-    id: u64,
-}
-
-impl Open {
-    /// Records that a piece of it was written.
-    pub(crate) fn got_on(&self) {
-        self.activity.moments().answers.insert(self.id, Instant::now());
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut moments = self.activity.moments();
-        moments.answers.remove(&self.id);
-        moments.idle = Instant::now();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,7 +228,7 @@ mod tests {
         let (activity, slots) = fresh();
         assert_eq!(overdue(&activity, &slots).await, (Overdue::Head, 10));
         let (activity, slots) = fresh();
-        drop(activity.asked(false));
+        drop(activity.asked());
         tokio::time::advance(20 * SECOND).await;
         for _ in 0..9 {
             activity.came();
@@ -288,10 +240,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_has_longer_unless_others_wait_for_its_slot() {
         let (activity, slots) = fresh();
-        drop(activity.asked(false));
+        drop(activity.asked());
         assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 75));
         let (activity, slots) = fresh();
-        drop(activity.asked(false));
+        drop(activity.asked());
         slots.forget_permits(1);
         assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 10));
     }
@@ -299,7 +251,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_running_request_is_not_overdue() {
         let (activity, slots) = fresh();
-        let running = activity.asked(false);
+        let running = activity.asked();
         activity.came();
         assert!(tokio::time::timeout(1000 * SECOND, activity.overdue(&slots)).await.is_err());
         drop(running);
@@ -309,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_socket_that_takes_a_byte_now_and_then_is_overdue() {
         let (activity, slots) = fresh();
-        drop(activity.asked(false));
+        drop(activity.asked());
         for _ in 0..9 {
             activity.blocked();
             tokio::time::advance(SECOND).await;
@@ -321,18 +273,5 @@ mod tests {
         assert_eq!(overdue(&activity, &slots).await, (Overdue::Answer, 10));
         activity.flushed();
         assert_eq!(overdue(&activity, &slots).await.0, Overdue::Idle);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_stalls_beside_others_is_overdue() {
-        let (activity, slots) = fresh();
-        drop(activity.asked(true));
-        let (_stalled, lively) = (activity.open(), activity.open());
-        for _ in 0..9 {
-            tokio::time::advance(SECOND).await;
-            lively.got_on();
-            activity.came();
-        }
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Stream, 1));
     }
 }

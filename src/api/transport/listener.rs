@@ -2,8 +2,7 @@
 //!
 //! `axum::serve` lacks three things that a server on an open network needs. It has no timeouts, so
 //! a few slow callers can occupy it. It accepts connections without a limit. Its drain waits for
-//! the slowest connection. So this loop is our own, around hyper-util's connection (HTTP/1.1 and
-//! HTTP/2 on one port).
+//! the slowest connection. So this loop is our own, around hyper's connection.
 //!
 //! ```text
 //! wait for a free slot ─▶ accept ─▶ connection ─▶ … ─▶ slot is free
@@ -29,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::api::transport::connection::Serving;
+use crate::api::transport::handshake::Secured;
 pub use crate::api::transport::io_timeouts::IoTimeouts;
-use crate::api::transport::wire::Secured;
 use crate::tls;
 
 /// The accept queue's length. The system may allow less (`net.core.somaxconn`).
@@ -87,7 +86,7 @@ pub async fn serve<S>(
     S: Service<Request, Response = Response, Error = Infallible, Future: Send>
         + Clone
         + Send
-        + Sync
+        + Unpin
         + 'static,
 {
     let slots = Arc::new(Semaphore::new(params.max_connections));

@@ -1,5 +1,3 @@
-use std::collections::HashMap;
-
 use axum::Router;
 use axum::middleware::map_response;
 use axum::response::Response;
@@ -220,44 +218,6 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     assert_eq!(read_to_end(&mut stream).await, "");
 }
 
-/// A request in its handler that takes a while to be dropped.
-struct Lingering(Arc<std::sync::atomic::AtomicUsize>);
-
-impl Drop for Lingering {
-    fn drop(&mut self) {
-        std::thread::sleep(SHORT);
-        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-    }
-}
-
-/// hyper runs each HTTP/2 stream in a task of its own. These once ended some time after their
-/// connection, so code that relied on all requests being gone relied on luck.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_stream_outlives_the_cut() {
-    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let (tell, mut asked) = mpsc::unbounded_channel();
-    let handler = {
-        let running = running.clone();
-        async move || {
-            running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            let _lingering = Lingering(running);
-            tell.send(()).unwrap();
-            std::future::pending::<&str>().await
-        }
-    };
-    let router = Router::new().route("/", get(handler));
-    let server =
-        start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() })
-            .await;
-    let _stream = asked_on(server.address, 3).await;
-    for _ in 0..3 {
-        asked.recv().await.unwrap();
-    }
-    server.shutdown.send(()).unwrap();
-    server.serving.await.unwrap();
-    assert_eq!(running.load(std::sync::atomic::Ordering::SeqCst), 0, "streams live on");
-}
-
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Timeouts for these tests: short where the test waits for one, otherwise out of reach.
@@ -334,96 +294,19 @@ async fn answers_to_a_caller_who_asks_on_and_on_and_reads_nothing_end_its_connec
     while stream.write_all(&REQUEST.repeat(100)).await.is_ok() {}
 }
 
-/// An HTTP/2 frame.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// The head of `GET /` in HPACK, all from the static table except the host.
-const GET_ROOT: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'x'];
-
-/// Opens an HTTP/2 connection whose streams have closed windows, and sends this many requests.
-async fn asked_on(address: std::net::SocketAddr, streams: u32) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    sent.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
-    for n in 0..streams {
-        sent.extend(frame(1, 5, 2 * n + 1, GET_ROOT));
-    }
-    stream.write_all(&sent).await.unwrap();
-    stream
-}
-
-/// Counts the frames by type until the connection ends.
-async fn frames(stream: &mut TcpStream) -> HashMap<u8, usize> {
-    frames_until(stream, |_| false).await
-}
-
-async fn frames_until(
-    stream: &mut TcpStream,
-    enough: impl Fn(&HashMap<u8, usize>) -> bool,
-) -> HashMap<u8, usize> {
-    let mut kinds = HashMap::new();
-    let mut head = [0; 9];
-    while !enough(&kinds) && stream.read_exact(&mut head).await.is_ok() {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        *kinds.entry(head[3]).or_default() += 1;
-        if stream.read_exact(&mut vec![0; length as usize]).await.is_err() {
-            break;
-        }
-    }
-    kinds
-}
-
+/// As an HTTP/2 client begins: its preface, its settings and a request.
 #[tokio::test]
-async fn a_stream_whose_window_stays_closed_ends_its_connection_and_is_given_back() {
-    let (router, mut told) = endless();
-    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
-    let server = start(router, ServerParams { timeouts, ..ServerParams::default() }).await;
-    let mut stream = asked_on(server.address, 2).await;
-    let kinds = frames(&mut stream).await;
-    assert!(kinds.contains_key(&7), "no GOAWAY: {kinds:?}");
-    for _ in 0..2 {
-        assert_eq!(told.recv().await, Some(Confirmation::NotWritten));
-    }
-}
-
-#[tokio::test]
-async fn a_short_answer_is_not_held_for_a_closed_window_either() {
-    // hyper has passed it to h2 as a whole, and does not track it any more.
-    let timeouts = IoTimeouts { answer: SHORT, ..timeouts() };
-    let server = start(hello(), ServerParams { timeouts, ..ServerParams::default() }).await;
-    let mut stream = asked_on(server.address, 1).await;
-    assert!(frames(&mut stream).await.contains_key(&7));
-}
-
-#[tokio::test]
-async fn streams_beyond_the_limit_are_refused() {
-    let (router, _asked, _go) = waiting();
-    let server = start(router, ServerParams::default()).await;
-    let mut stream = asked_on(server.address, 200).await;
-    // RST_STREAM for each excess one; with fewer, this would wait forever.
-    let too_many = 72;
-    frames_until(&mut stream, |kinds| kinds.get(&3) == Some(&too_many)).await;
-}
-
-#[tokio::test]
-async fn a_caller_who_resets_what_it_asks_for_is_cut_off() {
-    let (router, _asked, _go) = waiting();
-    let server = start(router, ServerParams::default()).await;
-    let mut stream = asked_on(server.address, 0).await;
-    let mut n = 1_u32;
-    loop {
-        let asked_and_reset: Vec<u8> = (0..100)
-            .flat_map(|i| {
-                [frame(1, 5, n + 2 * i, GET_ROOT), frame(3, 0, n + 2 * i, &[0, 0, 0, 8])].concat()
-            })
-            .collect();
-        n += 200;
-        // Ends when the server has closed the connection.
-        if stream.write_all(&asked_and_reset).await.is_err() {
-            return;
-        }
+async fn a_caller_that_begins_with_http2_is_told_to_use_1_1() {
+    let server =
+        start(hello(), ServerParams { timeouts: timeouts(), ..ServerParams::default() }).await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings = b"\0\0\0\x04\0\0\0\0\0";
+    let get = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
+    for sent in [&preface[..], &[&preface[..], settings, get].concat()] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(sent).await.unwrap();
+        let read = read_to_end(&mut stream).await.into_bytes();
+        let go_away = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
+        assert_eq!(read, [&settings[..], go_away].concat());
     }
 }

@@ -1,16 +1,12 @@
-//! The bytes of a connection, with or without TLS.
+//! The TLS handshake of a connection.
 //!
 //! TLS lies over [`TrackedIo`], so that the timeouts of a connection see what the socket accepts,
 //! and bound the handshake as well: it belongs to the first head.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -28,6 +24,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How much TLS keeps until the socket accepts it. See
 /// [`delivery_confirmation`](crate::api::transport::delivery_confirmation).
 const WRITE_BUFFER: usize = 16 * 1024;
+
+/// A connection with TLS.
+type Tls = Box<TlsStream<TrackedIo<TcpStream>>>;
 
 /// TLS on the port.
 #[derive(Clone, Debug)]
@@ -74,7 +73,7 @@ impl Secured {
     }
 
     /// The connection after the handshake; `None` if that failed.
-    pub(crate) async fn accept(&self, io: TrackedIo<TcpStream>) -> Option<Wire> {
+    pub(crate) async fn accept(&self, io: TrackedIo<TcpStream>) -> Option<Tls> {
         // A silent caller takes no place from others. `readable` would resolve for some of them.
         io.stream.peek(&mut [0]).await.ok()?;
         let (_place, ends) = self.handshakes.enter();
@@ -89,7 +88,7 @@ impl Secured {
             }
         };
         match shaken {
-            Ok(Ok(stream)) => Some(Wire::Tls(Box::new(stream))),
+            Ok(Ok(stream)) => Some(Box::new(stream)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "A TLS handshake failed: {error}");
                 None
@@ -98,71 +97,6 @@ impl Secured {
                 tracing::debug!("A TLS handshake took too long");
                 None
             }
-        }
-    }
-}
-
-/// A connection.
-#[derive(Debug)]
-pub(crate) enum Wire {
-    Plain(TrackedIo<TcpStream>),
-    Tls(Box<TlsStream<TrackedIo<TcpStream>>>),
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_read(context, into),
-            Self::Tls(io) => Pin::new(io).poll_read(context, into),
-        }
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        from: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write(context, from),
-            Self::Tls(io) => Pin::new(io).poll_write(context, from),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        from: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write_vectored(context, from),
-            Self::Tls(io) => Pin::new(io).poll_write_vectored(context, from),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(io) => io.is_write_vectored(),
-            Self::Tls(io) => io.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_flush(context),
-            Self::Tls(io) => Pin::new(io).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_shutdown(context),
-            Self::Tls(io) => Pin::new(io).poll_shutdown(context),
         }
     }
 }

@@ -9,8 +9,10 @@
 //!   once. The cursor carries that time. Without it, a replay to a receiver that still fails would
 //!   never end.
 //! - The first walk has no such bound. It finds all dead tasks, also those whose time of death lies
-//!   in the future because the store's clock was set back.
+//!   in the future because the store's clock was set back. It returns each task once, although a
+//!   task that it returned may be replayed and die again at once.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -103,6 +105,8 @@ pub(crate) struct Walk {
     to: UnixMillis,
     began: Instant,
     seen: usize,
+    /// The tasks that it returned.
+    returned: HashSet<TaskId>,
     limit: usize,
     _place: Option<Place>,
 }
@@ -148,6 +152,7 @@ impl Walk {
             to,
             began,
             seen: 0,
+            returned: HashSet::new(),
             limit,
             _place: place,
         })
@@ -159,13 +164,14 @@ impl Walk {
             if self.seen >= self.limit || self.began.elapsed() >= TIME {
                 return Ok(None);
             }
-            let page = self.next_ids(api, &lane).await?;
+            let mut page = self.next_ids(api, &lane).await?;
             let Some(last) = page.last() else {
                 self.lanes.pop();
                 self.after = None;
                 continue;
             };
             self.after = Some(*last);
+            page.retain(|listed| !self.returned.contains(&listed.id));
             self.seen += page.len();
             let ids = page.into_iter().map(|listed| listed.id).collect();
             let found = api.store.summaries(&lane, ids).await?.into_iter().flatten();
@@ -174,6 +180,7 @@ impl Walk {
                     && self.reason.as_ref().is_none_or(|reason| *reason == task.last_outcome)
             };
             let page: Vec<Summary> = found.filter(is_meant).collect();
+            self.returned.extend(page.iter().map(|task| task.id));
             if !page.is_empty() {
                 return Ok(Some((lane, page)));
             }
@@ -210,7 +217,72 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use http::Request;
+
     use super::*;
+    use crate::api::edge;
+    use crate::api::testing::{Ask, edge_with_store};
+    use crate::store::{Asker, Claim, Claimed, Settle, Spread, Transition, Want};
+
+    const SERVICE: &str = "message.call";
+
+    /// Lets all due tasks of the lane die.
+    async fn die(api: &Api, lane: &Lane) -> usize {
+        let claim = Claim {
+            lane: lane.clone(),
+            wants: vec![Want { destination: SERVICE.parse().unwrap(), slots: 10 }],
+            lease: Duration::from_secs(600),
+            holder: None,
+            more: false,
+            after: None,
+            in_hand: 0,
+            misfires: Vec::new(),
+        };
+        let Claimed::Granted(grant) = api.store.claim(claim).await.unwrap() else {
+            panic!("nobody else claims")
+        };
+        let died = |id| Settle {
+            lane: lane.clone(),
+            id,
+            receipt: grant.receipt.clone(),
+            transition: Transition::Dead { outcome: "410 Gone".into() },
+        };
+        let died: Vec<_> = grant.tasks.iter().map(|task| task.id).map(died).collect();
+        let settled = api.store.settle(Asker::Worker, died).await;
+        settled.into_iter().map(|settled| settled.unwrap()).count()
+    }
+
+    /// A replay to a receiver that refused at once sometimes counted a task twice.
+    #[tokio::test]
+    async fn a_walk_returns_no_task_twice_although_it_dies_again() {
+        let (api, _draining, _folder) = edge_with_store();
+        let api = Arc::new(api);
+        let task = r#"{"topic":"t","delay":0,"content":{"sn":"message.call","url":"/"}}"#;
+        for _ in 0..2 {
+            let add = Request::post("/delay/task/add").body(Body::from(task)).unwrap();
+            assert_eq!(edge(api.clone()).answer(add).await.status(), 200);
+        }
+        let lane: Lane = "t:0".parse().unwrap();
+        assert_eq!(die(&api, &lane).await, 2);
+        let selection = Selection {
+            lanes: vec![lane.clone()],
+            ids: None,
+            reason: Some("410 Gone".into()),
+            from: None,
+            limit: 100,
+        };
+        let mut walk = Walk::begin(&api, selection, None).await.unwrap();
+        let (_, page) = walk.next(&api).await.unwrap().expect("a page");
+        let ids = page.iter().map(|task| task.id).collect();
+        let at_once = Spread { first: Duration::ZERO, step: Duration::ZERO };
+        assert_eq!(api.store.replay(&lane, ids, None, at_once).await.unwrap(), 2);
+        assert_eq!(die(&api, &lane).await, 2);
+        assert!(walk.next(&api).await.unwrap().is_none(), "they died after the replay");
+        assert_eq!((walk.seen(), walk.cursor()), (2, None));
+    }
 
     #[test]
     fn a_cursor_reads_back_what_it_writes() {

@@ -175,7 +175,7 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(
         list,
         r#"{"topic":"t","state":"dead","cursor":"7"}"#,
-        "cursor: must be the cursor of the previous page",
+        "cursor: must be the cursor of the previous call",
     )
     .await;
     bad(list, r#"{"topic":"t","state":"dead","from":-1}"#, "from: must be Unix seconds").await;

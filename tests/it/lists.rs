@@ -404,6 +404,14 @@ async fn tasks_are_cancelled_and_moved_by_a_filter(kept: Kept) {
     let dry = call(&delayd, "/delay/task/cancel_many", dry).await;
     assert_eq!((&dry["count"], &dry["cursor"]), (&json!(1), &Value::Null), "{dry}");
     assert_eq!(delayd.task("t", ids[2]).await["state"], "scheduled");
+    // A limit below their number: the cursor continues after the first.
+    let mut half = json!({"topic": "t", "state": "scheduled", "task_ids": [ids[4], ids[6]],
+        "limit": 1, "dry_run": true});
+    let first = call(&delayd, "/delay/task/cancel_many", half.clone()).await;
+    half["cursor"] = first["cursor"].clone();
+    let second = call(&delayd, "/delay/task/cancel_many", half).await;
+    assert_eq!((&first["sample"][0]["task_id"], &first["seen"]), (&json!(ids[4]), &json!(1)));
+    assert_eq!(second["sample"][0]["task_id"], ids[6], "{second}");
     let moving = json!({"topic": "t", "timing_moment": at + 60, "task_ids": [ids[2], ids[1]]});
     assert_eq!(call(&delayd, "/delay/task/update_many", moving).await["count"], 1);
     assert_eq!(delayd.task("t", ids[2]).await["due_ms"], (at + 60) * 1000);

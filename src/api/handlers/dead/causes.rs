@@ -12,8 +12,9 @@ use std::time::Duration;
 use delayd_wire::{Cause, CauseTopic, Causes};
 use tokio::time::Instant;
 
-use super::walk::{MAX_TASKS, Selection, Walk};
+use super::{MAX_TASKS, TIME};
 use crate::api::auth::Caller;
+use crate::api::handlers::task::scan::{Bounds, EVER, PAGE, Scan, Selection};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -21,14 +22,14 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{LastTopic, Name, TopicName};
 use crate::api::wire::json;
 use crate::api::wire::shown::sn_of;
-use crate::model::task::{Lane, Topic};
-use crate::store::{Registered, SampleQuery, Sampling, Summary};
+use crate::model::task::{Lane, State, Topic};
+use crate::store::{Registered, SampleQuery, Sampling, Summary, TopicEntry};
 use crate::topic::fitting;
 
 /// The most tasks of a call.
 const MOST: usize = MAX_TASKS as usize;
 /// The bounds of a call over all topics.
-const BOUNDS: Bounds = Bounds { tasks_of_topic: 10_000, tasks: MOST, time: Duration::from_secs(3) };
+const BOUNDS: OfAll = OfAll { tasks_of_topic: 10_000, tasks: MOST, time: Duration::from_secs(3) };
 /// The most causes that an answer has.
 const MOST_CAUSES: usize = 1000;
 /// The most lanes that are counted together.
@@ -39,13 +40,13 @@ const MOST_NAMED: usize = 20;
 pub(crate) type Request = delayd_wire::CausesRequest<TopicName, Name<LastTopic>>;
 
 /// How much a call over all topics reads.
-struct Bounds {
+struct OfAll {
     /// The most tasks of one topic.
     tasks_of_topic: usize,
     /// The most tasks in all.
     tasks: usize,
     /// The call reads the tasks of no further topic after this time. The last topic may take the
-    /// time of a walk.
+    /// time of a scan.
     time: Duration,
 }
 
@@ -68,9 +69,10 @@ pub(crate) async fn causes(
 }
 
 async fn of_one(api: &Api, caller: &Caller, topic: &Topic) -> Result<Causes, Error> {
-    let lanes = api.topic(topic).await?.entry.lanes().collect();
+    let topic = api.topic(topic).await?.entry;
+    let lanes = topic.lanes().collect();
     let mut found = Found::default();
-    let (_, more) = found.read(api, lanes, MOST, None).await?;
+    let (_, more) = found.read(api, (&topic, lanes), MOST, false).await?;
     let (causes, is_cut) = found.causes(caller);
     Ok(Causes { causes, more: more || is_cut, topics_seen: None, cursor: None })
 }
@@ -80,7 +82,7 @@ async fn of_all(
     api: &Api,
     caller: &Caller,
     from: Option<Topic>,
-    bounds: &Bounds,
+    bounds: &OfAll,
 ) -> Result<Causes, Error> {
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
@@ -101,12 +103,12 @@ async fn of_all(
                 if last.is_some() && is_over {
                     break 'all;
                 }
-                let (read, more) =
-                    found.read(api, lanes, bounds.tasks_of_topic, Some(topic)).await?;
+                let dead = (topic, lanes);
+                let (read, more) = found.read(api, dead, bounds.tasks_of_topic, true).await?;
                 tasks += read;
                 is_any_cut |= more;
             }
-            last = Some(topic);
+            last = Some(&topic.topic);
         }
         rest = others;
     }
@@ -126,7 +128,7 @@ async fn of_all(
 async fn with_dead_tasks<'a>(
     api: &Api,
     topics: &'a [Registered],
-) -> Result<Vec<(&'a Topic, Vec<Lane>)>, Error> {
+) -> Result<Vec<(&'a TopicEntry, Vec<Lane>)>, Error> {
     let lanes: Vec<Lane> = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     let late_after = vec![Duration::ZERO; lanes.len()];
     let query = SampleQuery { lanes, late_after, ..SampleQuery::default() };
@@ -136,7 +138,7 @@ async fn with_dead_tasks<'a>(
             let sample = samples.next().flatten();
             sample.is_none_or(|sample| sample.counts.dead > 0)
         };
-        (&known.entry.topic, known.entry.lanes().filter(has_dead).collect())
+        (&known.entry, known.entry.lanes().filter(has_dead).collect())
     };
     Ok(topics.iter().map(with_dead).collect())
 }
@@ -154,21 +156,26 @@ struct Group {
 }
 
 impl Found {
-    /// Reads up to `limit` dead tasks of these lanes. Returns how many it read, and whether there
-    /// are more. A `topic` is noted beside the counts.
+    /// Reads up to `limit` dead tasks of these lanes of a topic. Returns how many it read, and
+    /// whether there are more. The topic is noted beside the counts if they are of several.
     async fn read(
         &mut self,
         api: &Api,
-        lanes: Vec<Lane>,
+        (topic, lanes): (&TopicEntry, Vec<Lane>),
         limit: usize,
-        topic: Option<&Topic>,
+        is_one_of_several: bool,
     ) -> Result<(usize, bool), Error> {
-        let all = Selection { lanes, ids: None, reason: None, from: None, limit };
-        let mut dead = Walk::begin(api, all, None).await?;
-        while let Some((_, page)) = dead.next(api).await? {
-            page.into_iter().for_each(|task| self.add(task, topic));
+        let dead = Selection::dead(topic.clone(), lanes, EVER);
+        let mut scan = Scan::begin(None, dead, Bounds { tasks: limit, time: TIME }, None)?;
+        let noted = is_one_of_several.then_some(&topic.topic);
+        loop {
+            let page = scan.next(api, PAGE).await?;
+            if page.is_empty() {
+                return Ok((scan.seen() as usize, scan.cursor().is_some()));
+            }
+            let tasks = page.into_iter().filter_map(|(_, task)| task);
+            tasks.filter(|task| task.state == State::Dead).for_each(|task| self.add(task, noted));
         }
-        Ok((dead.seen(), dead.cursor().is_some()))
     }
 
     fn add(&mut self, task: Summary, topic: Option<&Topic>) {
@@ -231,7 +238,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             api.topics.ensure(&name.parse().unwrap()).await.unwrap();
         }
-        let bounds = Bounds { time: Duration::ZERO, ..BOUNDS };
+        let bounds = OfAll { time: Duration::ZERO, ..BOUNDS };
         let (mut from, mut calls) = (None, 0);
         loop {
             let answer = of_all(&api, &Caller::with(&[]), from, &bounds).await.unwrap();

@@ -1,16 +1,13 @@
 //! `POST /delay/task/list`: pages of a topic's tasks in one state, in order of time, or back.
 //!
-//! The cursor is the position of the last entry, so tasks that are added or end in between do not
-//! shift the next page. With a filter, the page is the result of a bounded [`Scan`], and the cursor
-//! is the position of the last task that was looked at.
+//! The cursor is the position of the last task that was looked at. So tasks that are added or end
+//! in between do not shift the next page.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use delayd_wire::{Entry, ListOrder, ListRequest, OneOf, Page};
 
-use super::scan::{FAR, Filter, Range, Scan, moment, summaries};
+use super::scan::{BOUNDS, Bounds, Cursor, FAR, Filter, Range, Scan, Selection, moment};
 use crate::api::auth::Caller;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
@@ -20,8 +17,8 @@ use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{InvalidName, State};
-use crate::store::{Listed, Summary};
+use crate::model::task::State;
+use crate::store::Summary;
 
 /// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
@@ -29,29 +26,6 @@ const MAX_LIMIT: u32 = 1000;
 
 pub(crate) type Request =
     ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>, ServiceName>;
-
-/// The position of a page's last entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor(pub(super) Listed);
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.0.moment.0, self.0.id)
-    }
-}
-
-impl FromStr for Cursor {
-    type Err = InvalidName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let read = || {
-            let (moment, id) = text.split_once('-')?;
-            Some(Self(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? }))
-        };
-        read()
-            .ok_or_else(|| InvalidName("must be the cursor of the previous page, unchanged".into()))
-    }
-}
 
 pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
     Entry {
@@ -84,37 +58,30 @@ pub(crate) async fn list(
     let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let cursor = request.cursor;
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
-    if !filter.is_empty() {
-        let place = api.place(&api.scans, &caller, route.access).await?;
-        let mut scan = Scan::begin(place, topic, range, after);
-        let mut tasks = Vec::new();
-        'scan: while let Some(page) = scan.next(&api).await? {
-            for (listed, task) in page {
-                scan.saw(listed);
-                tasks.extend(task.filter(|task| filter.selects(task)));
-                if tasks.len() == limit {
-                    break 'scan;
-                }
-            }
-        }
-        return Ok(Success::of(page(tasks, &scan, &caller)));
+    let is_filtered = !filter.is_empty();
+    let (place, bounds) = match is_filtered {
+        true => (api.place(&api.scans, &caller, route.access).await?, BOUNDS),
+        false => (api.reading(&caller, route.access).await?, Bounds { tasks: limit, ..BOUNDS }),
+    };
+    let mut scan = Scan::begin(Some(place), Selection::merged(topic, range), bounds, cursor)?;
+    let mut tasks = Vec::new();
+    while tasks.len() < limit
+        && let Some((_, task)) = scan.next_one(&api).await?
+    {
+        tasks.extend(task.filter(|task| filter.selects(task)));
     }
-    let _place = api.reading(&caller, route.access).await?;
-    let (listed, is_all) = range.merged(&api, &topic, after, limit).await?;
-    let cursor = listed.last().filter(|_| !is_all).map(|last| Cursor(*last).to_string());
-    let summaries = summaries(&api, &topic, &listed).await?.into_iter().flatten();
-    let tasks = summaries.map(|task| entry(task, &caller)).collect();
-    Ok(Success::of(Page { tasks, cursor, seen: None }))
+    let page = page(tasks, &scan, &caller);
+    Ok(Success::of(Page { seen: page.seen.filter(|_| is_filtered), ..page }))
 }
 
 /// The page that a scan has found.
 pub(super) fn page(tasks: Vec<Summary>, scan: &Scan, caller: &Caller) -> Page {
     Page {
         tasks: tasks.into_iter().map(|task| entry(task, caller)).collect(),
-        cursor: scan.rest().map(|last| Cursor(last).to_string()),
+        cursor: scan.cursor(),
         seen: Some(scan.seen()),
     }
 }
@@ -122,22 +89,4 @@ pub(super) fn page(tasks: Vec<Summary>, scan: &Scan, caller: &Caller) -> Page {
 /// The field `limit`.
 pub(super) fn page_limit(limit: Option<Number>) -> Result<usize, Error> {
     Ok(limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::task::TaskId;
-
-    #[test]
-    fn a_cursor_reads_back_what_it_writes() {
-        let last = Cursor(Listed {
-            moment: UnixMillis(1_795_236_367_000),
-            id: TaskId(1_795_234_567_000_042),
-        });
-        assert_eq!(last.to_string().parse(), Ok(last));
-        for text in ["", "-", "1", "1-", "-1", "a-1", "1-0", "1-a"] {
-            assert!(text.parse::<Cursor>().is_err(), "{text}");
-        }
-    }
 }

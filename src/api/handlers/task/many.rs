@@ -4,15 +4,14 @@
 //! A call looks at a bounded number of tasks, and its cursor says where the next call continues. It
 //! may be repeated: a task that was changed is not selected again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use delayd_wire::{CancelManyRequest, Changed, ListOrder, OneOf, UpdateManyRequest};
+use delayd_wire::{CancelManyRequest, Changed, OneOf, UpdateManyRequest};
 use futures_util::future::try_join_all;
 
 use super::due::{self, Written};
-use super::list::{Cursor, entry};
-use super::scan::{FAR, Filter, Range, Scan, Scanned};
+use super::list::entry;
+use super::scan::{BOUNDS, Bounds, Cursor, Filter, Range, Scan, Selection};
 use crate::api::auth::Caller;
 use crate::api::handlers::everywhere::store_now;
 use crate::api::middleware::route::Routed;
@@ -55,19 +54,13 @@ pub(crate) async fn cancel(
     }
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
-    let limit = limit(request.limit)?;
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
-    let entry = api.topic(&topic).await?.entry;
-    let scan = match ids {
-        Some(ids) => Scan::of(entry, ids),
-        None => {
-            let range = filter.narrow(range(state));
-            let place = api.place(&api.changes, &caller, route.access).await?;
-            Scan::begin(place, entry, range, after)
-        }
-    };
+    let bounds = bounds(request.limit)?;
+    let range = filter.narrow(Range::all(state));
+    let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
+    let caller = (&caller, route.access);
+    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
@@ -76,7 +69,7 @@ pub(crate) async fn cancel(
         }
         Ok(is_done)
     };
-    let work = Work { scan, limit, dry_run, caller: &caller };
+    let work = Work { scan, dry_run, caller: caller.0 };
     let is_meant = |task: &Summary| task.state == state && filter.selects(task);
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "cancelled");
@@ -97,19 +90,13 @@ pub(crate) async fn update(
         .moment;
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
-    let limit = limit(request.limit)?;
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
-    let entry = api.topic(&topic).await?.entry;
-    let scan = match ids {
-        Some(ids) => Scan::of(entry, ids),
-        None => {
-            let range = filter.narrow(range(State::Scheduled));
-            let place = api.place(&api.changes, &caller, route.access).await?;
-            Scan::begin(place, entry, range, after)
-        }
-    };
+    let bounds = bounds(request.limit)?;
+    let range = filter.narrow(Range::all(State::Scheduled));
+    let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
+    let caller = (&caller, route.access);
+    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let moved = store.reschedule(&lane, id, Some(&only), becomes, None).await?;
@@ -120,7 +107,7 @@ pub(crate) async fn update(
             && filter.selects(task)
             && !is_there(task.due, becomes, store_now(&api))
     };
-    let work = Work { scan, limit, dry_run, caller: &caller };
+    let work = Work { scan, dry_run, caller: caller.0 };
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "moved");
     Ok(Success::of(changed))
@@ -135,23 +122,19 @@ fn is_there(due: UnixMillis, becomes: Moment, now: UnixMillis) -> bool {
     }
 }
 
-fn range(state: State) -> Range {
-    Range { state, from: UnixMillis(0), to: FAR, order: ListOrder::Oldest }
+fn bounds(limit: Option<Number>) -> Result<Bounds, Error> {
+    let tasks = limit.map_or(Ok(MOST), |limit| limit.whole("limit", 1..=MOST))? as usize;
+    Ok(Bounds { tasks, ..BOUNDS })
 }
 
-fn limit(limit: Option<Number>) -> Result<usize, Error> {
-    Ok(limit.map_or(Ok(MOST), |limit| limit.whole("limit", 1..=MOST))? as usize)
-}
-
-/// The tasks that a request names, each once.
+/// The tasks that a request names.
 fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
     let Some(AtMost(ids)) = ids else { return Ok(None) };
     if ids.is_empty() {
         return Err(Error::Invalid(format!("task_ids: expected 1 to {MOST_IDS} ids, got none")));
     }
     let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-    let ids = ids.collect::<Result<BTreeSet<TaskId>, Error>>()?;
-    Ok(Some(ids.into_iter().collect()))
+    ids.collect::<Result<_, Error>>().map(Some)
 }
 
 /// Refuses a request that selects all tasks, unless it says so.
@@ -184,7 +167,6 @@ fn log(topic: &Topic, changed: &Changed, dry_run: bool, done: &str) {
 /// A change of the tasks of a scan.
 struct Work<'a> {
     scan: Scan,
-    limit: usize,
     dry_run: bool,
     caller: &'a Caller,
 }
@@ -202,49 +184,35 @@ impl Work<'_> {
     where
         F: Future<Output = Result<bool, Error>> + Send,
     {
-        let Self { mut scan, limit, dry_run, caller } = self;
+        let Self { mut scan, dry_run, caller } = self;
         let mut changed = Changed { count: 0, seen: 0, sample: Vec::new(), cursor: None };
-        let mut left = limit;
-        'scan: while left > 0
-            && let Some(page) = scan.next(api).await?
-        {
-            let mut page = page.into_iter();
-            loop {
-                let some: Vec<Scanned> = page.by_ref().take(AT_A_TIME.min(left)).collect();
-                if some.is_empty() {
-                    break;
+        loop {
+            let some = scan.next(api, AT_A_TIME).await?;
+            if some.is_empty() {
+                break;
+            }
+            let meant: Vec<Summary> =
+                some.into_iter().filter_map(|(_, task)| task).filter(|t| is_meant(t)).collect();
+            let done = match dry_run {
+                true => vec![true; meant.len()],
+                false => {
+                    let topic = scan.topic();
+                    let acts = meant.iter().map(|task| {
+                        let only = Condition::Selected(task.selected());
+                        act(topic.lane_of(task.id), task.id, only)
+                    });
+                    try_join_all(acts).await?
                 }
-                left -= some.len();
-                let meant: Vec<&Summary> = some
-                    .iter()
-                    .filter_map(|(_, task)| task.as_ref())
-                    .filter(|t| is_meant(t))
-                    .collect();
-                let done = match dry_run {
-                    true => vec![true; meant.len()],
-                    false => {
-                        let topic = scan.topic();
-                        let acts = meant.iter().map(|task| {
-                            let only = Condition::Selected(task.selected());
-                            act(topic.lane_of(task.id), task.id, only)
-                        });
-                        try_join_all(acts).await?
-                    }
-                };
-                for (task, _) in meant.into_iter().zip(done).filter(|(_, is_done)| *is_done) {
-                    changed.count += 1;
-                    if changed.sample.len() < SAMPLE {
-                        changed.sample.push(entry(task.clone(), caller));
-                    }
-                }
-                some.iter().for_each(|(listed, _)| scan.saw(*listed));
-                if left == 0 || scan.is_late() {
-                    break 'scan;
+            };
+            for (task, _) in meant.into_iter().zip(done).filter(|(_, is_done)| *is_done) {
+                changed.count += 1;
+                if changed.sample.len() < SAMPLE {
+                    changed.sample.push(entry(task, caller));
                 }
             }
         }
         changed.seen = scan.seen();
-        changed.cursor = scan.rest().map(|last| Cursor(last).to_string());
+        changed.cursor = scan.cursor();
         Ok(changed)
     }
 }

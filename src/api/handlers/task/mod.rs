@@ -11,6 +11,6 @@ mod named;
 pub(crate) mod new_task;
 pub(crate) mod placing;
 pub(crate) mod pull;
-mod scan;
+pub(crate) mod scan;
 pub(crate) mod search;
 pub(crate) mod settle;

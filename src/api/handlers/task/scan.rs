@@ -1,38 +1,48 @@
-//! A bounded scan over a topic's tasks in one state, in order of time, or back.
+//! A bounded scan over tasks of a topic: those in one state, in order of time or back, or named
+//! ones.
 //!
-//! For a topic with several lanes, each lane lists its share of a page. The lists are merged, and
-//! only the tasks of the merged page are read.
+//! A list of several lanes merges them: each lane lists its share of a page, and only the tasks of
+//! the merged page are read. A change of dead tasks goes through the lanes one after the other, so
+//! that one script changes a page.
+//!
+//! A scan looks at a bounded number of tasks, for a bounded time. If it is cut off, its [`Cursor`]
+//! says where the next one continues: after the last task that it looked at, whether it was meant
+//! or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use delayd_wire::ListOrder;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::api::auth::Caller;
+use crate::api::auth::{Access, Caller};
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, ServiceName};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Lane, State, TaskId};
+use crate::model::task::{Destination, InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
 
-/// The most tasks that one scan looks at.
-const MOST: usize = 50_000;
-/// A scan begins no page after this time.
-const TIME: Duration = Duration::from_secs(1);
-/// The tasks of a page.
-const PAGE: usize = 500;
+/// The bounds of a list and of a search.
+pub(crate) const BOUNDS: Bounds = Bounds { tasks: 50_000, time: Duration::from_secs(1) };
+/// The most tasks of a page.
+pub(crate) const PAGE: usize = 500;
 /// The entries that a lane is asked for beyond one and a half times its share of a page.
 const MARGIN: usize = 4;
 /// Unix seconds beyond this (the year 5138) are refused.
 const FAR_SECONDS: f64 = 1e11;
 /// Later than any moment of a request.
 pub(crate) const FAR: UnixMillis = UnixMillis(100_000_000_000_000);
+/// Later than any task's end.
+pub(crate) const EVER: UnixMillis = UnixMillis(i64::MAX);
 
 /// Which tasks are listed, and in which order.
+#[derive(Debug)]
 pub(crate) struct Range {
     pub(crate) state: State,
     pub(crate) from: UnixMillis,
@@ -41,16 +51,21 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The first entries of all lanes, at most `most`, and whether these are surely all.
-    pub(crate) async fn merged(
+    /// All tasks in a state, the earliest first.
+    pub(crate) fn all(state: State) -> Self {
+        Self { state, from: UnixMillis(0), to: FAR, order: ListOrder::Oldest }
+    }
+
+    /// The first entries of some lanes, at most `most`, and whether these are surely all.
+    async fn merged(
         &self,
         api: &Api,
-        topic: &TopicEntry,
+        lanes: &[Lane],
         after: Option<Listed>,
         most: usize,
     ) -> Result<(Vec<Listed>, bool), Error> {
         let &Self { state, from, to, order } = self;
-        let mut merge = Merge::new(topic.lanes().map(|lane| (lane, after)), order, most);
+        let mut merge = Merge::new(lanes.iter().map(|lane| (lane.clone(), after)), order, most);
         while !merge.asked.is_empty() {
             let limit = merge.limit;
             let query = |(lane, after)| ListQuery { lane, state, from, to, after, limit };
@@ -126,7 +141,7 @@ impl Merge {
 }
 
 /// The tasks of a page, in its order. `None` for a task that was purged in between.
-pub(crate) async fn summaries(
+async fn summaries(
     api: &Api,
     topic: &TopicEntry,
     listed: &[Listed],
@@ -219,90 +234,239 @@ pub(crate) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis,
     Ok(UnixMillis((seconds * 1000.0).round() as i64))
 }
 
+/// Where a scan stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// The number of the current group of lanes.
+    group: u16,
+    /// Later tasks are skipped.
+    to: UnixMillis,
+    /// The last task of the group that was looked at. If tasks are named, only its id counts.
+    after: Option<Listed>,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.group, self.to.0)?;
+        self.after.map_or(Ok(()), |Listed { moment, id }| write!(f, ".{}.{id}", moment.0))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let read = || {
+            let mut parts = text.split('.');
+            let (group, to) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            let after = match (parts.next(), parts.next(), parts.next()) {
+                (None, ..) => None,
+                (Some(moment), Some(id), None) => {
+                    Some(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? })
+                }
+                _ => return None,
+            };
+            Some(Self { group, to: UnixMillis(to), after })
+        };
+        read().ok_or_else(|| InvalidName(WRONG_CURSOR.into()))
+    }
+}
+
+/// What is wrong with a cursor that no scan of the same tasks has returned.
+const WRONG_CURSOR: &str = "must be the cursor of the previous call, unchanged";
+
+/// The tasks of a scan.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    topic: TopicEntry,
+    /// The lanes that are merged. One group follows the other.
+    groups: Vec<Vec<Lane>>,
+    range: Range,
+    /// `to` of the scans that continue this one.
+    later_to: UnixMillis,
+    /// In place of the range: these tasks, in any state, sorted.
+    ids: Option<Vec<TaskId>>,
+}
+
+impl Selection {
+    /// The tasks of all lanes, in one order.
+    pub(crate) fn merged(topic: TopicEntry, range: Range) -> Self {
+        let (groups, later_to) = (vec![topic.lanes().collect()], range.to);
+        Self { topic, groups, range, later_to, ids: None }
+    }
+
+    /// The dead tasks of these lanes, one lane after the other. The scans that continue this one
+    /// skip what died after `now`: without that, a replay to a receiver that still fails would
+    /// never end. This one has no such bound. It finds all dead tasks, also those whose time of
+    /// death lies in the future because the store's clock was set back.
+    pub(crate) fn dead(topic: TopicEntry, lanes: Vec<Lane>, now: UnixMillis) -> Self {
+        let range = Range { to: EVER, ..Range::all(State::Dead) };
+        let groups = lanes.into_iter().map(|lane| vec![lane]).collect();
+        Self { topic, groups, range, later_to: now, ids: None }
+    }
+
+    /// If there are ids, the tasks with these.
+    pub(crate) fn named(self, mut ids: Option<Vec<TaskId>>) -> Self {
+        if let Some(ids) = &mut ids {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        Self { ids, ..self }
+    }
+}
+
+/// How much a scan does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The most tasks that it looks at.
+    pub(crate) tasks: usize,
+    /// After this time it looks at no more tasks, unless it has looked at none.
+    pub(crate) time: Duration,
+}
+
 /// A task of a page. `None` if it was purged in between.
 pub(crate) type Scanned = (Listed, Option<Summary>);
 
 /// A bounded scan.
 pub(crate) struct Scan {
-    topic: TopicEntry,
-    range: Range,
-    /// The last task that was looked at.
+    selection: Selection,
+    bounds: Bounds,
+    began: Instant,
+    /// The number of the current group of lanes.
+    group: u16,
+    /// The last task of the group that was looked at.
     after: Option<Listed>,
     seen: usize,
-    /// The tasks of the last page that were not looked at yet, and whether that page was the last.
-    unseen: usize,
+    /// The tasks of all pages. A task that was changed may be listed again.
+    known: HashSet<TaskId>,
+    /// The tasks of the last page that were not looked at yet.
+    page: IntoIter<Scanned>,
+    /// Whether that page is the last one of its group.
     is_last_page: bool,
-    began: Instant,
-    /// The tasks of a request that names them, until they are read.
-    named: Option<Vec<TaskId>>,
     _place: Option<Place>,
 }
 
 impl Scan {
     /// Begins a scan, which keeps its place.
+    ///
+    /// # Errors
+    /// The cursor belongs to other tasks.
     pub(crate) fn begin(
-        place: Place,
-        topic: TopicEntry,
-        range: Range,
-        after: Option<Listed>,
-    ) -> Self {
-        let (seen, unseen, is_last_page, began) = (0, 0, false, Instant::now());
-        let (named, place) = (None, Some(place));
-        Self { topic, range, after, seen, unseen, is_last_page, began, named, _place: place }
+        place: Option<Place>,
+        mut selection: Selection,
+        bounds: Bounds,
+        from: Option<Name<Cursor>>,
+    ) -> Result<Self, Error> {
+        let (mut group, mut after) = (0, None);
+        if let Some(Name(from)) = from {
+            if usize::from(from.group) >= selection.groups.len() {
+                return Err(Error::Invalid(format!("cursor: {WRONG_CURSOR}")));
+            }
+            (group, after) = (from.group, from.after);
+            (selection.range.to, selection.later_to) = (from.to, from.to);
+        }
+        Ok(Self {
+            selection,
+            bounds,
+            began: Instant::now(),
+            group,
+            after,
+            seen: 0,
+            known: HashSet::new(),
+            page: Vec::new().into_iter(),
+            is_last_page: false,
+            _place: place,
+        })
     }
 
-    /// The tasks with these ids, in any state, as one page. It looks at no others, so it needs no
-    /// place among the scans.
-    pub(crate) fn of(topic: TopicEntry, ids: Vec<TaskId>) -> Self {
-        let (from, to) = (UnixMillis(0), FAR);
-        Self {
-            topic,
-            range: Range { state: State::Scheduled, from, to, order: ListOrder::Oldest },
-            after: None,
-            seen: 0,
-            unseen: 0,
-            is_last_page: false,
-            began: Instant::now(),
-            named: Some(ids),
-            _place: None,
-        }
+    /// Begins the scan of a change of many tasks, which needs a place unless they are named.
+    pub(crate) async fn of_change(
+        api: &Api,
+        (caller, access): (&Caller, Access),
+        selection: Selection,
+        bounds: Bounds,
+        from: Option<Name<Cursor>>,
+    ) -> Result<Self, Error> {
+        let place = match selection.ids {
+            None => Some(api.place(&api.changes, caller, access).await?),
+            Some(_) => None,
+        };
+        Self::begin(place, selection, bounds, from)
     }
 
     /// The topic.
     pub(crate) fn topic(&self) -> &TopicEntry {
-        &self.topic
+        &self.selection.topic
     }
 
-    /// The next page; `None` at the end, or if the scan has reached its bounds. The caller notes
-    /// each task that it looks at by [`Self::saw`].
-    pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<Vec<Scanned>>, Error> {
-        let is_over = self.is_last_page || self.seen >= MOST || self.is_late();
-        if is_over || self.unseen > 0 {
-            return Ok(None);
-        }
-        let most = PAGE.min(MOST - self.seen);
-        let (listed, is_all) = match self.named.take() {
-            Some(ids) => {
-                let listed = ids.into_iter().map(|id| Listed { moment: UnixMillis(0), id });
-                (listed.collect(), true)
+    /// The next tasks, at most `most`, of one group. None at the end, or if the scan has reached
+    /// its bounds. They count as looked at.
+    pub(crate) async fn next(&mut self, api: &Api, most: usize) -> Result<Vec<Scanned>, Error> {
+        while self.page.len() == 0 {
+            if self.is_last_page {
+                (self.group, self.after, self.is_last_page) = (self.group + 1, None, false);
             }
-            None => self.range.merged(api, &self.topic, self.after, most).await?,
+            let Some(lanes) = self.selection.groups.get(usize::from(self.group)) else {
+                return Ok(Vec::new());
+            };
+            let left = PAGE.min(self.bounds.tasks - self.seen);
+            if left == 0 || self.is_late() {
+                return Ok(Vec::new());
+            }
+            let (mut listed, is_all) = self.listed(api, lanes, left).await?;
+            // Needed if the scan knows all of them.
+            self.after = listed.last().copied().or(self.after);
+            listed.retain(|listed| self.known.insert(listed.id));
+            let tasks = summaries(api, self.topic(), &listed).await?;
+            self.page = listed.into_iter().zip(tasks).collect::<Vec<_>>().into_iter();
+            self.is_last_page = is_all;
+        }
+        if self.is_late() && self.seen > 0 {
+            return Ok(Vec::new());
+        }
+        let some: Vec<Scanned> = self.page.by_ref().take(most).collect();
+        self.seen += some.len();
+        self.after = some.last().map(|(listed, _)| *listed);
+        Ok(some)
+    }
+
+    /// The next task.
+    pub(crate) async fn next_one(&mut self, api: &Api) -> Result<Option<Scanned>, Error> {
+        Ok(self.next(api, 1).await?.pop())
+    }
+
+    /// The next tasks of some lanes, and whether these are surely all.
+    async fn listed(
+        &self,
+        api: &Api,
+        lanes: &[Lane],
+        most: usize,
+    ) -> Result<(Vec<Listed>, bool), Error> {
+        let Self { selection, after, .. } = self;
+        let Some(ids) = &selection.ids else {
+            return selection.range.merged(api, lanes, *after, most).await;
         };
-        (self.unseen, self.is_last_page) = (listed.len(), is_all);
-        let tasks = summaries(api, &self.topic, &listed).await?;
-        Ok(Some(listed.into_iter().zip(tasks).collect()))
+        let behind = ids.partition_point(|id| after.is_some_and(|last| *id <= last.id));
+        // All ids are checked for each lane, so this must be cheap.
+        let is_there = |id: &&TaskId| {
+            let shard = Lane::shard_of(**id, selection.topic.shards);
+            lanes.iter().any(|lane| lane.shard == shard)
+        };
+        let mut rest = ids[behind..].iter().filter(is_there);
+        let listed = rest.by_ref().take(most).map(|id| Listed { moment: UnixMillis(0), id: *id });
+        let listed = listed.collect();
+        Ok((listed, rest.next().is_none()))
     }
 
-    /// Whether its time is over.
-    pub(crate) fn is_late(&self) -> bool {
-        self.began.elapsed() >= TIME
+    fn is_late(&self) -> bool {
+        self.began.elapsed() >= self.bounds.time
     }
 
-    /// The next task of the page was looked at.
-    pub(crate) fn saw(&mut self, listed: Listed) {
-        self.after = Some(listed);
-        self.seen += 1;
-        self.unseen = self.unseen.saturating_sub(1);
+    /// The last `count` tasks were not looked at, but the task before them was the last one.
+    pub(crate) fn rewind(&mut self, last: Listed, count: usize) {
+        self.after = Some(last);
+        self.seen -= count;
+        self.is_last_page &= count == 0;
     }
 
     /// How many tasks were looked at.
@@ -310,102 +474,18 @@ impl Scan {
         self.seen as u64
     }
 
-    /// The last task that was looked at, unless all were.
-    pub(crate) fn rest(&self) -> Option<Listed> {
-        self.after.filter(|_| !self.is_last_page || self.unseen > 0)
+    /// Where to continue; `None` if all were looked at.
+    pub(crate) fn cursor(&self) -> Option<String> {
+        let to = self.selection.later_to;
+        let cursor = match self.is_last_page && self.page.len() == 0 {
+            true => Cursor { group: self.group + 1, to, after: None },
+            false => Cursor { group: self.group, to, after: self.after },
+        };
+        let is_rest = usize::from(cursor.group) < self.selection.groups.len();
+        is_rest.then(|| cursor.to_string())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-    use crate::api::auth::Access;
-    use crate::api::testing::edge_with_store;
-
-    /// Four filtered lists of one token once made nearly all changes of an operator fail.
-    #[tokio::test]
-    async fn changes_and_other_tokens_do_not_wait_for_the_scans_of_a_token() {
-        let (api, _draining, _folder) = edge_with_store();
-        let [reader, operator] = ["reader", "operator"].map(|name| Caller::named(name, &[]));
-        let begin = |places, caller| api.place(places, caller, Access::Open).boxed();
-        let _running = begin(&api.scans, &reader).await.unwrap();
-        let mut waiting: Vec<_> = (0..4).map(|_| begin(&api.scans, &reader)).collect();
-        assert!(waiting.iter_mut().all(|scan| scan.now_or_never().is_none()));
-        let refused = begin(&api.scans, &reader).await;
-        assert!(matches!(refused, Err(Error::Unavailable(_))), "too many wait");
-        let list = begin(&api.scans, &operator).now_or_never().expect("a place").unwrap();
-        let change = begin(&api.changes, &operator).now_or_never().expect("a place").unwrap();
-        drop((list, change));
-        // Named tasks are few, so they need no place.
-        let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
-        let named = Scan::of(topic, vec![TaskId(7)]).next(&api).await.unwrap().unwrap();
-        assert!(matches!(&named[..], [(_, None)]));
-    }
-
-    /// Eight connections of one token once made a Redis server refuse everything.
-    #[tokio::test]
-    async fn reads_of_a_token_wait_for_one_another_and_leave_places_to_others() {
-        let (api, _draining, _folder) = edge_with_store();
-        let [viewer, other] = ["viewer", "other"].map(|name| Caller::named(name, &[]));
-        let mut reads: Vec<_> =
-            (0..33).map(|_| api.reading(&viewer, Access::Open).boxed()).collect();
-        let begun = reads.iter_mut().map(|read| read.now_or_never());
-        let begun: Vec<_> = begun.flatten().map(Result::unwrap).collect();
-        assert_eq!(begun.len(), 1);
-        let refused = api.reading(&viewer, Access::Open).await;
-        assert!(matches!(refused, Err(Error::Unavailable(_))), "too many wait");
-        api.reading(&other, Access::Open).now_or_never().expect("a place").unwrap();
-    }
-
-    /// Each of 256 lanes was once asked for the whole page.
-    #[test]
-    fn lanes_are_asked_for_their_share_and_the_page_is_that_of_all_lanes() {
-        let sorted = |ids: &[u64], order| {
-            let listed = |&id: &u64| Listed { moment: UnixMillis(id as i64 / 3), id: TaskId(id) };
-            let mut all: Vec<Listed> = ids.iter().map(listed).collect();
-            all.sort_unstable();
-            if order == ListOrder::Newest {
-                all.reverse();
-            }
-            all
-        };
-        let check = |of_lanes: Vec<Vec<u64>>, most: usize, most_asked: usize| {
-            for order in [ListOrder::Oldest, ListOrder::Newest] {
-                let lane = |shard| (Lane { topic: "t".parse().unwrap(), shard }, None);
-                let mut merge = Merge::new((0..of_lanes.len() as u16).map(lane), order, most);
-                let mut asked_for = 0;
-                while !merge.asked.is_empty() {
-                    asked_for += merge.limit * merge.asked.len();
-                    let page = |(lane, after): &(Lane, Option<Listed>)| {
-                        let all = sorted(&of_lanes[usize::from(lane.shard)], order);
-                        let place = after.map(|last| all.iter().position(|at| *at == last));
-                        let behind = place.map_or(0, |place| place.unwrap() + 1);
-                        all[behind..].iter().copied().take(merge.limit).collect()
-                    };
-                    let pages = merge.asked.iter().map(page).collect();
-                    merge.take_in(pages);
-                }
-                let mut all = sorted(&of_lanes.concat(), order);
-                let is_all = all.len() <= most;
-                all.truncate(most);
-                assert_eq!((merge.all, merge.is_all), (all, is_all), "{order:?} {most}");
-                assert!(asked_for <= most_asked, "{asked_for} for a page of {most}");
-            }
-        };
-        let even = |lanes: u64, each: u64| -> Vec<Vec<u64>> {
-            (0..lanes).map(|lane| (0..each).map(|n| n * lanes + lane).collect()).collect()
-        };
-        check(even(256, 400), 1000, 256 * 10);
-        check(even(256, 400), 100, 256 * 5);
-        check(even(1, 400), 100, 100);
-        check(even(3, 5), 100, 3 * 55);
-        check(even(4, 0), 10, 4 * 8);
-        // Nearly all are in one lane.
-        let mut skewed = even(64, 0);
-        skewed[7] = (0..900).collect();
-        skewed[9] = vec![50];
-        check(skewed, 100, 64 * 7 + 14 + 28 + 56 + 100);
-    }
-}
+#[path = "scan_tests.rs"]
+mod tests;

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use delayd_wire::{ListOrder, OneOf, Page, SearchRequest};
 use futures_util::future::try_join_all;
 
-use super::list::{Cursor, page as page_of, page_limit};
-use super::scan::{FAR, Range, Scan, Scanned};
+use super::list::{page, page_limit};
+use super::scan::{BOUNDS, Cursor, Range, Scan, Scanned, Selection};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
-use crate::model::clock::UnixMillis;
 use crate::model::task::State;
 use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
@@ -45,35 +44,29 @@ pub(crate) async fn search(
     }
     let limit = page_limit(request.limit)?;
     let order = request.order.map_or(ListOrder::Newest, |OneOf(order)| order);
-    let after = request.cursor.map(|Name(Cursor(last))| last);
     let topic = api.topic(&topic).await?.entry;
-    let range = Range { state, from: UnixMillis(0), to: FAR, order };
+    let selection = Selection::merged(topic, Range { order, ..Range::all(state) });
     let place = api.place(&api.scans, &caller, route.access).await?;
-    let mut scan = Scan::begin(place, topic, range, after);
+    let mut scan = Scan::begin(Some(place), selection, BOUNDS, request.cursor)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
-    'scan: while let Some(page) = scan.next(&api).await? {
-        let mut page = page.into_iter();
-        loop {
-            let some: Vec<Scanned> = page.by_ref().take(AT_A_TIME).collect();
-            if some.is_empty() {
+    while left > 0 && tasks.len() < limit {
+        let some = scan.next(&api, AT_A_TIME).await?;
+        if some.is_empty() {
+            break;
+        }
+        let contents = contents(&api, scan.topic(), &some).await?;
+        let mut some = some.into_iter().zip(contents);
+        while let Some(((listed, task), content)) = some.next() {
+            left = left.saturating_sub(content.len());
+            tasks.extend(task.filter(|_| finder.find(content.as_bytes()).is_some()));
+            if tasks.len() == limit {
+                scan.rewind(listed, some.len());
                 break;
-            }
-            let contents = contents(&api, scan.topic(), &some).await?;
-            for ((listed, task), content) in some.into_iter().zip(contents) {
-                scan.saw(listed);
-                left = left.saturating_sub(content.len());
-                tasks.extend(task.filter(|_| finder.find(content.as_bytes()).is_some()));
-                if tasks.len() == limit {
-                    break 'scan;
-                }
-            }
-            if left == 0 {
-                break 'scan;
             }
         }
     }
-    Ok(Success::of(page_of(tasks, &scan, &caller)))
+    Ok(Success::of(page(tasks, &scan, &caller)))
 }
 
 /// The contents of the tasks; empty for one that is gone or unreadable, or whose content was

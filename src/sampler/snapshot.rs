@@ -141,12 +141,12 @@ impl DestinationFigures {
     /// How many callbacks `workers` instances can make within a span, if one takes `mean` seconds;
     /// infinite as long as no callback has succeeded and no rate is set.
     pub fn capacity(&self, within: Duration, mean: Option<f64>, workers: usize) -> f64 {
-        self.per_second(mean, workers) * within.as_secs_f64()
+        self.per_second(mean, workers, self.is_blocked) * within.as_secs_f64()
     }
 
-    /// The same for each second.
-    pub fn per_second(&self, mean: Option<f64>, workers: usize) -> f64 {
-        if self.slots == 0 || workers == 0 || self.is_blocked {
+    /// The same for each second; 0 while calls are blocked.
+    pub fn per_second(&self, mean: Option<f64>, workers: usize, is_blocked: bool) -> f64 {
+        if self.slots == 0 || workers == 0 || is_blocked {
             return 0.0;
         }
         let by_slots = mean.map_or(f64::INFINITY, |mean| self.slots as f64 / mean.max(0.000_1));

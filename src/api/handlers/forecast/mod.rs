@@ -111,12 +111,11 @@ impl Service {
         let label = api.metrics.sampled.label(sn.as_str());
         let mean = api.metrics.callbacks.mean_seconds(&label);
         let is_held = api.limits.is_held(&sn);
-        let mut figures = DestinationFigures::new(&sn, allowance, &api.limits);
+        let figures = DestinationFigures::new(&sn, allowance, &api.limits);
         let own = api.limits.detail(&sn, allowance.unwrap_or_default());
-        // Each instance has breakers of its own. Those that stop calls are no capacity.
+        // An instance that keeps the calls waiting, for example by its breaker, makes none.
         let Everywhere { together: state, stopped, .. } = everywhere(api, &sn, own, false);
-        figures.is_blocked = is_held;
-        let per_second = figures.per_second(mean, workers.saturating_sub(stopped));
+        let per_second = figures.per_second(mean, workers.saturating_sub(stopped), is_held);
         Self {
             sn,
             tally,

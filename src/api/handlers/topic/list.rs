@@ -240,20 +240,26 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     let mut lanes = lanes.iter();
     let with_counts = |known: &Registered| {
         let of_topic: Vec<_> = lanes.by_ref().take(known.entry.shards.into()).collect();
-        match of_topic.into_iter().map(Option::as_ref).collect::<Option<Vec<_>>>() {
-            None => uncounted(api, [known]).remove(0),
-            Some(lanes) => {
-                let (counts, next_due) = sum(lanes);
-                TopicListed {
-                    counts: Some(counts.into()),
-                    next_due_ms: next_due.map(Into::into),
-                    oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
-                    ..listed(known, counts.is_overdue(now))
-                }
-            }
-        }
+        let lanes = of_topic.into_iter().map(Option::as_ref).collect::<Option<Vec<_>>>()?;
+        let (counts, next_due) = sum(lanes);
+        Some(TopicListed {
+            counts: Some(counts.into()),
+            next_due_ms: next_due.map(Into::into),
+            oldest_overdue_ms: counts.oldest_overdue(now).map(Into::into),
+            ..listed(known, counts.is_overdue(now))
+        })
     };
-    Ok(topics.iter().map(with_counts).collect())
+    let mut shown: Vec<_> = topics.iter().map(with_counts).collect();
+    if shown.iter().any(Option::is_none) {
+        // The sampler sums all its counts for this.
+        let sampled = uncounted(api, topics).into_iter();
+        shown = shown
+            .into_iter()
+            .zip(sampled)
+            .map(|(shown, sampled)| shown.or(Some(sampled)))
+            .collect();
+    }
+    Ok(shown.into_iter().flatten().collect())
 }
 
 fn listed(Registered { entry, paused, .. }: &Registered, overdue: bool) -> TopicListed {

@@ -12,25 +12,20 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use delayd_wire::{Batch, BatchItem, BatchRequest, ErrorCode};
+use anyhow::Context;
+use delayd_wire::{BatchRequest, Stored};
 use serde_json::{Map, Value, json};
 
-use super::client::{Answer, Client, Refused, Server};
-use super::exported::{Exported, ExportedSchedule, Line};
-use super::migrate::import_batch::{Adopted, adopt};
-use super::migrate::schedules::adopt_schedules;
+use super::client::{Refused, Server};
+use super::exported::{Exported, Line};
+use super::migrate::import_batch::{Adopted, Refusal, adopt, adopt_schedules, send_all};
 use super::retry_client::RetryClient;
-use super::topic_settings::TopicSettings;
 use super::{Code, output, progress, table};
 
 /// The maximum body of a batch in bytes, unless it has a single task: a quarter of the default
 /// limit of a service.
 const BATCH_BYTES: usize = 4 << 20;
-/// How often a batch is sent in all, and the first wait. Each next wait is twice as long.
-const TRIES: u32 = 7;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// For how long an unconfirmed topic or record is repeated.
+/// For how long an unconfirmed line is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Failures that are reported one by one.
 const TOLD: u64 = 20;
@@ -132,19 +127,15 @@ impl Counts {
     }
 }
 
-/// A task to add, and its line number.
-type Waiting = (u64, Map<String, Value>);
-
 struct Import {
-    client: Client,
-    patient: RetryClient,
+    to: RetryClient,
     keeps_ids: bool,
     most: usize,
     lines: u64,
-    batch: Vec<Waiting>,
+    /// Tasks to add, with their line numbers.
+    tasks: Vec<(u64, Map<String, Value>)>,
     /// Records to adopt, with their line numbers.
-    records: Vec<Exported>,
-    lines_of_records: Vec<u64>,
+    records: Vec<(u64, Exported)>,
     bytes: usize,
     counts: Counts,
 }
@@ -152,14 +143,12 @@ struct Import {
 impl Import {
     fn into(args: &Args) -> anyhow::Result<Self> {
         Ok(Self {
-            client: args.server.client()?,
-            patient: RetryClient::new(args.server.client()?, PATIENCE),
+            to: RetryClient::new(args.server.client()?, PATIENCE),
             keeps_ids: args.keep_ids,
             most: args.batch.into(),
             lines: 0,
-            batch: Vec::new(),
+            tasks: Vec::new(),
             records: Vec::new(),
-            lines_of_records: Vec::new(),
             bytes: 0,
             counts: Counts::default(),
         })
@@ -173,130 +162,61 @@ impl Import {
         }
         match serde_json::from_slice::<Line>(line) {
             Ok(Line::Task(exported)) => {
-                if self.batch.len() + self.records.len() == self.most
+                if self.tasks.len() + self.records.len() == self.most
                     || self.bytes + line.len() > BATCH_BYTES
                 {
                     self.send().await?;
                 }
                 self.bytes += line.len();
-                self.gather(*exported);
+                // An ended task, and an occurrence of a schedule, can only be adopted.
+                match exported.waits() && !self.keeps_ids && !exported.is_occurrence() {
+                    true => self.tasks.push((self.lines, exported.into_task())),
+                    false => self.records.push((self.lines, *exported)),
+                }
             }
-            Ok(Line::Topic(settings)) => self.set(&settings).await?,
-            Ok(Line::Schedule(schedule)) => self.adopt_schedule(*schedule).await?,
+            Ok(Line::Topic(settings)) => match settings.create_at(&self.to).await {
+                Err(error) if error.is::<Refused>() => self.fail(self.lines, &error.to_string()),
+                set => drop(set?),
+            },
+            Ok(Line::Schedule(schedule)) => {
+                let topic = schedule.topic.0.clone();
+                let adopted = adopt_schedules(&self.to, &topic, &[*schedule]).await?;
+                self.note([self.lines], adopted);
+            }
             Err(_) => self.fail(self.lines, "is not a line of an export"),
         }
         Ok(())
     }
 
-    /// A waiting task is added, unless ids are kept. An ended one, and an occurrence of a schedule,
-    /// can only be adopted.
-    fn gather(&mut self, exported: Exported) {
-        if exported.waits() && !self.keeps_ids && !exported.is_occurrence() {
-            self.batch.push((self.lines, exported.into_task()));
-        } else {
-            self.records.push(exported);
-            self.lines_of_records.push(self.lines);
-        }
-    }
-
-    async fn set(&mut self, settings: &TopicSettings) -> anyhow::Result<()> {
-        match settings.create_at(&self.patient).await {
-            Err(error) if error.is::<Refused>() => self.fail(self.lines, &error.to_string()),
-            set => drop(set?),
-        }
-        Ok(())
-    }
-
-    async fn adopt_schedule(&mut self, schedule: ExportedSchedule) -> anyhow::Result<()> {
-        let adopted = adopt_schedules(&self.patient, &schedule.topic.0, &[&schedule]).await?;
-        match adopted.into_iter().next() {
-            Some(Ok(is_known)) => {
-                self.counts.known += u64::from(is_known);
-                self.counts.stored += u64::from(!is_known);
-            }
-            Some(Err(why)) => self.fail(self.lines, &why.sentence),
-            None => bail!("the service answered no result for a schedule"),
-        }
-        self.counts.sent += 1;
-        Ok(())
-    }
-
     /// Sends the collected tasks and records.
     async fn send(&mut self) -> anyhow::Result<()> {
-        self.add().await?;
-        let (lines, records) =
-            (std::mem::take(&mut self.lines_of_records), std::mem::take(&mut self.records));
-        if records.is_empty() {
-            return Ok(());
-        }
-        for (line, adopted) in
-            lines.into_iter().zip(adopt(&self.patient, &records, async || ()).await?)
-        {
-            match adopted {
-                Ok(Adopted::New) => self.counts.stored += 1,
-                Ok(Adopted::Known | Adopted::Superseded | Adopted::Held) => self.counts.known += 1,
+        self.bytes = 0;
+        let (lines, tasks): (Vec<_>, Vec<_>) = std::mem::take(&mut self.tasks).into_iter().unzip();
+        let body = |tasks| BatchRequest { tasks: Some(tasks) };
+        let added = send_all(&self.to, "/delay/task/add_batch", &tasks, body, async || ()).await?;
+        self.note(lines, added.into_iter().map(|added| added.map(|task: Stored| task.duplicate)));
+        let (lines, records): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.records).into_iter().unzip();
+        let adopted = adopt(&self.to, &records, async || ()).await?;
+        let is_known = |adopted| adopted != Adopted::New;
+        self.note(lines, adopted.into_iter().map(|adopted| adopted.map(is_known)));
+        Ok(())
+    }
+
+    /// Counts the results: whether each line was known, or why it was refused.
+    fn note(
+        &mut self,
+        lines: impl IntoIterator<Item = u64>,
+        results: impl IntoIterator<Item = Result<bool, Refusal>>,
+    ) {
+        for (line, result) in lines.into_iter().zip(results) {
+            match result {
+                Ok(true) => self.counts.known += 1,
+                Ok(false) => self.counts.stored += 1,
                 Err(why) => self.fail(line, &why.sentence),
             }
             self.counts.sent += 1;
         }
-        Ok(())
-    }
-
-    /// Adds the collected tasks, and repeats those that are not confirmed.
-    async fn add(&mut self) -> anyhow::Result<()> {
-        let mut batch = std::mem::take(&mut self.batch);
-        self.bytes = 0;
-        let mut wait = FIRST_WAIT;
-        for attempt in 1..=TRIES {
-            if batch.is_empty() {
-                break;
-            }
-            let is_last = attempt == TRIES;
-            let tasks: Vec<&Map<String, Value>> = batch.iter().map(|(_, task)| task).collect();
-            let answer = self
-                .client
-                .post("/delay/task/add_batch", &BatchRequest { tasks: Some(tasks) })
-                .await;
-            match answer {
-                // An unreachable service at the very beginning is most likely a wrong address.
-                Err(error) if is_last || self.counts.sent == 0 => return Err(error),
-                Err(_) => {}
-                Ok(answer) if answer.code() == ErrorCode::Unavailable && !is_last => {}
-                Ok(answer) => batch = self.note(batch, answer, is_last)?,
-            }
-            if !batch.is_empty() {
-                tokio::time::sleep(wait).await;
-                wait *= 2;
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts the results, and returns the tasks to send again.
-    fn note(
-        &mut self,
-        batch: Vec<Waiting>,
-        answer: Answer,
-        is_last: bool,
-    ) -> anyhow::Result<Vec<Waiting>> {
-        let results = answer.batch::<Batch>()?.results;
-        if results.len() != batch.len() {
-            bail!("the service answered {} results to {} tasks", results.len(), batch.len());
-        }
-        let mut again = Vec::new();
-        for ((line, task), result) in batch.into_iter().zip(results) {
-            match result {
-                BatchItem::Stored(stored) if stored.fields.duplicate => self.counts.known += 1,
-                BatchItem::Stored(_) => self.counts.stored += 1,
-                BatchItem::Failed { dm_error: ErrorCode::Unavailable, .. } if !is_last => {
-                    again.push((line, task));
-                    continue;
-                }
-                BatchItem::Failed { error_msg, .. } => self.fail(line, &error_msg),
-            }
-            self.counts.sent += 1;
-        }
-        Ok(again)
     }
 
     fn fail(&mut self, line: u64, why: &str) {
@@ -307,60 +227,5 @@ impl Import {
         if self.counts.failed == TOLD {
             eprintln!("delayd: further failures are only counted");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    type Alone = crate::cli::args::Alone<Args>;
-
-    #[test]
-    fn only_what_is_not_confirmed_is_sent_again_and_in_the_end_fails() {
-        crate::install_crypto();
-        let mut import = Import::into(&Alone::parse_from(["import"]).args).unwrap();
-        let batch = || (1..=4).map(|line| (line, Map::new())).collect::<Vec<Waiting>>();
-        let answer = || {
-            let stored = |id: u64, duplicate: bool| {
-                json!({
-                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "",
-                    "mode": "push",
-                    "durability": "fsynced", "duplicate": duplicate,
-                })
-            };
-            Answer::of(&json!({"dm_error": 0, "failed": 2, "results": [
-                stored(1, false), stored(2, true),
-                {"dm_error": 2003, "error_msg": "not confirmed"},
-                {"dm_error": 1000, "error_msg": "content: is missing"},
-            ]}))
-        };
-        let again = import.note(batch(), answer(), false).unwrap();
-        assert_eq!(again.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3]);
-        assert_eq!(import.counts.json(), json!({"stored": 1, "known": 1, "failed": 1}));
-        assert!(import.note(batch(), answer(), true).unwrap().is_empty());
-        assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
-        assert!(
-            import
-                .note(
-                    batch(),
-                    Answer::of(&json!({"dm_error": 0, "failed": 0, "results": []})),
-                    true
-                )
-                .is_err()
-        );
-        assert!(
-            import
-                .note(batch(), Answer::of(&json!({"dm_error": 1003, "error_msg": "no"})), true)
-                .is_err()
-        );
-        let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
-        let none = json!({
-            "dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad],
-        });
-        assert!(import.note(batch(), Answer::of(&none), false).unwrap().is_empty());
-        assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 7}));
     }
 }

@@ -318,6 +318,57 @@ async fn a_task_that_lost_its_key_is_not_exported(kept: Kept) {
     assert_eq!(exported["task_id"], second);
 }
 
+/// Only what is not confirmed is sent again.
+#[tokio::test]
+async fn an_import_repeats_tasks_that_are_not_confirmed() {
+    let stored = |duplicate: bool| {
+        json!({"dm_error": 0, "error_msg": "", "task_id": 7, "due_ms": 0, "due": "",
+            "mode": "push", "durability": "fsynced", "duplicate": duplicate})
+    };
+    let batch = |results: &[Value]| {
+        json!({"dm_error": 0, "error_msg": "", "failed": 0, "results": results}).to_string()
+    };
+    let first = batch(&[
+        stored(false),
+        stored(true),
+        json!({"dm_error": 2003, "error_msg": "not confirmed"}),
+        json!({"dm_error": 1000, "error_msg": "content: is missing"}),
+    ]);
+    let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
+    let none = json!({"dm_error": 1000, "error_msg": "none", "results": vec![bad; 4]});
+    let (none, wrong) = (none.to_string(), batch(&[]));
+    let checks = [
+        (first, r#"{"failed":1,"known":1,"stored":2}"#, "line 4: content: is missing"),
+        (none, r#"{"failed":4,"known":0,"stored":0}"#, "line 1: content: is missing"),
+        (wrong, "", "0 results to 4 items"),
+    ];
+    let lines: String = (1..=4)
+        .map(|id| {
+            json!({"topic": "t", "task_id": id, "state": "scheduled", "created_ms": 1,
+                "due_ms": 1_700_000_000_000_u64, "mode": "pull", "content": "x"})
+            .to_string()
+                + "\n"
+        })
+        .collect();
+    let folder = crate::program::folder();
+    let file = folder.path().join("tasks.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    for (first, output, says) in checks {
+        let again = batch(&[stored(false)]);
+        let service = Receiver::answering(move |seen| {
+            let body: Value = serde_json::from_str(&seen.body).unwrap();
+            let is_first = body["tasks"].as_array().unwrap().len() == 4;
+            Answer::With(200, vec![], if is_first { first.clone() } else { again.clone() }.leak())
+        })
+        .await;
+        let mut import = command(&[]);
+        import.args(["import", "--json", "--server", &service.endpoint()]).arg(&file);
+        let (code, printed, error) = run(import).await;
+        assert_eq!((code, printed.trim_end()), (1, output), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
 async fn an_import_skips_invalid_lines(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let line = |id: u64, content: Value| {

@@ -1,10 +1,14 @@
-//! Sends records to `adopt`, for `move` and `import`: repeats what is not confirmed, and returns
-//! what is refused.
+//! Sends batches for `move` and `import`: repeats what is not confirmed, and returns what is
+//! refused.
 
-use anyhow::{anyhow, bail};
-use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode};
+use anyhow::{anyhow, ensure};
+use delayd_wire::{
+    AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode, ScheduleAdoptRequest, ScheduleKept,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::cli::exported::Exported;
+use crate::cli::exported::{Exported, ExportedSchedule};
 use crate::cli::retry_client::RetryClient;
 
 /// The result for one record, or why it was refused.
@@ -39,6 +43,65 @@ fn read(task: &AdoptedTask) -> Adopted {
     }
 }
 
+/// The answer to a batch: a result for each item, in order.
+#[derive(Deserialize)]
+struct Results<A> {
+    results: Vec<Item<A>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Item<A> {
+    Done(A),
+    Failed { dm_error: u64, error_msg: String },
+}
+
+/// Posts items, and those again that are not confirmed. Returns the result of each. Calls `between`
+/// before each further try. If some are not confirmed within the patience, their refusals say so.
+///
+/// # Errors
+/// No answer within the patience, or a refusal of the whole request.
+pub(crate) async fn send_all<'a, I, B: Serialize, A: DeserializeOwned>(
+    to: &RetryClient,
+    path: &str,
+    items: &'a [I],
+    body: impl Fn(Vec<&'a I>) -> B,
+    between: impl AsyncFn(),
+) -> anyhow::Result<Vec<Result<A, Refusal>>> {
+    let mut results: Vec<Option<Result<A, Refusal>>> = items.iter().map(|_| None).collect();
+    let mut open: Vec<usize> = (0..items.len()).collect();
+    let mut waits = to.waits();
+    while !open.is_empty() {
+        let body = body(open.iter().map(|i| &items[*i]).collect());
+        let Results { results: answered } = to.call_batch(path, &body, &between).await?;
+        let (count, sent) = (answered.len(), open.len());
+        ensure!(count == sent, "the service answered {count} results to {sent} items");
+        for (i, item) in open.iter().zip(answered) {
+            results[*i] = Some(match item {
+                Item::Done(done) => Ok(done),
+                Item::Failed { dm_error, error_msg: sentence } => {
+                    Err(Refusal { code: ErrorCode::of(dm_error), sentence })
+                }
+            });
+        }
+        open.retain(|i| matches!(&results[*i], Some(Err(why)) if why.code.passes()));
+        if !open.is_empty() {
+            if waits.wait(anyhow!("not confirmed"), None).await.is_err() {
+                break;
+            }
+            between().await;
+        }
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// The results, if each item was confirmed or refused.
+fn settled<A>(results: Vec<Result<A, Refusal>>) -> anyhow::Result<Vec<Result<A, Refusal>>> {
+    let is_open = |result: &Result<A, Refusal>| matches!(result, Err(why) if why.code.passes());
+    ensure!(!results.iter().any(is_open), "the service does not confirm some records");
+    Ok(results)
+}
+
 /// Has records adopted, and returns the result for each. Calls `between` before each further try.
 ///
 /// # Errors
@@ -48,36 +111,24 @@ pub(crate) async fn adopt(
     records: &[Exported],
     between: impl AsyncFn(),
 ) -> anyhow::Result<Vec<Adoption>> {
-    let mut results: Vec<Adoption> =
-        vec![
-            Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() });
-            records.len()
-        ];
-    let mut open: Vec<usize> = (0..records.len()).collect();
-    let mut waits = to.waits();
-    loop {
-        let some: Vec<&Exported> = open.iter().map(|i| &records[*i]).collect();
-        let body = AdoptRequest { records: Some(some) };
-        let answer: AdoptAnswer = to.call_batch("/delay/task/adopt", &body, &between).await?;
-        let answers = answer.results;
-        if answers.len() != open.len() {
-            bail!("the service answered {} results to {} records", answers.len(), open.len());
-        }
-        let mut again = Vec::new();
-        for (i, answer) in open.into_iter().zip(answers) {
-            match answer {
-                AdoptItem::Kept(kept) => results[i] = Ok(read(&kept.fields)),
-                AdoptItem::Failed { dm_error: code, .. } if code.passes() => again.push(i),
-                AdoptItem::Failed { dm_error: code, error_msg: sentence } => {
-                    results[i] = Err(Refusal { code, sentence });
-                }
-            }
-        }
-        if again.is_empty() {
-            return Ok(results);
-        }
-        open = again;
-        waits.wait(anyhow!("the service does not confirm some records"), None).await?;
-        between().await;
-    }
+    let body = |records| AdoptRequest { records: Some(records) };
+    let adopted = send_all(to, "/delay/task/adopt", records, body, between).await?;
+    let adopted = settled::<AdoptedTask>(adopted)?;
+    Ok(adopted.into_iter().map(|adopted| adopted.map(|task| read(&task))).collect())
+}
+
+/// Has schedules of one topic adopted. Returns for each whether it was known, or why it was
+/// refused.
+///
+/// # Errors
+/// As those of [`adopt`].
+pub(crate) async fn adopt_schedules(
+    to: &RetryClient,
+    topic: &str,
+    schedules: &[ExportedSchedule],
+) -> anyhow::Result<Vec<Result<bool, Refusal>>> {
+    let body = |records| ScheduleAdoptRequest { topic: Some(topic), records: Some(records) };
+    let adopted = send_all(to, "/delay/schedule/adopt", schedules, body, async || ()).await?;
+    let adopted = settled::<ScheduleKept>(adopted)?;
+    Ok(adopted.into_iter().map(|adopted| adopted.map(|kept| kept.known)).collect())
 }

@@ -14,44 +14,13 @@
 
 use std::collections::HashSet;
 
-use anyhow::bail;
-use delayd_wire::{
-    MovedSchedule, ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleAdoptRequest,
-    ScheduleMovedRequest, ScheduleRecordsRequest, SchedulesEnded,
-};
+use delayd_wire::{MovedSchedule, ScheduleMovedRequest, ScheduleRecordsRequest, SchedulesEnded};
 
 use super::Mover;
-use super::import_batch::Refusal;
+use super::import_batch::adopt_schedules;
 use crate::cli::client::Refused;
 use crate::cli::exported::{ExportedSchedule, SchedulePage, schedules_of};
 use crate::cli::output;
-use crate::cli::retry_client::RetryClient;
-
-/// Has schedules of one topic adopted. Returns for each whether it was known, or why it was
-/// refused.
-///
-/// # Errors
-/// No answer within the patience, or a refusal of the whole request.
-pub(crate) async fn adopt_schedules(
-    to: &RetryClient,
-    topic: &str,
-    schedules: &[&ExportedSchedule],
-) -> anyhow::Result<Vec<Result<bool, Refusal>>> {
-    let body = ScheduleAdoptRequest { topic: Some(topic), records: Some(schedules) };
-    let answer: ScheduleAdoptAnswer =
-        to.call_batch("/delay/schedule/adopt", &body, async || ()).await?;
-    let (given, count) = (schedules.len(), answer.results.len());
-    if count != given {
-        bail!("the service answered {count} results to {given} schedules");
-    }
-    let read = |item| match item {
-        ScheduleAdoptItem::Kept(kept) => Ok(kept.fields.known),
-        ScheduleAdoptItem::Failed { dm_error: code, error_msg: sentence } => {
-            Err(Refusal { code, sentence })
-        }
-    };
-    Ok(answer.results.into_iter().map(read).collect())
-}
 
 impl Mover {
     /// Moves the recurring schedules of a topic.
@@ -91,20 +60,19 @@ impl Mover {
         let hold = ScheduleRecordsRequest { topic: Some(topic), hold: Some(names), limit, cursor };
         let SchedulePage { records: held, .. } =
             self.old.call("/delay/schedule/records", &hold).await?;
-        let given: Vec<&ExportedSchedule> = held.iter().collect();
-        let adopted = match adopt_schedules(&self.new, topic, &given).await {
+        let adopted = match adopt_schedules(&self.new, topic, &held).await {
             Ok(adopted) => adopted,
             Err(error) => {
                 // Another error leaves open whether the new service has them.
                 let is_refused = |refused: &Refused| !refused.code.passes();
                 if error.downcast_ref().is_some_and(is_refused) {
-                    self.end_schedules(topic, &given, true).await?;
+                    self.end_schedules(topic, &held.iter().collect::<Vec<_>>(), true).await?;
                 }
                 return Err(error.context("the new service does not take recurring schedules"));
             }
         };
         let (mut kept, mut back) = (Vec::new(), Vec::new());
-        for (schedule, adopted) in given.into_iter().zip(adopted) {
+        for (schedule, adopted) in held.iter().zip(adopted) {
             match adopted {
                 Ok(_) => kept.push(schedule),
                 Err(why) => {

@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::origin::Origin;
 use crate::outcome::Policy;
-use crate::settings::{NotedAttempts, Parsed, Settings, Topology, TraceHeader};
+use crate::settings::{Parsed, Settings, Topology, TraceHeader};
 use crate::store::{embedded, redis};
 use crate::{api, callback, instances, maintenance, sampler, tls, topic, trace, worker};
 
@@ -247,11 +247,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         claim_batch: settings.worker.claim_batch,
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
-        noted: match settings.history.attempts {
-            NotedAttempts::All => worker::Noted::All,
-            NotedAttempts::Failures => worker::Noted::Failures,
-            NotedAttempts::Nothing => worker::Noted::Nothing,
-        },
+        noted: settings.history.attempts,
         poll_every: POLL_EVERY,
     }
 }

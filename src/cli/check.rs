@@ -27,11 +27,16 @@ pub(super) struct Args {
     offline: bool,
 }
 
-pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code> {
+/// `unread` is a warning about environment variables.
+pub(super) async fn run(
+    args: &Args,
+    settings: &Settings,
+    unread: Option<String>,
+) -> anyhow::Result<Code> {
     let (calls, too_few_files) = calls(settings);
     output::line(&summary(settings, calls))?;
     settings.http.ensure_guarded()?;
-    warn(&[warnings(settings), too_few_files].concat())?;
+    warn(&[Vec::from_iter(unread), warnings(settings), too_few_files].concat())?;
     if args.offline {
         output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);

@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::callback::MOST_CALLS;
 use super::check::Wrong;
-use super::error::Error;
-use super::keys::dotted;
+use super::error::{Error, dotted};
 use super::oauth::OAuth;
 use super::service_headers::ServiceHeaders;
 use super::success::Success;

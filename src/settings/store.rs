@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::tls::ClientTls;
-use super::value::{Size, choice, redacted};
+use super::value::Size;
 use delayd_wire::Span;
 
 /// The section `[store]`.
@@ -24,14 +24,14 @@ pub struct Store {
     pub redis: Redis,
 }
 
-choice! {
-    /// `store.kind`.
-    StoreKind {
-        /// A database file of this process.
-        Embedded = "embedded",
-        /// Redis, which several instances can share.
-        Redis = "redis",
-    }
+/// `store.kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// A database file of this process.
+    Embedded,
+    /// Redis, which several instances can share.
+    Redis,
 }
 
 /// The section `[store.embedded]`.
@@ -67,16 +67,16 @@ pub struct Redis {
     pub breaker: Breaker,
 }
 
-choice! {
-    /// `store.redis.topology`.
-    Topology {
-        /// One server.
-        Standalone = "standalone",
-        /// A primary and its replicas, watched by sentinels.
-        Sentinel = "sentinel",
-        /// Redis Cluster.
-        Cluster = "cluster",
-    }
+/// `store.redis.topology`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// One server.
+    Standalone,
+    /// A primary and its replicas, watched by sentinels.
+    Sentinel,
+    /// Redis Cluster.
+    Cluster,
 }
 
 /// The rules for an address, the second for one with a login.
@@ -148,7 +148,10 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redacted(&self.address))
+        match (self.address.split_once("://"), self.address.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://***@{host}"),
+            _ => f.write_str(&self.address),
+        }
     }
 }
 
@@ -178,11 +181,8 @@ impl Store {
                 let urls: Vec<_> = self.redis.urls.iter().map(ToString::to_string).collect();
                 let Redis { topology, master_name, key_prefix, .. } = &self.redis;
                 let space = if master_name.is_empty() { "" } else { " " };
-                format!(
-                    "redis, {}{space}{master_name} {}, keys {key_prefix}:*",
-                    topology.as_str(),
-                    urls.join(", ")
-                )
+                let (topology, urls) = (format!("{topology:?}").to_lowercase(), urls.join(", "));
+                format!("redis, {topology}{space}{master_name} {urls}, keys {key_prefix}:*")
             }
         }
     }

@@ -180,8 +180,8 @@ mod tests {
         let forms = "services.a.success = \"always\" must be \"dm_error\", \"status\", or a table \
                      such as { pointer = \"/code\", equals = [0] }";
         check("'always'", forms);
-        check("1", "success = 1 must be a string or a section");
-        check("[0]", "success = [0] must be a string or a section");
+        check("1", "success = 1 must be \"dm_error\", \"status\", or a table");
+        check("[0]", "success = [0] must be \"dm_error\", \"status\", or a table");
         check("{}", "must have pointer and equals, or statuses");
         check("{ pointer = '/code' }", "must have both or none of pointer and equals");
         check("{ equals = [0] }", "must have both or none of pointer and equals");
@@ -197,6 +197,6 @@ mod tests {
         check("{ statuses = [200], missing = 'failure' }", "pointer and equals beside missing");
         let missing = "success.missing = \"retry\" must be \"failure\" or \"success\"";
         check("{ pointer = '/code', equals = [0], missing = 'retry' }", missing);
-        check("{ pointre = '/code' }", "the nearest is services.a.success.pointer");
+        check("{ pointre = '/code' }", "success.pointre; expected one of \"pointer\", \"equals\"");
     }
 }

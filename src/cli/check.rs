@@ -83,7 +83,7 @@ fn summary(settings: &Settings, calls: usize) -> String {
     }
     for (name, service) in services {
         let endpoints: Vec<_> = service.endpoints.iter().map(ToString::to_string).collect();
-        let rule = match &service.success.0 {
+        let rule = match &service.success {
             SuccessRule::DmError => String::new(),
             rule => format!(", success {rule}"),
         };
@@ -93,7 +93,7 @@ fn summary(settings: &Settings, calls: usize) -> String {
             false => format!(", with {}", headers.join(" and ")),
         };
         let oauth = match &service.oauth {
-            Some(oauth) => format!(", tokens from {}", oauth.token_url.0),
+            Some(oauth) => format!(", tokens from {}", oauth.shown_url()),
             None => String::new(),
         };
         pairs

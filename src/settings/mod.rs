@@ -33,7 +33,8 @@ mod layers;
 mod limits;
 mod log;
 mod named_files;
-mod oauth;
+#[cfg(test)]
+mod oauth_tests;
 mod objective;
 #[cfg(test)]
 mod secret_tests;
@@ -50,7 +51,6 @@ mod value;
 mod variables;
 mod worker;
 
-pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
 pub use file::File;
@@ -59,13 +59,11 @@ pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use named_files::NamedFiles;
-pub use oauth::{ClientId, OAuth, Scope, TokenUrl};
 pub use objective::Objective;
 pub use service_headers::ServiceHeaders;
 pub use services::{Endpoint, Service, ServicesFallback};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
-pub use success::Success;
 pub use tls::{CertificateName, ClientTls, ServerTls};
 pub use trace::{InvalidTraceHeader, Trace, TraceHeader};
 pub use value::{Parsed, Size};

@@ -49,7 +49,7 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);
     assert_eq!(settings.callback.retry.backoff, delayd_wire::Backoff::default());
-    assert_eq!(settings.callback.breaker.params(), crate::model::breaker::Params::default());
+    assert_eq!(settings.callback.breaker, crate::model::breaker::Params::default());
     assert!(settings.services.is_empty());
 }
 
@@ -151,7 +151,7 @@ fn a_set_takes_toml_and_bare_words() {
         service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(),
         ["http://a:1/x", "https://b"]
     );
-    assert_eq!((service.concurrency, service.success.0.to_string()), (0, "status".into()));
+    assert_eq!((service.concurrency, service.success.to_string()), (0, "status".into()));
     assert_eq!(service.rate, "100/s".parse().ok());
     let check =
         |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);

@@ -312,7 +312,7 @@ fn workers() -> usize {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Code> {
-    settings::check_variables(&environment(), &option_variables())?;
+    let unread = settings::check_variables(&environment(), &option_variables())?;
     let configuration = cli.configuration;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
@@ -321,10 +321,10 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
     let runtime = runtime.enable_all().build()?;
     let code = runtime.block_on(async {
         match cli.command {
-            Command::Serve(_) => serve::run(configuration).await,
+            Command::Serve(_) => serve::run(configuration, unread).await,
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
-            Command::Check(args) => check::run(&args, &configuration.load()?).await,
+            Command::Check(args) => check::run(&args, &configuration.load()?, unread).await,
             Command::Backup(args) => backup::run(args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,

@@ -65,7 +65,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("metrics", &["model"]),
     ("sampler", &["callback", "instances", "limits", "metrics", "model", "store", "topic"]),
     ("telemetry", &["metrics"]),
-    ("settings", &["callback", "model", "store", "telemetry", "tls", "trace"]),
+    ("settings", &["callback", "model", "store", "telemetry", "tls", "trace", "worker"]),
     (
         "app",
         &[

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::{Batch, BatchItem, BatchRequest, ErrorCode};
+use delayd_wire::{AtMost, Batch, BatchItem, BatchRequest, ErrorCode};
 use serde_json::{Map, Value, json};
 
+use super::client::raw;
 use super::client::{Answer, Client, Refused, Server};
 use super::exported::{Exported, ExportedSchedule, Line};
 use super::migrate::import_batch::{Adopted, adopt};
@@ -208,7 +209,7 @@ impl Import {
     }
 
     async fn adopt_schedule(&mut self, schedule: ExportedSchedule) -> anyhow::Result<()> {
-        let adopted = adopt_schedules(&self.patient, &schedule.topic.0, &[&schedule]).await?;
+        let adopted = adopt_schedules(&self.patient, &schedule.topic, &[&schedule]).await?;
         match adopted.into_iter().next() {
             Some(Ok(is_known)) => {
                 self.counts.known += u64::from(is_known);
@@ -255,7 +256,7 @@ impl Import {
             let tasks: Vec<&Map<String, Value>> = batch.iter().map(|(_, task)| task).collect();
             let answer = self
                 .client
-                .post("/delay/task/add_batch", &BatchRequest { tasks: Some(tasks) })
+                .post("/delay/task/add_batch", &BatchRequest { tasks: AtMost(raw(tasks)) })
                 .await;
             match answer {
                 // An unreachable service at the very beginning is most likely a wrong address.

@@ -2,8 +2,11 @@
 //! what is refused.
 
 use anyhow::{anyhow, bail};
-use delayd_wire::{AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode};
+use delayd_wire::{
+    AdoptAnswer, AdoptItem, AdoptRequest, AdoptedTask, AdoptionBecame, AtMost, ErrorCode,
+};
 
+use crate::cli::client::raw;
 use crate::cli::exported::Exported;
 use crate::cli::retry_client::RetryClient;
 
@@ -57,7 +60,7 @@ pub(crate) async fn adopt(
     let mut waits = to.waits();
     loop {
         let some: Vec<&Exported> = open.iter().map(|i| &records[*i]).collect();
-        let body = AdoptRequest { records: Some(some) };
+        let body = AdoptRequest { records: AtMost(raw(some)) };
         let answer: AdoptAnswer = to.call_batch("/delay/task/adopt", &body, &between).await?;
         let answers = answer.results;
         if answers.len() != open.len() {

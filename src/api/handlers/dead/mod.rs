@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
+use delayd_wire::{AtMost, Done, Number};
+pub(crate) use delayd_wire::{
+    DeadPurgeRequest as PurgeRequest, DeadReplayRequest as ReplayRequest,
+};
 
 use crate::api::auth::{Access, Caller};
 use crate::api::middleware::audit_target::KnownTarget;
@@ -14,22 +17,20 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
-use crate::model::task::{State, TaskId};
+use crate::api::wire::fields::{self, cursor};
+use crate::api::wire::json;
+use crate::model::task::{State, TaskId, Topic};
 use crate::store::{Admin, Spread};
 
 pub(crate) mod causes;
 mod walk;
 
-use walk::{Cursor, MAX_TASKS, Selection, Walk};
+use walk::{MAX_TASKS, Selection, Walk};
 
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;
 
-type Ids = AtMost<Id, MAX_IDS>;
-pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, Name<Cursor>>;
-pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MAX_IDS>;
 
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(
@@ -38,7 +39,7 @@ pub(crate) async fn replay(
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let request: ReplayRequest = json::read(request.body())?;
-    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
@@ -68,7 +69,7 @@ pub(crate) async fn purge(
     api: Arc<Api>,
     Routed { request, caller, route, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
-    let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } =
         json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
@@ -108,24 +109,21 @@ fn done(count: usize, dead: &Walk) -> Done {
 
 /// The fields of a request that select tasks.
 struct Which {
-    topic: Option<TopicName>,
+    topic: Topic,
     task_ids: Option<Ids>,
     all: Option<bool>,
     reason: Option<String>,
     limit: Option<Number>,
-    cursor: Option<Name<Cursor>>,
+    cursor: Option<String>,
 }
 
 impl Which {
     /// The walk takes a place among the changes of many tasks, unless the request names its tasks.
     async fn walk(self, api: &Api, caller: &Caller, access: Access) -> Result<Walk, Error> {
-        let Name(topic) = required(self.topic, "topic")?;
+        let topic = self.topic;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
             (None, true) => None,
-            (Some(AtMost(ids)), false) if !ids.is_empty() => {
-                let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-                Some(ids.collect::<Result<Vec<_>, _>>()?)
-            }
+            (Some(AtMost(ids)), false) if !ids.is_empty() => Some(fields::ids(ids)?),
             (Some(_), false) => {
                 return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
             }
@@ -137,8 +135,8 @@ impl Which {
         };
         let limit =
             self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let from = cursor(self.cursor)?;
         let lanes = api.topic(&topic).await?.entry.lanes().collect();
-        let from = self.cursor.map(|Name(cursor)| cursor);
         let place = match ids {
             None => Some(api.place(&api.changes, caller, access).await?),
             Some(_) => None,

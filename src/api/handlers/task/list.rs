@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayd_wire::{Entry, ListOrder, ListRequest, OneOf, Page};
+use delayd_wire::{Entry, Number, Page};
 
 use super::scan::{FAR, Filter, Range, Scan, moment, summaries};
 use crate::api::auth::Caller;
@@ -16,19 +16,18 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::cursor;
+use crate::api::wire::json;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
-use crate::model::task::{InvalidName, State};
+use crate::model::task::InvalidName;
 use crate::store::{Listed, Summary};
 
 /// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
 
-pub(crate) type Request =
-    ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>, ServiceName>;
+pub(crate) use delayd_wire::ListRequest as Request;
 
 /// The position of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,15 +75,15 @@ pub(crate) async fn list(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
+    let topic = request.topic;
+    let state = request.state;
     let limit = page_limit(request.limit)?;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
-    let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
+    let order = request.order.unwrap_or_default();
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let after = cursor(request.cursor)?.map(|Cursor(last)| last);
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
     if !filter.is_empty() {

@@ -7,7 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use delayd_wire::{CancelManyRequest, Changed, ListOrder, OneOf, UpdateManyRequest};
+use delayd_wire::{AtMost, Changed, ListOrder, Number};
+pub(crate) use delayd_wire::{
+    CancelManyRequest as CancelRequest, UpdateManyRequest as UpdateRequest,
+};
 use futures_util::future::try_join_all;
 
 use super::due::{self, Written};
@@ -19,8 +22,8 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::{self, cursor};
+use crate::api::wire::json;
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
@@ -36,11 +39,7 @@ const AT_A_TIME: usize = 64;
 /// The most ids of one request.
 const MOST_IDS: usize = 1000;
 
-type Ids = AtMost<Id, MOST_IDS>;
-pub(crate) type CancelRequest =
-    CancelManyRequest<TopicName, OneOf<State>, Ids, ServiceName, Number, Name<Cursor>>;
-pub(crate) type UpdateRequest =
-    UpdateManyRequest<TopicName, Ids, ServiceName, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MOST_IDS>;
 
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
@@ -48,8 +47,8 @@ pub(crate) async fn cancel(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Changed>, Error> {
     let request: CancelRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
+    let topic = request.topic;
+    let state = request.state;
     if !matches!(state, State::Scheduled | State::Dead) {
         return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
     }
@@ -58,7 +57,7 @@ pub(crate) async fn cancel(
     let limit = limit(request.limit)?;
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let after = cursor(request.cursor)?.map(|Cursor(last)| last);
     let entry = api.topic(&topic).await?.entry;
     let scan = match ids {
         Some(ids) => Scan::of(entry, ids),
@@ -90,7 +89,7 @@ pub(crate) async fn update(
 ) -> Result<Success<Changed>, Error> {
     api.check_accepting()?;
     let request: UpdateRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
+    let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
     let becomes = api
         .checked(None, |rules| due::moment(request.timing_moment, written, rules.reach()))?
@@ -100,7 +99,7 @@ pub(crate) async fn update(
     let limit = limit(request.limit)?;
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let after = cursor(request.cursor)?.map(|Cursor(last)| last);
     let entry = api.topic(&topic).await?.entry;
     let scan = match ids {
         Some(ids) => Scan::of(entry, ids),
@@ -149,8 +148,7 @@ fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
     if ids.is_empty() {
         return Err(Error::Invalid(format!("task_ids: expected 1 to {MOST_IDS} ids, got none")));
     }
-    let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-    let ids = ids.collect::<Result<BTreeSet<TaskId>, Error>>()?;
+    let ids: BTreeSet<TaskId> = fields::ids(ids)?;
     Ok(Some(ids.into_iter().collect()))
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use delayd_wire::ListOrder;
+use delayd_wire::{ListOrder, Number};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
@@ -14,7 +14,6 @@ use crate::api::auth::Caller;
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
@@ -156,13 +155,13 @@ impl Filter {
     /// # Errors
     /// [`Error::Invalid`] if a moment is out of range.
     pub(crate) fn read(
-        sn: Option<ServiceName>,
+        sn: Option<Destination>,
         outcome: Option<String>,
         due_from: Option<Number>,
         due_to: Option<Number>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            destination: sn.map(|Name(sn)| sn),
+            destination: sn,
             outcome,
             due_from: due_from.map(|from| moment(from, "due_from")).transpose()?,
             due_to: due_to.map(|to| moment(to, "due_to")).transpose()?,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{ListOrder, OneOf, Page, SearchRequest};
+use delayd_wire::{ListOrder, Page};
 use futures_util::future::try_join_all;
 
 use super::list::{Cursor, page as page_of, page_limit};
@@ -15,10 +15,9 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::cursor;
+use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
-use crate::model::task::State;
 use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
 /// The longest text, in bytes.
@@ -28,8 +27,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// The contents that are read at the same time. The longest have 256 KiB by default.
 const AT_A_TIME: usize = 16;
 
-pub(crate) type Request =
-    SearchRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>>;
+pub(crate) use delayd_wire::SearchRequest as Request;
 
 /// `POST /delay/task/search`
 pub(crate) async fn search(
@@ -37,15 +35,15 @@ pub(crate) async fn search(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
-    let text = required(request.text, "text")?;
+    let topic = request.topic;
+    let state = request.state;
+    let text = request.text;
     if !(1..=MAX_TEXT).contains(&text.len()) {
         return Err(Error::Invalid(format!("text: must be 1 to {MAX_TEXT} bytes long")));
     }
     let limit = page_limit(request.limit)?;
-    let order = request.order.map_or(ListOrder::Newest, |OneOf(order)| order);
-    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let order = request.order.unwrap_or(ListOrder::Newest);
+    let after = cursor(request.cursor)?.map(|Cursor(last)| last);
     let topic = api.topic(&topic).await?.entry;
     let range = Range { state, from: UnixMillis(0), to: FAR, order };
     let place = api.place(&api.scans, &caller, route.access).await?;

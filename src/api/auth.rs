@@ -26,7 +26,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
 use crate::limits::TokenBucket;
 use crate::model::glob::Glob;
@@ -393,11 +392,11 @@ fn topic_of(body: &[u8]) -> Result<Option<Topic>, Error> {
     /// The handler reads the other fields. A duplicate `topic` is an error in both readers.
     #[derive(Deserialize)]
     struct Request {
-        topic: Option<Name<Topic>>,
+        topic: Option<Topic>,
     }
 
     let request: Request = json::read(body)?;
-    Ok(request.topic.map(|Name(topic)| topic))
+    Ok(request.topic)
 }
 
 /// The bearer token of a request.

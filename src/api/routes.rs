@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 
 use axum::routing::get;
 use delayd_wire as wire;
-use delayd_wire::{Nothing, Record, Stored, TopicShown};
-use serde_json::Value;
+use delayd_wire::{Nothing, Stored, TopicShown};
 
 use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
@@ -24,7 +23,6 @@ use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
 use crate::api::{dashboard, docs, openapi};
-use crate::model::task::{Options, TopicPolicy};
 use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
 
 mod schedules;
@@ -58,14 +56,14 @@ fn tasks() -> Vec<Route> {
         Route::call("/delay/task/add", "Store a task", add::add)
             .access(&[Produce], Topic)
             .body(Content)
-            .reads::<new_task::Request<'_>>()
+            .reads::<new_task::Request>()
             .answers::<Stored>()
             .errors(&[1022])
             .takes_key(),
         Route::call("/delay/task/add_batch", "Store many tasks", add::add_batch)
             .access(&[Produce], EachOfThem)
             .body(Batch)
-            .reads::<add::BatchRequest<'_>>()
+            .reads::<add::BatchRequest>()
             .answers::<wire::Batch>()
             .errors(&[1022]),
         Route::call("/delay/task/pull", "Take due tasks, or read one task's content", pull::pull)
@@ -101,14 +99,14 @@ fn tasks() -> Vec<Route> {
         )
         .access(&[Produce], Topic)
         .body(Content)
-        .reads::<manage::UpdateRequest<'_>>()
+        .reads::<manage::UpdateRequest>()
         .answers::<wire::Moved>()
         .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/get", "Show a task", task::get)
             .only_reads()
             .access(&[Produce, Consume, View, Admin], Topic)
             .reads::<task::Request>()
-            .answers::<wire::Found<Value>>()
+            .answers::<wire::Found>()
             .errors(UNKNOWN),
         Route::call("/delay/task/find", "Find a task in all topics", find::find)
             .only_reads()
@@ -156,7 +154,7 @@ fn tasks() -> Vec<Route> {
         )
         .access(&[Admin], Topic)
         .reads::<transfer::RecordsRequest>()
-        .answers::<wire::Records<Record<Options>>>()
+        .answers::<wire::Records>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/moved",
@@ -174,7 +172,7 @@ fn tasks() -> Vec<Route> {
         )
         .access(&[Admin], EachOfThem)
         .body(Batch)
-        .reads::<adopt::AdoptRequest<'_>>()
+        .reads::<adopt::AdoptRequest>()
         .answers::<wire::AdoptAnswer>()
         .errors(&[1009]),
     ]
@@ -216,12 +214,12 @@ fn topics() -> Vec<Route> {
             .only_reads()
             .access(READ, Topic)
             .reads::<topic::TopicRequest>()
-            .answers::<TopicShown<TopicPolicy>>()
+            .answers::<TopicShown>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/set", "Create or change a topic", policy::set)
             .access(&[Admin], Topic)
-            .reads::<policy::Request<'_>>()
-            .answers::<TopicShown<TopicPolicy>>()
+            .reads::<policy::Request>()
+            .answers::<TopicShown>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/pause", "Pause a topic", topic::pause)
             .access(&[Admin], Topic)

@@ -11,9 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayd_wire::{Count, Nothing, Purged, TopicPurgeRequest, TopicRequest, TopicShown};
+use delayd_wire::{Count, Nothing, Purged, TopicShown};
 use serde::Serialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::account::Arrival;
@@ -27,7 +28,7 @@ use crate::redis::Redis;
 use crate::server::Instance;
 use crate::target::{Store, Target};
 use crate::task::batch;
-use crate::wire::{Peer, json};
+use crate::wire::{self, Peer};
 
 /// The service that tasks name on a started server, and a second one that shares nothing with it.
 const SERVICE: &str = "bench.receiver";
@@ -186,14 +187,12 @@ impl Stage {
             Err(Error::Refused { status: 404, .. }) => return Ok(()),
             purged => purged?,
         }
-        self.ask("/delay/topic/delete", &TopicRequest { topic: Some(topic) })
-            .await
-            .map(|Nothing {}| ())
+        self.ask("/delay/topic/delete", &json!({ "topic": topic })).await.map(|Nothing {}| ())
     }
 
     /// Removes all tasks of a topic.
     pub(crate) async fn purge(&self, topic: &str) -> Result<(), Error> {
-        let all_of_it = TopicPurgeRequest { topic: Some(topic), confirm: Some(topic.to_owned()) };
+        let all_of_it = json!({ "topic": topic, "confirm": topic });
         while let Purged { more: true, .. } = self.ask("/delay/topic/purge", &all_of_it).await? {}
         Ok(())
     }
@@ -254,7 +253,7 @@ impl Stage {
     ) -> Result<A, Error> {
         // A new connection: services close idle ones.
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
-        let request = self.peer.post(path, &json(body));
+        let request = self.peer.post(path, &wire::json(body));
         let answer = connection.exchange(&request).await.map_err(Error::Broken)?;
         if answer.status != 200 {
             return Err(Error::refused(&answer));
@@ -263,8 +262,7 @@ impl Stage {
     }
 
     pub(crate) async fn counts(&self, topic: &str) -> Result<Count, Error> {
-        let shown: TopicShown<IgnoredAny> =
-            self.ask("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
+        let shown: TopicShown = self.ask("/delay/topic/get", &json!({ "topic": topic })).await?;
         Ok(shown.counts)
     }
 

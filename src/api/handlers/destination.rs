@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use delayd_wire::HoldRequest;
 use delayd_wire::{
     BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
     Destinations, Held, Probed, Unharmed,
@@ -14,16 +15,13 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, ServiceName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::limits::Allowance;
 use crate::metrics::Quantiles;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::sampler::Snapshot;
 use crate::store::{Admin, Holds, Topics};
-
-pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 
 /// `POST /delay/destination/list`
 pub(crate) async fn list(
@@ -254,7 +252,7 @@ pub(crate) async fn release(
 
 fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     let request: HoldRequest = json::read(body)?;
-    let Name(sn) = required(request.sn, "sn")?;
+    let sn = request.sn;
     if sn.is_pull() {
         return Err(Error::invalid(
             "sn: must be a service; @pull cannot be held, nor has it a state",

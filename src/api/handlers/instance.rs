@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use delayd_wire::SeriesRequest;
 use delayd_wire::{
     ConfigReloads, DiskSpace, InstanceDetail, InstanceGetRequest, InstanceListRequest,
-    InstanceShown, Instances, LogLines, Series, Span, StoreErrors, StoreOperation, StoreServer,
+    InstanceShown, Instances, LogLines, Series, StoreErrors, StoreOperation, StoreServer,
 };
 
 use crate::api::middleware::route::Routed;
@@ -16,8 +17,6 @@ use crate::api::wire::fields::within;
 use crate::api::wire::json;
 use crate::metrics::{DiskMetrics, ErrorKind, LogLine, OpFigures, log_figures};
 use crate::sampler::{FIGURES, Point};
-
-pub(crate) type SeriesRequest = delayd_wire::SeriesRequest<Span>;
 
 /// How far back the series goes unless the request says it.
 const SPAN: Duration = Duration::from_secs(300);

@@ -103,8 +103,8 @@ impl Target {
     /// The entry with this target.
     pub(crate) fn of(self, entry: AuditEntry) -> AuditEntry {
         AuditEntry {
-            topic: self.topic.as_ref().map(Into::into),
-            sn: self.destination.map(|sn| delayd_wire::ServiceName(sn.to_string())),
+            topic: self.topic,
+            sn: self.destination,
             schedule: self.schedule.map(Into::into),
             task_id: self.task_id.map(Into::into),
             tasks: self.tasks,

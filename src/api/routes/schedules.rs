@@ -21,7 +21,7 @@ pub(super) fn schedules() -> Vec<Route> {
         )
         .access(&[Admin], Topic)
         .body(Content)
-        .reads::<schedule::set::Request<'_>>()
+        .reads::<schedule::set::Request>()
         .answers::<wire::ScheduleShown>(),
         Route::call(
             "/delay/schedule/get",
@@ -92,7 +92,7 @@ pub(super) fn schedules() -> Vec<Route> {
         )
         .access(&[Admin], Topic)
         .reads::<schedule::transfer::RecordsRequest>()
-        .answers::<wire::ScheduleRecords<schedule::transfer::Record>>()
+        .answers::<wire::ScheduleRecords>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/moved",
@@ -110,7 +110,7 @@ pub(super) fn schedules() -> Vec<Route> {
         )
         .access(&[Admin], Topic)
         .body(Batch)
-        .reads::<schedule::adopt::Request<'_>>()
+        .reads::<schedule::adopt::Request>()
         .answers::<wire::ScheduleAdoptAnswer>()
         .errors(&[1009]),
         Route::call(

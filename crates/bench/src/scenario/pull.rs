@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use delayd_wire::{AckRequest, PullRequest, PulledMany, TaskId};
+use delayd_wire::PulledMany;
 use hdrhistogram::Histogram;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::load::micros;
 use crate::progress::Progress;
 use crate::stage::Stage;
 use crate::task::{Template, When};
-use crate::wire::{Peer, json};
+use crate::wire::Peer;
 
 /// How many consecutive empty pulls until the tasks count as lost.
 const PATIENCE: u32 = 1_000;
@@ -107,11 +108,9 @@ impl Consumer {
     /// Pulls and acknowledges until all tasks have been pulled.
     async fn run(self) -> Result<(), Error> {
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
-        let topic = Some(&self.topic);
-        let (task_id, lease, wait) = (None::<TaskId>, Some("60s"), None::<&str>);
-        let (count, key, idempotency_key) = (Some(self.count), None, None);
-        let pull = PullRequest { topic, task_id, key, idempotency_key, lease, count, wait };
-        let pull = self.peer.post("/delay/task/pull", &json(&pull));
+        let topic = &self.topic;
+        let pull = json!({ "topic": topic, "lease": "60s", "count": self.count });
+        let pull = self.peer.post("/delay/task/pull", &pull.to_string());
         let mut empty = 0;
         while self.lock().pulled.len() < self.tasks && empty < PATIENCE {
             let since = Instant::now();
@@ -124,8 +123,9 @@ impl Consumer {
                 self.lock().latency.saturating_record(micros(since.elapsed()));
             }
             for task in tasks {
-                let ack = AckRequest { topic, task_id: task.task_id, receipt: task.receipt };
-                let ack = self.peer.post("/delay/task/ack", &json(&ack));
+                let ack =
+                    json!({ "topic": topic, "task_id": task.task_id, "receipt": task.receipt });
+                let ack = self.peer.post("/delay/task/ack", &ack.to_string());
                 let answer = connection.exchange(&ack).await.map_err(Error::Broken)?;
                 if answer.status != 200 {
                     return Err(Error::refused(&answer));

@@ -19,7 +19,7 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{LastTopic, Name, TopicName};
+use crate::api::wire::fields::{self, LastTopic};
 use crate::api::wire::json;
 use crate::api::wire::shown::sn_of;
 use crate::model::task::{Lane, State, Topic};
@@ -37,7 +37,7 @@ const LANES: usize = 512;
 /// The most topics that are named for a cause.
 const MOST_NAMED: usize = 20;
 
-pub(crate) type Request = delayd_wire::CausesRequest<TopicName, Name<LastTopic>>;
+pub(crate) use delayd_wire::CausesRequest as Request;
 
 /// How much a call over all topics reads.
 struct OfAll {
@@ -56,12 +56,13 @@ pub(crate) async fn causes(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Causes>, Error> {
     let Request { topic, cursor } = json::read(request.body())?;
+    let cursor = fields::cursor(cursor)?;
     let _place = api.reading(&caller, route.access).await?;
     let causes = match (topic, cursor) {
-        (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
+        (Some(topic), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),
         (None, cursor) => {
-            let last = cursor.map(|Name(LastTopic(last))| last);
+            let last = cursor.map(|LastTopic(last)| last);
             of_all(&api, &caller, last, &BOUNDS).await
         }
     };
@@ -189,7 +190,7 @@ impl Found {
                     last_ms: ended,
                     task_id: task.id.into(),
                     sn: sn_of(&task.destination),
-                    topic: topic.map(Into::into),
+                    topic: topic.cloned(),
                     topics: Vec::new(),
                     more_topics: None,
                 },
@@ -215,7 +216,7 @@ impl Found {
             cause.more_topics =
                 cause.topic.as_ref().map(|_| named.len().saturating_sub(MOST_NAMED) as u64);
             let of_topic =
-                |(topic, count): (&Topic, u64)| CauseTopic { topic: topic.into(), count };
+                |(topic, count): (&Topic, u64)| CauseTopic { topic: topic.clone(), count };
             cause.topics = named.into_iter().take(MOST_NAMED).map(of_topic).collect();
             cause
         };

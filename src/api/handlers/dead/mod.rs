@@ -6,19 +6,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
+use delayd_wire::{AtMost, Done, Number};
+pub(crate) use delayd_wire::{
+    DeadPurgeRequest as PurgeRequest, DeadReplayRequest as ReplayRequest,
+};
 
 use crate::api::auth::{Access, Caller};
-use crate::api::handlers::task::scan::{Bounds, Cursor, Filter, PAGE, Scan, Selection};
+use crate::api::handlers::task::scan::{Bounds, Filter, PAGE, Scan, Selection};
 use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
+use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, State, TaskId};
+use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::{Admin, Delivery, Spread};
 
 pub(crate) mod causes;
@@ -30,9 +33,7 @@ const TIME: Duration = Duration::from_secs(4);
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;
 
-type Ids = AtMost<Id, MAX_IDS>;
-pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, Name<Cursor>>;
-pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MAX_IDS>;
 
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(
@@ -41,7 +42,7 @@ pub(crate) async fn replay(
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let request: ReplayRequest = json::read(request.body())?;
-    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
@@ -70,7 +71,7 @@ pub(crate) async fn purge(
     api: Arc<Api>,
     Routed { request, caller, route, target, .. }: Routed,
 ) -> Result<Success<Done>, Error> {
-    let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } =
         json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
@@ -103,23 +104,20 @@ fn done(count: usize, Dead { scan, .. }: &Dead) -> Done {
 
 /// The fields of a request that select tasks.
 struct Which {
-    topic: Option<TopicName>,
+    topic: Topic,
     task_ids: Option<Ids>,
     all: Option<bool>,
     reason: Option<String>,
     limit: Option<Number>,
-    cursor: Option<Name<Cursor>>,
+    cursor: Option<String>,
 }
 
 impl Which {
     async fn scan(self, api: &Api, caller: &Caller, access: Access) -> Result<Dead, Error> {
-        let Name(topic) = required(self.topic, "topic")?;
+        let topic = self.topic;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
             (None, true) => None,
-            (Some(AtMost(ids)), false) if !ids.is_empty() => {
-                let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-                Some(ids.collect::<Result<Vec<_>, _>>()?)
-            }
+            (Some(AtMost(ids)), false) if !ids.is_empty() => Some(fields::ids(ids)?),
             (Some(_), false) => {
                 return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
             }

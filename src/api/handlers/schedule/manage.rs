@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{Nothing, ScheduleListRequest, ScheduleRequest, ScheduleShown, Schedules};
+use delayd_wire::{Nothing, ScheduleShown, Schedules};
 
 use super::{locate, names, no_schedule, page, plan, read, shown};
 use crate::api::handlers::task::get as task;
@@ -10,19 +10,18 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
+use crate::api::wire::json;
 use crate::model::schedule::Definition;
-use crate::model::task::ScheduleName;
 use crate::store::{Pause, Reader, Schedules as _};
 
 /// How many schedules a page has by default, and at most.
 const PAGE: u32 = 100;
 const MOST_LISTED: u32 = 1000;
 
-pub(crate) type Request = ScheduleRequest<TopicName, Name<ScheduleName>>;
 /// The cursor is the last schedule of the previous page: its name decides its lane.
-pub(crate) type ListRequest = ScheduleListRequest<TopicName, Number, Name<ScheduleName>>;
+pub(crate) use delayd_wire::ScheduleListRequest as ListRequest;
+pub(crate) use delayd_wire::ScheduleRequest as Request;
 
 /// `POST /delay/schedule/get`
 pub(crate) async fn get(
@@ -30,7 +29,7 @@ pub(crate) async fn get(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<ScheduleShown>, Error> {
     let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let (topic, name) = names(topic, &schedule)?;
     let _place = api.place(&api.gets, &caller, route.access).await?;
     let (_, lane, schedule) = locate(&api, Reader::Viewer, &topic, &name).await?;
     let definition = Definition::read(&schedule.definition);
@@ -48,8 +47,8 @@ pub(crate) async fn list(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Schedules>, Error> {
     let ListRequest { topic, limit, cursor } = json::read(request.body())?;
-    let Name(topic) = required(topic, "topic")?;
     let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
+    let cursor = fields::cursor(cursor)?;
     let _place = api.place(&api.scans, &caller, route.access).await?;
     let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
     let (page, cursor) = page(&api, &known, cursor, limit).await?;
@@ -76,7 +75,7 @@ async fn set_paused(
     pause: Option<Pause>,
 ) -> Result<Success<ScheduleShown>, Error> {
     let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let (topic, name) = names(topic, &schedule)?;
     let (known, lane, _) = locate(&api, Reader::Worker, &topic, &name).await?;
     let changed = api.store.pause_schedule(&lane, &name, pause).await?;
     let mut schedule = changed.ok_or_else(no_schedule)?;
@@ -96,7 +95,7 @@ pub(crate) async fn delete(
     Routed { request, .. }: Routed,
 ) -> Result<Success<Nothing>, Error> {
     let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let (topic, name) = names(topic, &schedule)?;
     // Not read first: one that cannot be read is deleted too.
     let lane = name.lane_in(&topic, api.topic(&topic).await?.entry.shards);
     let mut is_deleted = api.store.delete_schedule(&lane, &name).await?;

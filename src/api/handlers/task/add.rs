@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use delayd_wire::{Answer, Batch, BatchItem, Rfc3339, Stored, TaskState, Way};
+pub(crate) use delayd_wire::BatchRequest;
+use delayd_wire::{Answer, AtMost, Batch, BatchItem, Stored, Way};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -19,13 +20,11 @@ use crate::api::handlers::task::placing::{PLACINGS, placed};
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
-use crate::api::wire::envelope::{self, Success};
+use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::AtMost;
 use crate::api::wire::idempotency;
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::{LONG, reading, size};
-use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
@@ -33,56 +32,11 @@ use crate::model::zone::Zone;
 use crate::store::{self, Intake, NewTask, Registered, Store};
 use crate::trace::{AddSpan, Adding};
 
-/// The most tasks of a batch, also if `limits.batch` is higher.
-pub(crate) const MAX_BATCH: usize = 10_000;
-
-/// The answer to a single add, as [`Answer`] would write it. It is the most frequent answer, and a
-/// serializer costs three times as much.
-#[derive(Debug)]
-pub(crate) struct One(Stored);
-
-impl IntoResponse for One {
-    fn into_response(self) -> Response {
-        let Stored {
-            task_id,
-            due_ms,
-            due: Rfc3339(due),
-            mode,
-            durability,
-            duplicate,
-            state,
-            replaced,
-        } = self.0;
-        let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let text = [
-            envelope::BEGIN,
-            r#","task_id":"#,
-            id.format(task_id.0),
-            r#","due_ms":"#,
-            millis.format(due_ms.0),
-            r#","due":""#,
-            &due,
-            r#"","mode":""#,
-            mode.as_str(),
-            r#"","durability":""#,
-            durability.as_str(),
-            if duplicate { r#"","duplicate":true"# } else { "\"" },
-            if state.is_some() { r#","state":""# } else { "" },
-            state.map_or("", TaskState::as_str),
-            if state.is_some() { "\"" } else { "" },
-            if replaced { r#","replaced":true}"# } else { "}" },
-        ];
-        response::json(text.concat().into())
-    }
-}
-
-pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue, MAX_BATCH>>;
-
 /// `POST /delay/task/add`
 pub(crate) async fn add(
     api: Arc<Api>,
     Routed { request, caller, .. }: Routed,
-) -> Result<One, Error> {
+) -> Result<Success<Stored>, Error> {
     let added = timed(&api, add_one(&api, request, &caller)).await;
     added.map_err(|error| api.explained(error, &caller))
 }
@@ -99,7 +53,7 @@ async fn add_one(
     api: &Arc<Api>,
     request: http::Request<Bytes>,
     caller: &Caller,
-) -> Result<One, Error> {
+) -> Result<Success<Stored>, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     let trace = api.tracer.adding(request.headers());
@@ -123,7 +77,7 @@ async fn add_one(
                 }
                 let stored = added?;
                 count(api, &stored);
-                return Ok(One(stored));
+                return Ok(Success::of(stored));
             }
         };
     }
@@ -209,8 +163,8 @@ pub(crate) fn all_checked(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<Result<Checked, Error>>, Error> {
-    let request: BatchRequest<'_> = json::read(body)?;
-    let AtMost(tasks) = required(request.tasks, "tasks")?;
+    let request: BatchRequest = json::read(body)?;
+    let AtMost(tasks) = request.tasks;
     let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!(
@@ -226,7 +180,7 @@ pub(crate) fn all_checked(
             let checked = new_task::read(task.get().as_bytes(), rules)?;
             caller.may_use(&checked.topic).map(|()| checked)
         };
-        tasks.into_iter().map(read).collect()
+        tasks.iter().map(|task| read(task)).collect()
     }))
 }
 
@@ -325,7 +279,7 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
 
 #[cfg(test)]
 mod tests {
-    use delayd_wire::{Durability, TaskId, UnixMillis};
+    use delayd_wire::{Durability, Rfc3339, TaskId, UnixMillis};
 
     use super::*;
     use crate::api::testing::json_of;
@@ -363,21 +317,6 @@ mod tests {
         assert_eq!(text["results"][1]["error_msg"], "topic: is missing");
         assert_eq!(text["results"][2]["dm_error"], 2003);
         assert!(!text.to_string().contains("secret"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_single_add_is_answered_in_the_words_of_every_success() {
-        for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
-            for state in [None, Some(TaskState::Cancelled)] {
-                let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
-                let (one, usual) =
-                    (One(stored()).into_response(), Success::of(stored()).into_response());
-                assert_eq!(one.headers(), usual.headers());
-                let text =
-                    |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
-                assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
-            }
-        }
     }
 
     #[test]

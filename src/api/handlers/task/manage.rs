@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use delayd_wire::{Gone, Moved, Span};
+pub(crate) use delayd_wire::{CancelRequest, UpdateRequest};
+use delayd_wire::{Gone, Moved};
 use serde_json::value::RawValue;
 
 use crate::api::handlers::task::due::{self, Due, Written};
@@ -13,19 +14,13 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::reading;
 use crate::api::wire::shown;
 use crate::callback::new_target;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, NewContent, Reader, Rescheduled, TaskName};
-
-pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
-
-pub(crate) type UpdateRequest<'a> =
-    delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
 
 /// `POST /delay/task/cancel`: after a success, the task is never delivered.
 pub(crate) async fn cancel(
@@ -34,7 +29,6 @@ pub(crate) async fn cancel(
 ) -> Result<Success<Gone>, Error> {
     let request: CancelRequest = json::read(request.body())?;
     let CancelRequest { topic, task_id, key, idempotency_key } = request;
-    let Name(topic) = required(topic, "topic")?;
     let name = Named { task_id, key, idempotency_key }.read()?;
     let (store, tasks, only) = (&api.store, &api.metrics.tasks, name.condition());
     let only = only.as_ref();
@@ -62,15 +56,15 @@ pub(crate) async fn update(
     let (topic, name, due, content) = {
         let api = api.clone();
         let read = move |body: &[u8]| {
-            let request: UpdateRequest<'_> = json::read(body)?;
-            let Name(topic) = required(request.topic, "topic")?;
+            let request: UpdateRequest = json::read(body)?;
+            let topic = request.topic;
             let UpdateRequest { task_id, key, idempotency_key, .. } = request;
             let name = Named { task_id, key, idempotency_key }.read()?;
             let written = Written::of(&request.at, &request.zone);
             let due = api.checked(None, |rules| {
                 due::due(request.timing_moment, request.delay, written, rules.reach())
             })?;
-            Ok::<_, Error>((topic, name, due, request.content.map(ToOwned::to_owned)))
+            Ok::<_, Error>((topic, name, due, request.content))
         };
         reading(request.body().clone(), read).await?
     };

@@ -6,20 +6,23 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{CancelManyRequest, Changed, OneOf, UpdateManyRequest};
+use delayd_wire::{AtMost, Changed, Number};
+pub(crate) use delayd_wire::{
+    CancelManyRequest as CancelRequest, UpdateManyRequest as UpdateRequest,
+};
 use futures_util::future::try_join_all;
 
 use super::due::{self, Written};
 use super::list::entry;
-use super::scan::{BOUNDS, Bounds, Cursor, Filter, Range, Scan, Selection};
+use super::scan::{BOUNDS, Bounds, Filter, Range, Scan, Selection};
 use crate::api::auth::Caller;
 use crate::api::handlers::everywhere::store_now;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
+use crate::api::wire::json;
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
@@ -35,11 +38,7 @@ const AT_A_TIME: usize = 64;
 /// The most ids of one request.
 const MOST_IDS: usize = 1000;
 
-type Ids = AtMost<Id, MOST_IDS>;
-pub(crate) type CancelRequest =
-    CancelManyRequest<TopicName, OneOf<State>, Ids, ServiceName, Number, Name<Cursor>>;
-pub(crate) type UpdateRequest =
-    UpdateManyRequest<TopicName, Ids, ServiceName, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MOST_IDS>;
 
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
@@ -47,8 +46,8 @@ pub(crate) async fn cancel(
     Routed { request, caller, route, .. }: Routed,
 ) -> Result<Success<Changed>, Error> {
     let request: CancelRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
+    let topic = request.topic;
+    let state = request.state;
     if !matches!(state, State::Scheduled | State::Dead) {
         return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
     }
@@ -83,7 +82,7 @@ pub(crate) async fn update(
 ) -> Result<Success<Changed>, Error> {
     api.check_accepting()?;
     let request: UpdateRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
+    let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
     let becomes = api
         .checked(None, |rules| due::moment(request.timing_moment, written, rules.reach()))?
@@ -133,8 +132,7 @@ fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
     if ids.is_empty() {
         return Err(Error::Invalid(format!("task_ids: expected 1 to {MOST_IDS} ids, got none")));
     }
-    let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-    ids.collect::<Result<_, Error>>().map(Some)
+    fields::ids(ids).map(Some)
 }
 
 /// Refuses a request that selects all tasks, unless it says so.

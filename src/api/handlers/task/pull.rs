@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span, Way};
+use delayd_wire::{Answer, Pulled, PulledMany, Way};
 use http::{HeaderValue, header};
 use tokio::time::Instant;
 
@@ -34,8 +34,8 @@ use crate::api::state::Api;
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::within;
+use crate::api::wire::json;
 use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{Admin, MAX_LEASE, Reader, TaskName};
 
@@ -43,7 +43,7 @@ pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-pub(crate) type Request = PullRequest<TopicName, Id, Lease, Number, Span>;
+pub(crate) use delayd_wire::PullRequest as Request;
 
 /// `POST /delay/task/pull`
 pub(crate) async fn pull(
@@ -52,11 +52,9 @@ pub(crate) async fn pull(
 ) -> Result<Response, Error> {
     let body = request.into_body();
     let request: Request = json::read(&body)?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let lease = request
-        .lease
-        .map(|Lease(lease)| within(lease, "lease", MIN_LEASE..=MAX_LEASE))
-        .transpose()?;
+    let topic = request.topic;
+    let lease =
+        request.lease.map(|lease| within(lease.0, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
     let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
     let wait =
         request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;

@@ -1,6 +1,7 @@
 //! Administrative calls are in the audit log, whatever comes of them.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;

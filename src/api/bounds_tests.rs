@@ -7,7 +7,6 @@ use std::pin::pin;
 
 use axum::body::Body;
 use axum::extract::Request;
-use http::{HeaderMap, Uri};
 
 use super::*;
 use crate::api::auth::Caller;
@@ -172,9 +171,7 @@ fn limits() -> Params {
 }
 
 fn anyone() -> Caller {
-    let admitted =
-        Tokens::default().admit(ROUTES.access(ADD), &Uri::from_static(ADD), &HeaderMap::new());
-    admitted.unwrap().expect("without tokens, anyone may call")
+    Caller::anyone()
 }
 
 fn begin(body: &str) -> &str {

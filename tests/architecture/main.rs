@@ -129,6 +129,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "params",
             "long_poll",
             "places",
+            "concurrency_limit",
+            "memory_budget",
             "live",
             "forecasts",
             "state",

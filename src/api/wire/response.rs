@@ -77,7 +77,6 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::time::Duration;
 
     use super::*;
@@ -145,9 +144,7 @@ mod tests {
             (&"leased".into(), &true.into())
         );
         let id = HeaderValue::from_static("req-1");
-        let Ok(response) =
-            request_id::scope(id, async { Ok::<_, Infallible>(Error::Internal.into_response()) })
-                .await;
+        let response = request_id::scope(id, async { Error::Internal.into_response() }).await;
         assert_eq!(json_of(response).await["request_id"], "req-1");
     }
 }

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract;
 use delayd_wire::{Cause, CauseTopic, Causes};
 use tokio::time::Instant;
 
 use super::{MAX_TASKS, TIME};
 use crate::api::auth::Caller;
 use crate::api::handlers::task::scan::{Bounds, EVER, PAGE, Scan, Selection};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, LastTopic};
-use crate::api::wire::json;
 use crate::api::wire::shown::sn_of;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::{Registered, SampleQuery, Sampling, Summary, TopicEntry};
@@ -52,12 +52,13 @@ struct OfAll {
 
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Causes>, Error> {
-    let Request { topic, cursor } = json::read(request.body())?;
+    let Request { topic, cursor } = request;
     let cursor = fields::cursor(cursor)?;
-    let _place = api.reading(&caller, route.access).await?;
+    let _place = api.reading(&caller).await?;
     let causes = match (topic, cursor) {
         (Some(topic), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),

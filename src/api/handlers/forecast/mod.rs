@@ -7,17 +7,17 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{ForecastFigures, ServiceForecast, ServiceForecasts};
 
 use crate::api::forecasts::{Sums, Tally};
 use crate::api::handlers::everywhere::{Everywhere, everywhere};
 use crate::api::handlers::topic::list::Pattern;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::parsed;
-use crate::api::wire::json;
 use crate::limits::Allowance;
 use crate::model::task::Destination;
 use crate::sampler::DestinationFigures;
@@ -32,10 +32,10 @@ pub(crate) use delayd_wire::ServiceForecastsRequest as Request;
 
 /// `POST /delay/forecast`
 pub(crate) async fn forecast(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<Request>,
 ) -> Result<Success<ServiceForecasts>, Error> {
-    let Request { span, matches } = json::read(request.body())?;
+    let Request { span, matches } = request;
     let span = span.unwrap_or_default();
     let pattern: Option<Pattern> = matches.map(|text| parsed(&text, "match")).transpose()?;
     let counted = api.forecasts.of(api.forecast_sources(), span).await?;

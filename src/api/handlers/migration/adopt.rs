@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
     AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedTask,
@@ -17,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, GivenOptions};
 use crate::api::handlers::task::placing::placed;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
@@ -57,15 +58,16 @@ pub(crate) struct Checked {
 
 /// `POST /delay/task/adopt`: stores tasks of another store under their ids. May be repeated.
 pub(crate) async fn adopt(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Response, Error> {
     api.check_accepting()?;
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(request.body().clone(), move |body| {
+        reading(body.clone(), move |body| {
             let mut checked = all_checked(&api, &caller, body)?;
             for Checked { task, .. } in checked.iter_mut().flatten() {
                 task.options.origin = task.options.origin.filter(|origin| *origin != own);
@@ -232,7 +234,7 @@ pub(crate) fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Erro
 
 fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     // The content may have more escaped characters here than in its add.
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
     }

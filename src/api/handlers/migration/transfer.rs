@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract;
 use delayd_wire::{AtMost, Ended, Record, Records, StaleTask};
 
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, within};
-use crate::api::wire::json;
 use crate::api::wire::shown::{last_outcome, way_of};
 use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
@@ -66,10 +66,9 @@ fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) ->
 
 /// `POST /delay/task/records`
 pub(crate) async fn records(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    Json(request): Json<RecordsRequest>,
 ) -> Result<Success<Records>, Error> {
-    let request: RecordsRequest = json::read(request.body())?;
     let topic = request.topic;
     let mut ids = ids(request.task_ids)?;
     let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
@@ -154,10 +153,9 @@ async fn leased_or_ended(
 
 /// `POST /delay/task/moved`: removes tasks that another store has adopted. May be repeated.
 pub(crate) async fn moved(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    Json(request): Json<MovedRequest>,
 ) -> Result<Success<Ended>, Error> {
-    let request: MovedRequest = json::read(request.body())?;
     let topic = request.topic;
     let receipt = request.receipt;
     let ids = ids(request.task_ids)?;

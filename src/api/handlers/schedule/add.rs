@@ -5,16 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{ScheduleBackfilled, ScheduleRan};
+use http::HeaderMap;
 
 use super::{FoundSchedule, find, moment_in, names};
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::idempotency::{self, Given, OF_BACKFILL, OF_RUN, idempotency};
-use crate::api::wire::json;
 use crate::api::wire::shown::way_of;
 use crate::metrics::AddResult;
 use crate::model::clock::UnixMillis;
@@ -36,12 +37,13 @@ pub(crate) use delayd_wire::{
 
 /// `POST /delay/schedule/run`
 pub(crate) async fn run(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    Json(request): Json<RunRequest>,
 ) -> Result<Success<ScheduleRan>, Error> {
     api.check_accepting()?;
-    let header_key = idempotency::of_header(request.headers())?;
-    let RunRequest { topic, schedule, idempotency_key } = json::read(request.body())?;
+    let header_key = idempotency::of_header(&headers)?;
+    let RunRequest { topic, schedule, idempotency_key } = request;
     let (topic, name) = names(topic, &schedule)?;
     let key = idempotency::agreed(idempotency_key, header_key.as_deref())?;
     if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
@@ -65,11 +67,11 @@ pub(crate) async fn run(
 
 /// `POST /delay/schedule/backfill`: the oldest first. A repeated call adds nothing twice.
 pub(crate) async fn backfill(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<BackfillRequest>,
 ) -> Result<Success<ScheduleBackfilled>, Error> {
     api.check_accepting()?;
-    let BackfillRequest { topic, schedule, from, to } = json::read(request.body())?;
+    let BackfillRequest { topic, schedule, from, to } = request;
     let (topic, name) = names(topic, &schedule)?;
     let mut found = find(&api, &topic, &name).await?;
     let zone = &found.definition.zone;

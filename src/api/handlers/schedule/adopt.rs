@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
     AdoptedOptions, AdoptedSchedule, Answer, AtMost, ScheduleAdoptAnswer, ScheduleAdoptItem,
@@ -20,7 +21,7 @@ use crate::api::auth::Caller;
 use crate::api::handlers::migration::adopt::{moment, read_options_of, read_origin};
 use crate::api::handlers::task::new_task;
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
@@ -39,13 +40,14 @@ const LONGEST_CURSOR: usize = 128;
 
 /// `POST /delay/schedule/adopt`. May be repeated.
 pub(crate) async fn adopt(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Response, Error> {
     api.check_accepting()?;
     let reader = api.clone();
     let read = move |body: &[u8]| all_checked(&reader, body);
-    let (topic, checked) = reading(request.body().clone(), read).await?;
+    let (topic, checked) = reading(body.clone(), read).await?;
     let mut results = Vec::with_capacity(checked.len());
     for checked in checked {
         results.push(match checked {
@@ -126,7 +128,7 @@ async fn keep(
 }
 
 fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Error> {
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
     }
@@ -182,7 +184,7 @@ struct Fields {
 
 /// Reads and checks a definition.
 fn definition(api: &Api, raw: &RawValue) -> Result<Definition, Error> {
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     let Fields { options, .. } = json::read_field(raw, "definition", longest)?;
     let options = options.map(|given| read_options_of(given, &api.services)).transpose()?;
     let options = options.unwrap_or_default();

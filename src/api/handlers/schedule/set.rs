@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{ScheduleChange, ScheduleMisfire, ScheduleOverlap, ScheduleShown, Span};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{millis, moment_in, names, plan, shown, zone_of};
+use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{
     GivenOptions, Rules, check_headers, content, destination, on_dead,
 };
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::envelope::Success;
@@ -76,13 +78,14 @@ impl Refused {
 
 /// `POST /delay/schedule/set`
 pub(crate) async fn set(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<ScheduleShown>, Error> {
     api.check_accepting()?;
     let checking = api.clone();
     let check = move |body: &[u8]| checking.checked(None, |rules| read(body, rules));
-    let read = reading(request.into_body(), check).await;
+    let read = reading(body, check).await;
     let (topic, name, definition) = read.map_err(|error| api.explained(error, &caller))?;
     let text = definition.text();
     let mut tries = 0;

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{AtMost, MovedSchedule, ScheduleRecord, ScheduleRecords, SchedulesEnded};
 
 use super::page;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, parsed};
-use crate::api::wire::json;
 use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
 use crate::store::{Admin, Pause, Reader, Schedule, Schedules as _, Signals};
 
@@ -24,10 +24,10 @@ pub(crate) use delayd_wire::{
 
 /// `POST /delay/schedule/records`: lane by lane, and in a lane by name.
 pub(crate) async fn records(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<RecordsRequest>,
 ) -> Result<Success<ScheduleRecords>, Error> {
-    let RecordsRequest { topic, hold, limit, cursor } = json::read(request.body())?;
+    let RecordsRequest { topic, hold, limit, cursor } = request;
     let most = MOST as u32;
     let limit = limit.map_or(Ok(most), |limit| limit.whole("limit", 1..=most))? as usize;
     let cursor = fields::cursor(cursor)?;
@@ -100,10 +100,10 @@ fn text_of(revision: u64) -> String {
 
 /// `POST /delay/schedule/moved`: deletes schedules that another store has adopted. May be repeated.
 pub(crate) async fn moved(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<MovedRequest>,
 ) -> Result<Success<SchedulesEnded>, Error> {
-    let MovedRequest { topic, schedules, back } = json::read(request.body())?;
+    let MovedRequest { topic, schedules, back } = request;
     let AtMost(schedules) = schedules;
     let is_back = back.unwrap_or_default();
     let shards = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry.shards;

@@ -11,13 +11,14 @@ use bytes::Bytes;
 pub(crate) use delayd_wire::BatchRequest;
 use delayd_wire::{Answer, AtMost, Batch, BatchItem, Stored, Way};
 use futures_util::future::join_all;
+use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
@@ -31,13 +32,16 @@ use crate::model::task::{TaskId, Topic};
 use crate::model::zone::Zone;
 use crate::store::{self, Intake, NewTask, Registered, Store};
 use crate::trace::{AddSpan, Adding};
+use axum::extract::State;
 
 /// `POST /delay/task/add`
 pub(crate) async fn add(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
 ) -> Result<Success<Stored>, Error> {
-    let added = timed(&api, add_one(&api, request, &caller)).await;
+    let added = timed(&api, add_one(&api, &headers, &body, &caller)).await;
     added.map_err(|error| api.explained(error, &caller))
 }
 
@@ -51,15 +55,16 @@ async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
 
 async fn add_one(
     api: &Arc<Api>,
-    request: http::Request<Bytes>,
+    headers: &HeaderMap,
+    body: &Bytes,
     caller: &Caller,
 ) -> Result<Success<Stored>, Error> {
-    let header_key = idempotency::of_header(request.headers())?;
+    let header_key = idempotency::of_header(headers)?;
     api.check_accepting()?;
-    let trace = api.tracer.adding(request.headers());
+    let trace = api.tracer.adding(headers);
     let mut tries = 0;
     loop {
-        let checked = read_one(api, &header_key, request.body()).await?;
+        let checked = read_one(api, &header_key, body).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure_for(&name, 1, |share| caller.creator(share)).await?;
         let (mut task, way, zone) = task_of(checked, topic);
@@ -123,18 +128,21 @@ fn span_result(added: &Result<Stored, Error>) -> SpanResult {
 
 /// `POST /delay/task/add_batch`
 pub(crate) async fn add_batch(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
 ) -> Result<Response, Error> {
-    timed(&api, add_all(&api, request, caller)).await
+    timed(&api, add_all(&api, &headers, body, caller)).await
 }
 
 async fn add_all(
     api: &Arc<Api>,
-    request: http::Request<Bytes>,
+    headers: &HeaderMap,
+    body: Bytes,
     caller: Caller,
 ) -> Result<Response, Error> {
-    let header_key = idempotency::of_header(request.headers())?;
+    let header_key = idempotency::of_header(headers)?;
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
@@ -144,9 +152,9 @@ async fn add_all(
     }
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
+        reading(body.clone(), move |body| all_checked(&api, &caller, body))
     };
-    let trace = &api.tracer.adding(request.headers());
+    let trace = &api.tracer.adding(headers);
     let (trace, by) = (trace, &caller);
     let store = |checked| async move { Ok(store(api, by, trace, checked).await) };
     let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
@@ -165,7 +173,7 @@ pub(crate) fn all_checked(
 ) -> Result<Vec<Result<Checked, Error>>, Error> {
     let request: BatchRequest = json::read(body)?;
     let AtMost(tasks) = request.tasks;
-    let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
+    let (limit, longest) = (api.bounds().batch_limit, api.bounds().body_limit);
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!(
             "tasks: must hold 1 to {limit} tasks, not {}",

@@ -6,17 +6,18 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{FoundTask, FoundTasks};
 use futures_util::future::try_join_all;
 
 use super::list::entry;
 use super::named::Named;
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, LastTopic};
-use crate::api::wire::json;
 use crate::model::task::{Lane, TaskId};
 use crate::store::Admin;
 
@@ -29,13 +30,14 @@ pub(crate) use delayd_wire::FindRequest as Request;
 
 /// `POST /delay/task/find`
 pub(crate) async fn find(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<FoundTasks>, Error> {
-    let Request { task_id, key, idempotency_key, cursor } = json::read(request.body())?;
+    let Request { task_id, key, idempotency_key, cursor } = request;
     let name = Named { task_id, key, idempotency_key }.read()?;
     let after = fields::cursor(cursor)?;
-    let _place = api.reading(&caller, route.access).await?;
+    let _place = api.reading(&caller).await?;
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
     if let Some(LastTopic(last)) = after {

@@ -7,16 +7,16 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{Attempt, Found, Task};
 use serde_json::Value;
 
 use super::named::{Named, act_on};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::task::{Lane, OnDead, Options, StoreId, TaskId, Topic};
 use crate::store::{self, Admin, AttemptNote, Reader, Signals};
@@ -98,12 +98,13 @@ pub(crate) fn options(options: &Options, caller: &Caller) -> Value {
 
 /// `POST /delay/task/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Found>, Error> {
-    let Request { topic, task_id, key, idempotency_key } = json::read(request.body())?;
+    let Request { topic, task_id, key, idempotency_key } = request;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let _place = api.place(&api.gets, &caller, route.access).await?;
+    let _place = api.place(&api.gets, &caller).await?;
     let find = |lane: Lane, id: TaskId| {
         let store = &api.store;
         async move {

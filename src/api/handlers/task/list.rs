@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{Entry, Number, Page};
 
 use super::scan::{BOUNDS, Bounds, FAR, Filter, Range, Scan, Selection, moment};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
 use crate::store::Summary;
@@ -43,10 +43,10 @@ pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
 
 /// `POST /delay/task/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Page>, Error> {
-    let request: Request = json::read(request.body())?;
     let topic = request.topic;
     let state = request.state;
     let limit = page_limit(request.limit)?;
@@ -60,8 +60,8 @@ pub(crate) async fn list(
     let range = filter.narrow(Range { state, from, to, order });
     let is_filtered = !filter.is_empty();
     let (place, bounds) = match is_filtered {
-        true => (api.place(&api.scans, &caller, route.access).await?, BOUNDS),
-        false => (api.reading(&caller, route.access).await?, Bounds { tasks: limit, ..BOUNDS }),
+        true => (api.place(&api.scans, &caller).await?, BOUNDS),
+        false => (api.reading(&caller).await?, Bounds { tasks: limit, ..BOUNDS }),
     };
     let mut scan = Scan::begin(Some(place), Selection::merged(topic, range), bounds, cursor)?;
     let mut tasks = Vec::new();

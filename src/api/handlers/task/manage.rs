@@ -7,10 +7,11 @@ pub(crate) use delayd_wire::{CancelRequest, UpdateRequest};
 use delayd_wire::{Gone, Moved};
 use serde_json::value::RawValue;
 
+use crate::api::auth::Caller;
 use crate::api::handlers::task::due::{self, Due, Written};
 use crate::api::handlers::task::named::{LOOKS, Named, act_on, field_of};
 use crate::api::handlers::task::new_task::{self, Rules};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -21,13 +22,13 @@ use crate::callback::new_target;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, NewContent, Reader, Rescheduled, TaskName};
+use axum::extract::State;
 
 /// `POST /delay/task/cancel`: after a success, the task is never delivered.
 pub(crate) async fn cancel(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<CancelRequest>,
 ) -> Result<Success<Gone>, Error> {
-    let request: CancelRequest = json::read(request.body())?;
     let CancelRequest { topic, task_id, key, idempotency_key } = request;
     let name = Named { task_id, key, idempotency_key }.read()?;
     let (store, tasks, only) = (&api.store, &api.metrics.tasks, name.condition());
@@ -49,8 +50,9 @@ pub(crate) async fn cancel(
 
 /// `POST /delay/task/update`
 pub(crate) async fn update(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
     let (topic, name, due, content) = {
@@ -66,9 +68,9 @@ pub(crate) async fn update(
             })?;
             Ok::<_, Error>((topic, name, due, request.content))
         };
-        reading(request.body().clone(), read).await?
+        reading(body.clone(), read).await?
     };
-    let content = content.as_deref().map(|raw| (raw, request.body()));
+    let content = content.as_deref().map(|raw| (raw, &body));
     let act = |lane: Lane, id: TaskId| reschedule(&api, lane, (id, &name), &due, content);
     let moved = act_on(&api, &topic, &name, act).await;
     moved.map(Success::of).map_err(|error| api.explained(error, &caller))

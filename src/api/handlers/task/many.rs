@@ -17,16 +17,16 @@ use super::list::entry;
 use super::scan::{BOUNDS, Bounds, Filter, Range, Scan, Selection};
 use crate::api::auth::Caller;
 use crate::api::handlers::everywhere::store_now;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields;
-use crate::api::wire::json;
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::{Admin, Cancelled, Condition, Moment, Rescheduled, Summary};
+use axum::extract;
 
 /// The most tasks that one call looks at.
 const MOST: u32 = 10_000;
@@ -42,10 +42,10 @@ type Ids = AtMost<delayd_wire::TaskId, MOST_IDS>;
 
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<CancelRequest>,
 ) -> Result<Success<Changed>, Error> {
-    let request: CancelRequest = json::read(request.body())?;
     let topic = request.topic;
     let state = request.state;
     if !matches!(state, State::Scheduled | State::Dead) {
@@ -58,8 +58,7 @@ pub(crate) async fn cancel(
     let bounds = bounds(request.limit)?;
     let range = filter.narrow(Range::all(state));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let caller = (&caller, route.access);
-    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, request.cursor).await?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
@@ -68,7 +67,7 @@ pub(crate) async fn cancel(
         }
         Ok(is_done)
     };
-    let work = Work { scan, dry_run, caller: caller.0 };
+    let work = Work { scan, dry_run, caller: &caller };
     let is_meant = |task: &Summary| task.state == state && filter.selects(task);
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "cancelled");
@@ -77,11 +76,11 @@ pub(crate) async fn cancel(
 
 /// `POST /delay/task/update_many`
 pub(crate) async fn update(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<UpdateRequest>,
 ) -> Result<Success<Changed>, Error> {
     api.check_accepting()?;
-    let request: UpdateRequest = json::read(request.body())?;
     let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
     let becomes = api
@@ -94,8 +93,7 @@ pub(crate) async fn update(
     let bounds = bounds(request.limit)?;
     let range = filter.narrow(Range::all(State::Scheduled));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let caller = (&caller, route.access);
-    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, request.cursor).await?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let moved = store.reschedule(&lane, id, Some(&only), becomes, None).await?;
@@ -106,7 +104,7 @@ pub(crate) async fn update(
             && filter.selects(task)
             && !is_there(task.due, becomes, store_now(&api))
     };
-    let work = Work { scan, dry_run, caller: caller.0 };
+    let work = Work { scan, dry_run, caller: &caller };
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "moved");
     Ok(Success::of(changed))

@@ -19,7 +19,7 @@ use delayd_wire::{ListOrder, Number};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::api::auth::{Access, Caller};
+use crate::api::auth::Caller;
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
@@ -382,13 +382,13 @@ impl Scan {
     /// Begins the scan of a change of many tasks, which needs a place unless they are named.
     pub(crate) async fn of_change(
         api: &Api,
-        (caller, access): (&Caller, Access),
+        caller: &Caller,
         selection: Selection,
         bounds: Bounds,
         from: Option<String>,
     ) -> Result<Self, Error> {
         let place = match selection.ids {
-            None => Some(api.place(&api.changes, caller, access).await?),
+            None => Some(api.place(&api.changes, caller).await?),
             Some(_) => None,
         };
         Self::begin(place, selection, bounds, from)

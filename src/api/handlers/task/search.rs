@@ -6,16 +6,17 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{ListOrder, Page};
 use futures_util::future::try_join_all;
 
 use super::list::{page, page_limit};
 use super::scan::{BOUNDS, Range, Scan, Scanned, Selection};
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
 /// The longest text, in bytes.
@@ -29,10 +30,10 @@ pub(crate) use delayd_wire::SearchRequest as Request;
 
 /// `POST /delay/task/search`
 pub(crate) async fn search(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Page>, Error> {
-    let request: Request = json::read(request.body())?;
     let topic = request.topic;
     let state = request.state;
     let text = request.text;
@@ -43,7 +44,7 @@ pub(crate) async fn search(
     let order = request.order.unwrap_or(ListOrder::Newest);
     let topic = api.topic(&topic).await?.entry;
     let selection = Selection::merged(topic, Range { order, ..Range::all(state) });
-    let place = api.place(&api.scans, &caller, route.access).await?;
+    let place = api.place(&api.scans, &caller).await?;
     let mut scan = Scan::begin(Some(place), selection, BOUNDS, request.cursor)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);

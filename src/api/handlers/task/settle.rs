@@ -10,12 +10,11 @@ use delayd_wire::{Nothing, Returned, Way};
 
 use crate::api::handlers::task::due::{Due, Written};
 use crate::api::handlers::task::pull::MIN_LEASE;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::api::wire::json;
 use crate::api::wire::shown;
 use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
@@ -23,13 +22,13 @@ use crate::outcome;
 use crate::store::{
     Admin, Asker, Delivery, MAX_LEASE, Moment, Reader, Settle, Settled, Transition,
 };
+use axum::extract::State;
 
 /// `POST /delay/task/ack`
 pub(crate) async fn ack(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<AckRequest>,
 ) -> Result<Success<Nothing>, Error> {
-    let request: AckRequest = json::read(request.body())?;
     let lease =
         Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
@@ -38,10 +37,9 @@ pub(crate) async fn ack(
 
 /// `POST /delay/task/nack`
 pub(crate) async fn nack(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<NackRequest>,
 ) -> Result<Success<Returned>, Error> {
-    let request: NackRequest = json::read(request.body())?;
     let delay = request
         .delay
         .map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay))
@@ -91,10 +89,9 @@ async fn retry(
 
 /// `POST /delay/task/extend`
 pub(crate) async fn extend(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<ExtendRequest>,
 ) -> Result<Success<Nothing>, Error> {
-    let request: ExtendRequest = json::read(request.body())?;
     let span = within(request.lease.0, "lease", MIN_LEASE..=MAX_LEASE)?;
     let lease =
         Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };

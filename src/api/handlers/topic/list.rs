@@ -12,16 +12,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{TopicListed, TopicSort, Topics};
 
 use super::manage::{sample, sum};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{cursor, parsed};
-use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::sampler::TREND_STEP;
@@ -105,11 +105,11 @@ impl FromStr for Cursor {
 
 /// `POST /delay/topic/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Topics>, Error> {
-    let request: Request = json::read(request.body())?;
-    let _place = api.reading(&caller, route.access).await?;
+    let _place = api.reading(&caller).await?;
     match request == Request::ALL {
         true => names(&api, &caller).await.map(Success::of),
         false => page(&api, &caller, request).await.map(Success::of),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{Forecast, Nothing, Paused, Purged, Step, TopicShown};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -36,11 +38,12 @@ pub(crate) use delayd_wire::{
 
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<TopicShown>, Error> {
-    let _place = api.reading(&caller, route.access).await?;
-    let known = read_topic(&api, request.body()).await?;
+    let _place = api.reading(&caller).await?;
+    let known = read_topic(&api, &body).await?;
     show(&api, known).await.map(Success::of)
 }
 
@@ -97,19 +100,18 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown, Err
 /// `POST /delay/topic/pause`: stops delivery, on this instance at once and on others within a
 /// second. Adds continue.
 pub(crate) async fn pause(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Paused>, Error> {
-    let topic = read_topic(&api, request.body()).await?.entry.topic;
+    let topic = read_topic(&api, &body).await?.entry.topic;
     set_paused(&api, &topic, true, None).await.map(Success::of)
 }
 
 /// `POST /delay/topic/resume`
 pub(crate) async fn resume(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<ResumeRequest>,
 ) -> Result<Success<Paused>, Error> {
-    let request: ResumeRequest = json::read(request.body())?;
     let topic = request.topic;
     set_paused(&api, &topic, false, request.misfire).await.map(Success::of)
 }
@@ -146,10 +148,9 @@ pub(crate) async fn set_paused(
 
 /// `POST /delay/topic/purge`
 pub(crate) async fn purge(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<PurgeRequest>,
 ) -> Result<Success<Purged>, Error> {
-    let request: PurgeRequest = json::read(request.body())?;
     let topic = request.topic;
     if request.confirm != topic.as_str() {
         return Err(Error::invalid(
@@ -179,15 +180,15 @@ pub(crate) async fn purge(
 
 /// `POST /delay/topic/forecast`
 pub(crate) async fn forecast(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<ForecastRequest>,
 ) -> Result<Success<Forecast>, Error> {
-    let request: ForecastRequest = json::read(request.body())?;
     let topic = request.topic;
     let step = within(request.step, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
     let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
-    let _place = api.reading(&caller, route.access).await?;
+    let _place = api.reading(&caller).await?;
     let known = api.topic(&topic).await?;
     let lanes: Vec<_> = known.entry.lanes().collect();
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;
@@ -202,10 +203,10 @@ pub(crate) async fn forecast(
 
 /// `POST /delay/topic/delete`
 pub(crate) async fn delete(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Nothing>, Error> {
-    let known = read_topic(&api, request.body()).await?;
+    let known = read_topic(&api, &body).await?;
     if !api.store.unregister(&known.entry).await? {
         return Err(Error::TopicNotEmpty);
     }

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{
     AtMost, Number, Span, TopicHistoryGiven, TopicRetryGiven, TopicSetting, TopicShown,
 };
@@ -14,12 +15,11 @@ use delayd_wire::{
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::api::wire::json;
 use crate::model::task::{Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::store::{Registered, TopicEntry, Topics};
 
@@ -34,11 +34,11 @@ pub(crate) use delayd_wire::TopicSetRequest as Request;
 
 /// `POST /delay/topic/set`
 pub(crate) async fn set(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<TopicShown>, Error> {
     api.check_accepting()?;
-    let request: Request = json::read(request.body())?;
     let shards = request
         .shards
         .map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS)))
@@ -148,6 +148,7 @@ fn given_history(history: &TopicHistoryGiven) -> Result<TopicHistory, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::json;
 
     /// The settings after a request.
     fn changed(before: &TopicPolicy, json: &str) -> Result<TopicPolicy, Error> {

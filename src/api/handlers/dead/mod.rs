@@ -124,11 +124,12 @@ impl Which {
         };
         let tasks =
             self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let cursor = fields::cursor(self.cursor)?;
         let topic = api.topic(&topic).await?.entry;
         let lanes = topic.lanes().collect();
         let dead = Selection::dead(topic, lanes, now(api).await?).named(ids);
         let bounds = Bounds { tasks, time: TIME };
-        let scan = Scan::of_change(api, caller, dead, bounds, self.cursor).await?;
+        let scan = Scan::of_change(api, caller, dead, bounds, cursor).await?;
         Ok(Dead { scan, filter: Filter { outcome: self.reason, ..Filter::default() } })
     }
 }

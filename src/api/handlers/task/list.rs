@@ -14,6 +14,7 @@ use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
+use crate::api::wire::fields;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
 use crate::store::Summary;
@@ -55,7 +56,7 @@ pub(crate) async fn list(
     let order = request.order.unwrap_or_default();
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
-    let cursor = request.cursor;
+    let cursor = fields::cursor(request.cursor)?;
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
     let is_filtered = !filter.is_empty();

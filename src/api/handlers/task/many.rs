@@ -55,10 +55,10 @@ pub(crate) async fn cancel(
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let bounds = bounds(request.limit)?;
+    let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
     let range = filter.narrow(Range::all(state));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let scan = Scan::of_change(&api, &caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
@@ -90,10 +90,10 @@ pub(crate) async fn update(
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let bounds = bounds(request.limit)?;
+    let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
     let range = filter.narrow(Range::all(State::Scheduled));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let scan = Scan::of_change(&api, &caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let moved = store.reschedule(&lane, id, Some(&only), becomes, None).await?;

@@ -23,7 +23,6 @@ use crate::api::auth::Caller;
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
@@ -355,10 +354,10 @@ impl Scan {
         place: Option<Place>,
         mut selection: Selection,
         bounds: Bounds,
-        from: Option<String>,
+        from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let (mut group, mut after) = (0, None);
-        if let Some(from) = fields::cursor::<Cursor>(from)? {
+        if let Some(from) = from {
             if usize::from(from.group) >= selection.groups.len() {
                 return Err(Error::Invalid(format!("cursor: {WRONG_CURSOR}")));
             }
@@ -385,7 +384,7 @@ impl Scan {
         caller: &Caller,
         selection: Selection,
         bounds: Bounds,
-        from: Option<String>,
+        from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let place = match selection.ids {
             None => Some(api.place(&api.changes, caller).await?),

@@ -17,6 +17,7 @@ use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
+use crate::api::wire::fields;
 use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
 /// The longest text, in bytes.
@@ -41,11 +42,12 @@ pub(crate) async fn search(
         return Err(Error::Invalid(format!("text: must be 1 to {MAX_TEXT} bytes long")));
     }
     let limit = page_limit(request.limit)?;
+    let cursor = fields::cursor(request.cursor)?;
     let order = request.order.unwrap_or(ListOrder::Newest);
     let topic = api.topic(&topic).await?.entry;
     let selection = Selection::merged(topic, Range { order, ..Range::all(state) });
     let place = api.place(&api.scans, &caller).await?;
-    let mut scan = Scan::begin(Some(place), selection, BOUNDS, request.cursor)?;
+    let mut scan = Scan::begin(Some(place), selection, BOUNDS, cursor)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
     while left > 0 && tasks.len() < limit {

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
+use http::HeaderMap;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +35,13 @@ pub(crate) struct Call {
 /// The body, for handlers that read it themselves.
 #[derive(Debug)]
 pub(crate) struct RawBody(pub(crate) Bytes);
+
+/// The headers and the body, for handlers that read both.
+#[derive(Debug)]
+pub(crate) struct RawRequest {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
 
 /// The request, read from the body.
 #[derive(Debug)]
@@ -81,6 +89,16 @@ impl FromRequestParts<Arc<Api>> for RawBody {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Error> {
         call(parts).map(|call| Self(call.body.clone()))
+    }
+}
+
+impl FromRequest<Arc<Api>> for RawRequest {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &Arc<Api>) -> Result<Self, Error> {
+        let (parts, _) = request.into_parts();
+        let body = call(&parts)?.body.clone();
+        Ok(Self { headers: parts.headers, body })
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
-use crate::api::middleware::call::RawBody;
+use crate::api::middleware::call::RawRequest;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
@@ -38,8 +38,7 @@ use axum::extract::State;
 pub(crate) async fn add(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    headers: HeaderMap,
-    RawBody(body): RawBody,
+    RawRequest { headers, body }: RawRequest,
 ) -> Result<Success<Stored>, Error> {
     let added = timed(&api, add_one(&api, &headers, &body, &caller)).await;
     added.map_err(|error| api.explained(error, &caller))
@@ -130,8 +129,7 @@ fn span_result(added: &Result<Stored, Error>) -> SpanResult {
 pub(crate) async fn add_batch(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    headers: HeaderMap,
-    RawBody(body): RawBody,
+    RawRequest { headers, body }: RawRequest,
 ) -> Result<Response, Error> {
     timed(&api, add_all(&api, &headers, body, caller)).await
 }

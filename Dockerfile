@@ -9,13 +9,13 @@ COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/wire/Cargo.toml crates/wire/
 # The dependencies are a layer of their own, so a change of the sources does not rebuild them.
 RUN mkdir src benches crates/bench/src crates/wire/src \
- && touch src/lib.rs crates/bench/src/lib.rs crates/wire/src/lib.rs benches/parts.rs \
- && printf 'fn main() {}\n' > src/main.rs \
+ && touch src/lib.rs crates/wire/src/lib.rs benches/parts.rs \
+ && printf 'fn main() {}\n' | tee src/main.rs > crates/bench/src/main.rs \
  && cargo build --profile dist --features otlp --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY crates crates
 COPY src src
-RUN touch crates/bench/src/lib.rs crates/wire/src/lib.rs src/lib.rs src/main.rs && scripts/dist /dist
+RUN touch crates/bench/src/main.rs crates/wire/src/lib.rs src/lib.rs src/main.rs && scripts/dist /dist
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="delayd" \
@@ -30,7 +30,7 @@ RUN apt-get update \
  && useradd --uid 10001 --gid 10001 --no-log-init --no-create-home --home-dir /var/lib/delayd --shell /usr/sbin/nologin delayd \
  && install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/delayd/
-COPY --from=build /dist/delayd /usr/local/bin/delayd
+COPY --from=build /dist/delayd /dist/delayd-bench /usr/local/bin/
 # Numbers, because Kubernetes (runAsNonRoot) cannot tell whether a name is root.
 USER 10001:10001
 WORKDIR /var/lib/delayd

@@ -5,7 +5,7 @@
 //! cargo bench --bench parts --features benching
 //! ```
 //!
-//! They show the effect of a change of one part. `delayd bench` measures delayd as a whole.
+//! They show the effect of a change of one part. `delayd-bench` measures delayd as a whole.
 
 #![allow(missing_docs, reason = "divan's macros generate items without documentation")]
 

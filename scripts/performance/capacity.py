@@ -14,7 +14,6 @@ import capacity_real
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "performance"
-FIGURES = PAGES / "capacity.json"
 PAGE = PAGES / "capacity.md"
 PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
 MODEL = "cargo test --release --locked --bench capacity -- curves"
@@ -98,12 +97,13 @@ def fill(page, name, text):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/capacity")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--real", action="store_true")
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--page", type=Path, metavar="FILE")
     parser.add_argument("--only", default="curves,sizing,check")
     options = parser.parse_args()
-    told = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    kept = options.page or options.write
+    told = json.loads(kept.read_text()) if kept and kept.exists() else {}
     if not options.page:
         told |= run_model(options.only)
     if options.real:
@@ -112,8 +112,9 @@ def main():
     if "real" in told:
         tables["comparison"] = comparison(told["check"], told["real"])
     print("\n\n".join(tables.values()))
-    if options.write or options.page:
-        FIGURES.write_text(json.dumps(told, indent=1) + "\n")
+    if options.write:
+        options.write.write_text(json.dumps(told, indent=1) + "\n")
+    if kept:
         page = PAGE.read_text()
         for name, text in tables.items():
             page = fill(page, name, text)

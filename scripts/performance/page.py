@@ -95,7 +95,6 @@ def rows(told):
     yield from _idle(told)
     yield _memory(told)
     yield _rest(told)
-    yield _in_flight(told)
     yield _pull(told)
 
 
@@ -297,7 +296,7 @@ def _flood(told):
     measure = f"one topic, {number(tasks)} due at once: quiet topics' p99 meanwhile"
     quiet = Row(measure, "≤ 50 ms", command)
     memory = Row("… resident memory of delayd, at most", "≤ 300 MB", command)
-    script = Row("… the slowest command of Redis; 99.9 % of the scripts", "≤ 5 ms", command)
+    script = Row("… 99.9 % of the scripts of Redis", "≤ 5 ms", command)
     for store in STORES:
         key = f"flood {store}"
         p99 = told.figure(key, "lateness_p99_ms")
@@ -306,10 +305,9 @@ def _flood(told):
             quiet.cell(store, f"{number(p99, 1)} ms", p99 <= 50)
         if most is not None:
             memory.cell(store, f"{number(most)} MiB", most * 1.048576 <= 300)
-    slowest = told.figure("flood redis", "redis_slowest_command_ms")
-    if slowest is not None:
-        most = told.figure("flood redis", "redis_scripts_p999_ms")
-        script.cell("redis", f"{number(slowest, 1)} ms; {number(most, 1)} ms", slowest <= 5)
+    most = told.figure("flood redis", "redis_scripts_p999_ms")
+    if most is not None:
+        script.cell("redis", f"{number(most, 1)} ms", most <= 5)
         stall = told.figure("stalls", "longest_ms")
         if stall is not None:
             script.ratios.append(f"the machine's own stalls: up to {number(stall, 1)} ms")
@@ -359,39 +357,6 @@ def _rest(told):
     return row
 
 
-MANY = 100_000
-
-
-def _slope(told, store):
-    """The bytes that one more call in flight takes, the fewest and the most calls that were
-    measured, and the MiB with the most."""
-    measured = []
-    for calls in told.sizes("in-flight"):
-        resident = told.figure(f"in-flight {calls} {store}", "resident_with_mib")
-        if resident is not None:
-            measured.append((calls, resident))
-    if len(measured) < 2:
-        return None
-    (few, with_few), (most, with_most) = measured[0], measured[-1]
-    return (with_most - with_few) * 2**20 / (most - few), few, most, with_most
-
-
-def _in_flight(told):
-    sizes = told.sizes("in-flight")
-    command = told.command(f"in-flight {sizes[-1]} embedded") if sizes else ""
-    row = Row(f"resident memory, {MANY:,} calls in flight", "≤ 250 MB", command)
-    for store in STORES:
-        slope = _slope(told, store)
-        if slope:
-            taken, few, most, resident = slope
-            text = ""
-            if most != MANY:
-                text = f"extrapolated, {number(taken)} bytes per call from {few:,} to {most:,}: "
-            resident += taken * (MANY - most) / 2**20
-            row.cell(store, f"{text}{number(resident)} MiB", resident * 1.048576 <= 250)
-    return row
-
-
 def _pull(told):
     row = Row("pull under a lease, and ack, 16 consumers", "–", told.command("pull embedded"))
     for store in STORES:
@@ -399,31 +364,6 @@ def _pull(told):
         if rate is not None:
             row.cell(store, f"{number(rate)}/s")
     return row
-
-
-def in_flight(told):
-    """The figures of calls in flight, both stores side by side."""
-    sizes = told.sizes("in-flight")
-    if not sizes:
-        return ""
-    lines = [
-        "| calls in flight | embedded: resident before, with them, bytes per call | Redis |",
-        "|---|---|---|",
-    ]
-    names = ("resident_before_mib", "resident_with_mib", "bytes_per_call")
-    for calls in sizes:
-        cells = []
-        for store in STORES:
-            key = f"in-flight {calls} {store}"
-            before, resident, taken = (told.figure(key, name) for name in names)
-            text = f"{number(before, 1)} MiB, {number(resident)} MiB, {number(taken)}"
-            cells.append("–" if taken is None else text)
-        lines.append(f"| {calls:,} | {cells[0]} | {cells[1]} |")
-    note = paragraph("""
-        Bytes per call are the growth of the resident memory.
-        [Limits](performance/limits.md#what-a-call-in-flight-takes) lists what they consist of.
-    """)
-    return "\n".join(["## Calls in flight", "", *lines, "", note])
 
 
 def table(told):
@@ -452,7 +392,7 @@ def parts(told):
         lines.append(f"| reqwest → axum, 256 at a time | {number(calls)} calls/s |")
     raw = [told.figure("raw redis", f"batch_{size}_tasks_per_s") for size in (1, 16, 64, 256)]
     if all(raw):
-        what = "Redis `HSET` + `ZADD`, one connection, pipelines of 1 / 16 / 64 / 256"
+        what = "redis-benchmark, `HSET` and `ZADD` in turns, pipelines of 1 / 16 / 64 / 256"
         lines.append(f"| {what} | {' / '.join(map(number, raw))} tasks/s |")
     stall = told.figure("stalls", "longest_ms")
     often = told.figure("stalls", "over_1_ms_per_s")
@@ -472,8 +412,8 @@ def parts(told):
 
 def brief(figures):
     """The most important figures of a scenario, in one line."""
-    important = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "_per_task", "bytes_per_call",
-                 "cpu_percent", "slowest_command_ms", "scripts_p999_ms", "longest_ms",
+    important = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "_per_task",
+                 "cpu_percent", "scripts_p999_ms", "longest_ms",
                  "resident_most_mib")
     shown = [(name, value) for name, value in figures.items() if name.endswith(important)]
     return ", ".join(f"{name} {number(value, 2)}" for name, value in shown)
@@ -506,7 +446,7 @@ def write(root, told):
             The performance of delayd on one machine, which it shares with the load generator, the
             receiver and Redis, and the performance of the parts that it is made of.
             `scripts/bench --write` measures and writes this page, whole or in groups
-            ([when](#machine)). [`delayd bench`](operations/observe.md#measure-it) runs each
+            ([when](#machine)). [`delayd-bench`](operations/observe.md#measure-it) runs each
             scenario alone. For targets that are missed, see [limits](performance/limits.md). For
             larger deployments, see the [capacity model](performance/capacity.md).
         """),
@@ -542,7 +482,7 @@ def write(root, told):
     absent = sorted(told.get("absent", {}).items())
     if absent:
         sections += ["Not measured:", items(f"{key}: {why}" for key, why in absent)]
-    sections += [*plots, in_flight(shown), "## Machine", *machine(told, shown)]
+    sections += [*plots, "## Machine", *machine(told, shown)]
     text = "\n\n".join(section for section in sections if section)
     (root / "docs" / "PERFORMANCE.md").write_text(text + "\n")
 
@@ -564,6 +504,5 @@ def machine(told, shown):
         f"Last measured (UTC): {moments}.",
         """
         Such machines are noisy: ratios within one run are more reliable than single figures.
-        [figures.json](performance/figures.json) has the raw figures.
         """,
     ])

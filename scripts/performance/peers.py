@@ -19,6 +19,24 @@ class Absent(Exception):
     """A peer that cannot be measured on this machine, and why."""
 
 
+def raw_redis(port, tasks):
+    """Redis alone: `HSET` and `ZADD` of a task, one after the other, over one connection."""
+    def per_s(batch, *command):
+        ask = ["redis-benchmark", "-p", port, "-c", 1, "-P", batch, "-n", tasks, "-r", 10**12]
+        ran = subprocess.run(
+            [*map(str, ask), "--csv", *command], capture_output=True, text=True, timeout=300)
+        if ran.returncode != 0:
+            raise Absent((ran.stderr.strip().splitlines() or ["redis-benchmark failed"])[-1])
+        return float(ran.stdout.strip().splitlines()[-1].split(",")[1].strip('"'))
+
+    figures = {}
+    for batch in (1, 16, 64, 256):
+        body = per_s(batch, "HSET", "bodies", "__rand_int__", "x" * 200)
+        due = per_s(batch, "ZADD", "schedule", "1795234567000", "__rand_int__")
+        figures[f"batch_{batch}_tasks_per_s"] = 1 / (1 / body + 1 / due)
+    return figures
+
+
 def bullmq(redis, tasks):
     """BullMQ, a library for Node: one process adds and works, on the given Redis."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))

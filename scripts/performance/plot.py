@@ -35,7 +35,7 @@ PLOTS = {
     ]),
     "topics": ("Cost against topics", "topics", [
         ("adds_per_s", "Adds, 64 connections", "adds/s"),
-        ("burst_arrived_per_s", "Burst of tasks over all topics", "callbacks/s"),
+        ("arrived_per_s", "Burst of tasks over all topics", "callbacks/s"),
         ("lateness_p99_ms", "Lateness in the burst, 99th percentile", "ms"),
     ]),
 }
@@ -57,11 +57,17 @@ def draw(told, name):
     for i, (figure, label, unit) in enumerate(panels):
         series = {}
         for store, _, _ in STORES:
-            points = [(size, told.figure(f"{name} {size} {store}", figure)) for size in sizes]
+            points = [(size, _figure(told, name, f"{size} {store}", figure)) for size in sizes]
             series[store] = [(size, value) for size, value in points if value is not None]
         parts.append(_panel(i * WIDTH, sizes, series, label, unit, across))
     parts.append("</svg>\n")
     return "\n".join(parts)
+
+
+def _figure(told, name, key, figure):
+    """A figure of a group, or of the burst beside it."""
+    value = told.figure(f"{name} {key}", figure)
+    return told.figure(f"{name}-burst {key}", figure) if value is None else value
 
 
 def _legend(width):

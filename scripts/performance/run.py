@@ -1,4 +1,4 @@
-"""Runs the scenarios of `delayd bench` in groups, each on both stores, and measures the parts and
+"""Runs the scenarios of `delayd-bench` in groups, each on both stores, and measures the parts and
 peers beside them. See scripts/bench."""
 
 import argparse
@@ -21,7 +21,7 @@ import stalls
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist" / "delayd"
-FIGURES = ROOT / "docs" / "performance" / "figures.json"
+BENCH = PROGRAM.with_name("delayd-bench")
 STORES = ["embedded", "redis"]
 LONGEST_S = 1200
 
@@ -38,7 +38,6 @@ class Redis:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         options = f"--port {self.port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec"
-        options += " --slowlog-log-slower-than 4000 --slowlog-max-len 20000"
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -97,7 +96,7 @@ class Run:
 
     def _run(self, key, words, store, environment, place):
         print(f"{key:<28}", end="", flush=True)
-        command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
+        command = [str(BENCH), *words.split(), *store, "--json"]
         bench = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )
@@ -111,15 +110,12 @@ class Run:
         if bench.returncode != 0:
             lines = error.strip().splitlines()
             said = lines[-1] if lines else f"ended with {bench.returncode}"
-            if "open files" in said:
-                self.lacks(key, said.removeprefix("delayd: "))
-                return None
             self.defects.append(f"{key}: {said}")
             print(f"  FAILED: {said}", flush=True)
             return None
         told = json.loads(output)
-        kind = f" --store {told['store']}" if told["store"] == "redis" else ""
-        told["command"] = f"delayd bench {words}{kind}"
+        kind = " --store redis" if store else ""
+        told["command"] = f"delayd-bench {words}{kind}"
         if place and place.counts:
             told["figures"] |= place.written(told["figures"]["tasks"])
         self._keep(key, told)
@@ -156,14 +152,16 @@ def add(run):
 
 def parts(run):
     span = run.size("3s", "200ms")
-    run.bench("raw redis", f"raw-redis --for {span}", "redis")
-    run.bench("calls", f"calls --for {span}")
+    with Redis() as redis:
+        run.peer("raw redis", lambda: peers.raw_redis(redis.port, run.size(200_000, 20_000)))
+    run.bench("calls", f"calls --connections 256 --for {span}")
     run.peer("stalls", lambda: stalls.measure(run.size(10, 0.2)))
 
 
 def batch(run):
     for _ in range(run.size(3, 1)):
-        run.both("batch", f"add-batch --for {run.size('3s', '500ms')}")
+        words = f"add --batch 500 --connections 4 --for {run.size('3s', '500ms')}"
+        run.both("batch", words)
 
 
 def burst(run):
@@ -188,12 +186,6 @@ def idle(run):
     run.both("rest", "idle --topics 1 --for 2s")
 
 
-def in_flight(run):
-    """As many calls as the limit of open files allows."""
-    for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
-        run.both(f"in-flight {calls}", f"in-flight --calls {calls}")
-
-
 def flood(run):
     run.both("flood", f"flood --tasks {run.size(1000000, 5000)}")
 
@@ -206,10 +198,11 @@ def pending(run):
 
 def topics(run):
     """In rounds for the sizes whose adds are compared."""
-    tasks = run.size(20000, 1000)
+    tasks, span = run.size(20000, 1000), run.size("3s", "500ms")
     rounds = run.size([[1, 5_000]] * 3 + [[10, 100, 1_000, 10_000]], [[1, 10]])
     for count in (count for sizes in rounds for count in sizes):
-        run.both(f"topics {count}", f"topics --topics {count} --tasks {tasks}")
+        run.both(f"topics {count}", f"add --topics {count} --for {span}")
+        run.both(f"topics-burst {count}", f"burst --topics {count} --tasks {tasks}")
 
 
 def far(run):
@@ -259,7 +252,7 @@ def peers_(run):
 
 GROUPS = {
     "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
-    "in-flight": in_flight, "disk": disk, "far": far,
+    "disk": disk, "far": far,
     "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
 }
 
@@ -285,24 +278,24 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--only", default=",".join(GROUPS))
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--page", type=Path, metavar="FILE")
     options = parser.parse_args()
     wanted = options.only.split(",")
     unknown = [name for name in wanted if name not in GROUPS]
     if unknown:
         parser.error(f"--only: expected groups of {', '.join(GROUPS)}, got {unknown[0]}")
     if options.page:
-        told = json.loads(FIGURES.read_text())
+        told = json.loads(options.page.read_text())
         page.write(ROOT, told)
         return 0
     run, began = Run(options.short), time.monotonic()
     for run.group in wanted:
         GROUPS[run.group](run)
-    if options.write and len(wanted) < len(GROUPS) and FIGURES.exists():
+    if options.write and len(wanted) < len(GROUPS) and options.write.exists():
         # The figures of other groups stay, each with its command.
-        before = json.loads(FIGURES.read_text())
+        before = json.loads(options.write.read_text())
         if before["short"] == run.short:
             run.results = before["results"] | run.results
             absent = before.get("absent", {}).items()
@@ -315,8 +308,7 @@ def main():
     }
     print("\n" + page.table(told))
     if options.write:
-        FIGURES.parent.mkdir(parents=True, exist_ok=True)
-        FIGURES.write_text(json.dumps(told, indent=1) + "\n")
+        options.write.write_text(json.dumps(told, indent=1) + "\n")
         page.write(ROOT, told)
     for defect in run.defects:
         print(f"FAILED: {defect}")

@@ -26,7 +26,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
 use crate::limits::TokenBucket;
 use crate::model::glob::Glob;
@@ -136,21 +135,28 @@ impl Tokens {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, Refused> {
-        let Access::Token(scopes, _) = access else { return Ok(None) };
-        let caller = self.caller(scopes, uri, headers)?;
+        let Access::Token(scopes, about) = access else { return Ok(None) };
+        let caller = self.caller(scopes, about, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
         tracing::debug!(token = name, path, "Admitted {} to {path}", name.unwrap_or("anyone"));
         Ok(Some(caller))
     }
 
     /// The caller, if the token has one of the scopes.
-    fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Refused> {
+    fn caller(
+        &self,
+        scopes: &'static [Scope],
+        about: About,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Refused> {
         let known = self.all();
         let site = self.site.read().unwrap_or_else(PoisonError::into_inner);
         site.check(uri, headers, !known.is_empty())?;
         drop(site);
+        let anyone = Caller { token: None, scopes, about };
         if known.is_empty() {
-            return Ok(Caller(None));
+            return Ok(anyone);
         }
         let presented = TokenHash::of(bearer(headers)?);
         // Every token is compared, so that the time does not reveal a similar one.
@@ -160,7 +166,7 @@ impl Tokens {
                 false => found,
             });
         let token = matching.ok_or(UNKNOWN)?;
-        let caller = Caller(Some(token.clone()));
+        let caller = Caller { token: Some(token.clone()), ..anyone };
         match token.check_scopes(scopes).and_then(|()| token.take_one()) {
             Ok(()) => Ok(caller),
             Err(error) => Err(Refused { error, caller: Some(caller) }),
@@ -171,24 +177,23 @@ impl Tokens {
     ///
     /// # Errors
     /// 401 or 403 if the tokens were replaced since, and the caller may no longer call the route.
-    pub(crate) fn renewed(&self, caller: &Caller, access: Access) -> Result<Caller, Error> {
-        let Access::Token(scopes, _) = access else { return Ok(caller.clone()) };
+    pub(crate) fn renewed(&self, caller: &Caller) -> Result<Caller, Error> {
         let known = self.all();
         if known.is_empty() {
-            return Ok(Caller(None));
+            return Ok(Caller { token: None, ..*caller });
         }
         let held = caller.token().ok_or(UNKNOWN)?;
         let token = known.iter().find(|token| token.params.hash.is(&held.hash)).ok_or(UNKNOWN)?;
-        token.check_scopes(scopes)?;
-        Ok(Caller(Some(token.clone())))
+        token.check_scopes(caller.scopes)?;
+        Ok(Caller { token: Some(token.clone()), ..*caller })
     }
 
     /// Checks an admitted caller that has waited.
     ///
     /// # Errors
     /// As for [`Self::renewed`]; 503 if the token has other scopes or topics now.
-    pub(crate) fn check_again(&self, caller: &Caller, access: Access) -> Result<(), Error> {
-        let renewed = self.renewed(caller, access)?;
+    pub(crate) fn check_again(&self, caller: &Caller) -> Result<(), Error> {
+        let renewed = self.renewed(caller)?;
         // Without tokens, every call is allowed.
         let Some(now) = renewed.token() else { return Ok(()) };
         let rights = |token: &TokenParams| (token.scopes.clone(), token.topics.clone());
@@ -201,15 +206,10 @@ impl Tokens {
     /// Waits until a reload takes from an admitted caller what its request needs: the token, the
     /// scope, or the topic (all topics, if `topic` is `None`). Returns why. Requests that last
     /// longer than their answer's store calls must end with it.
-    pub(crate) async fn refusal(
-        &self,
-        caller: &Caller,
-        access: Access,
-        topic: Option<&Topic>,
-    ) -> Error {
+    pub(crate) async fn refusal(&self, caller: &Caller, topic: Option<&Topic>) -> Error {
         let mut known = self.known.subscribe();
         loop {
-            let checked = self.renewed(caller, access).and_then(|caller| match topic {
+            let checked = self.renewed(caller).and_then(|caller| match topic {
                 Some(topic) => caller.may_use(topic),
                 None => caller.may_use_all(),
             });
@@ -277,7 +277,12 @@ impl From<Error> for Refused {
 
 /// The caller: the holder of a token, or anyone if no token is configured.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Option<Arc<Token>>);
+pub(crate) struct Caller {
+    token: Option<Arc<Token>>,
+    /// What its route requires: one of these scopes, for the topics of the call.
+    scopes: &'static [Scope],
+    about: About,
+}
 
 impl Caller {
     /// A caller with these scopes for all topics.
@@ -289,7 +294,7 @@ impl Caller {
     /// A caller without a token.
     #[cfg(test)]
     pub(crate) fn anyone() -> Self {
-        Self(None)
+        Self { token: None, scopes: &Scope::ALL, about: About::EachOfThem }
     }
 
     /// A caller with a token of this name, and these scopes for all topics.
@@ -298,12 +303,12 @@ impl Caller {
         let (name, hash) = (name.into(), TokenHash::of(name));
         let topics = vec!["*".parse().expect("a pattern")];
         let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
-        Self(Some(Arc::new(Token { params, bucket: None })))
+        Self { token: Some(Arc::new(Token { params, bucket: None })), ..Self::anyone() }
     }
 
     /// The name of the token.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.0.as_ref().map(|token| token.params.name.as_str())
+        self.token.as_ref().map(|token| token.params.name.as_str())
     }
 
     /// The token as the creator of a topic. It may create no more than `share` topics, unless it
@@ -315,7 +320,7 @@ impl Caller {
 
     /// Refuses a topic that the token does not cover.
     pub(crate) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
-        match &self.0 {
+        match &self.token {
             Some(token) if !token.covers(topic) => Err(Error::Forbidden(format!(
                 "topic: the token does not cover {:?}",
                 topic.as_str()
@@ -325,28 +330,26 @@ impl Caller {
     }
 
     /// Refuses a call about a topic that the token does not cover. Needs the body.
-    pub(crate) fn check_topic(&self, access: Access, body: &[u8]) -> Result<(), Error> {
-        match access {
-            Access::Token(_, About::Topic) if self.is_limited() => {
-                self.may_use(&required(topic_of(body)?, "topic")?)
-            }
-            Access::Token(_, About::TopicOrAll) if self.is_limited() => match topic_of(body)? {
+    pub(crate) fn check_topic(&self, body: &[u8]) -> Result<(), Error> {
+        match self.about {
+            About::Topic if self.is_limited() => self.may_use(&required(topic_of(body)?, "topic")?),
+            About::TopicOrAll if self.is_limited() => match topic_of(body)? {
                 Some(topic) => self.may_use(&topic),
                 None => self.may_use_all(),
             },
-            Access::Token(_, About::All) => self.may_use_all(),
-            Access::Open | Access::Token(..) => Ok(()),
+            About::All => self.may_use_all(),
+            About::Topic | About::TopicOrAll | About::EachOfThem => Ok(()),
         }
     }
 
     /// The parameters of the token; `None` if no token is configured.
     pub(crate) fn token(&self) -> Option<&TokenParams> {
-        self.0.as_deref().map(|token| &token.params)
+        self.token.as_deref().map(|token| &token.params)
     }
 
     /// Whether the caller may use all topics.
     pub(crate) fn covers_all(&self) -> bool {
-        self.0.as_ref().is_none_or(|token| token.covers_all())
+        self.token.as_ref().is_none_or(|token| token.covers_all())
     }
 
     /// Whether the caller may call `/delay/destination/list`.
@@ -380,11 +383,11 @@ impl Caller {
     }
 
     fn has(&self, is_one: impl Fn(Scope) -> bool) -> bool {
-        self.0.as_ref().is_none_or(|token| token.params.scopes.iter().copied().any(is_one))
+        self.token.as_ref().is_none_or(|token| token.params.scopes.iter().copied().any(is_one))
     }
 
     fn is_limited(&self) -> bool {
-        self.0.as_ref().is_some_and(|token| !token.covers_all())
+        self.token.as_ref().is_some_and(|token| !token.covers_all())
     }
 }
 
@@ -393,11 +396,11 @@ fn topic_of(body: &[u8]) -> Result<Option<Topic>, Error> {
     /// The handler reads the other fields. A duplicate `topic` is an error in both readers.
     #[derive(Deserialize)]
     struct Request {
-        topic: Option<Name<Topic>>,
+        topic: Option<Topic>,
     }
 
     let request: Request = json::read(body)?;
-    Ok(request.topic.map(|Name(topic)| topic))
+    Ok(request.topic)
 }
 
 /// The bearer token of a request.

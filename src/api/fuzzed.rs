@@ -11,7 +11,6 @@ use crate::api::handlers::task::new_task::{self, Checked, Rules};
 use crate::api::handlers::task::{add, find, get, list, manage, many, pull, search, settle};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{dead, destination, forecast, schedule};
-use crate::api::wire::fields::AtMost;
 use crate::api::wire::{cost, json};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
 use crate::model::clock::UnixMillis;
@@ -25,11 +24,11 @@ const SENTENCE: usize = 1000;
 /// Reads the bytes as every kind of request.
 pub fn request(bytes: &[u8]) {
     task(bytes);
-    reads::<add::BatchRequest<'_>>(bytes);
+    reads::<add::BatchRequest>(bytes);
     reads::<pull::Request>(bytes);
     reads::<settle::AckRequest>(bytes);
     reads::<settle::NackRequest>(bytes);
-    reads::<manage::UpdateRequest<'_>>(bytes);
+    reads::<manage::UpdateRequest>(bytes);
     reads::<get::Request>(bytes);
     reads::<find::Request>(bytes);
     reads::<list::Request>(bytes);
@@ -42,13 +41,13 @@ pub fn request(bytes: &[u8]) {
     reads::<topic::ForecastRequest>(bytes);
     reads::<forecast::Request>(bytes);
     reads::<schedule::preview::PreviewRequest>(bytes);
-    reads::<schedule::set::Request<'_>>(bytes);
+    reads::<schedule::set::Request>(bytes);
     reads::<schedule::transfer::RecordsRequest>(bytes);
     reads::<schedule::transfer::MovedRequest>(bytes);
-    reads::<schedule::adopt::Request<'_>>(bytes);
+    reads::<schedule::adopt::Request>(bytes);
     reads::<schedule::manage::ListRequest>(bytes);
     reads::<schedule::add::BackfillRequest>(bytes);
-    reads::<policy::Request<'_>>(bytes);
+    reads::<policy::Request>(bytes);
     reads::<destination::HoldRequest>(bytes);
 }
 
@@ -68,10 +67,12 @@ pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
     let readers: [(&str, &dyn Fn()); 5] = [
         ("add", &|| drop(new_task::read(bytes, &rules))),
         ("add_batch", &|| {
-            if let Ok(request) = json::read::<add::BatchRequest<'_>>(bytes) {
-                let tasks = request.tasks.into_iter().flat_map(|AtMost(tasks)| tasks);
+            if let Ok(request) = json::read::<add::BatchRequest>(bytes) {
                 drop(
-                    tasks
+                    request
+                        .tasks
+                        .0
+                        .iter()
                         .map(|task| new_task::read(task.get().as_bytes(), &rules))
                         .collect::<Vec<_>>(),
                 );
@@ -79,13 +80,13 @@ pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
         }),
         ("adopt", &|| {
             drop(
-                json::read::<adopt::Record<'_>>(bytes)
-                    .map(|record| adopt::check_parts(&record, &services)),
+                json::read::<adopt::Record>(bytes)
+                    .map(|record| adopt::check_parts(record, &services)),
             )
         }),
         ("replay", &|| drop(json::read::<dead::ReplayRequest>(bytes))),
         ("set", &|| {
-            drop(json::read::<policy::Request<'_>>(bytes).map(|request| policy::check(&request)))
+            drop(json::read::<policy::Request>(bytes).map(|request| policy::check(&request)))
         }),
     ];
     for (call, read) in readers {

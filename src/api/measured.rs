@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::api::handlers::task::add;
 use crate::api::handlers::task::new_task::{self, Rules};
-use crate::api::wire::fields::AtMost;
 use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
 use crate::model::clock::UnixMillis;
+use delayd_wire::BatchRequest;
 
 /// A reader that knows the service `message.call`.
 #[derive(Debug)]
@@ -44,8 +44,7 @@ impl Requests {
 
     /// Reads an add_batch; returns the length of all contents.
     pub fn add_batch(&self, body: &[u8]) -> usize {
-        let request: add::BatchRequest<'_> = json::read(body).expect("the request is valid");
-        let AtMost(tasks) = request.tasks.expect("tasks");
-        tasks.iter().map(|task| self.add(task.get().as_bytes())).sum()
+        let request: add::BatchRequest = json::read(body).expect("the request is valid");
+        request.tasks.0.iter().map(|task| self.add(task.get().as_bytes())).sum()
     }
 }

@@ -12,8 +12,9 @@
 //! - `params`: the settings.
 //! - `long_poll`: pulls that wait for a task.
 //! - `places`: how many scans and streams one token may have; `live`: the open live streams.
+//! - `concurrency_limit`, `memory_budget`: how many calls, and bytes of them, there may be.
 //! - `state`: what the handlers share.
-//! - `middleware`: what every request passes: concurrency limit, deadline, body, memory budgets.
+//! - `middleware`: what every request passes: slot, token, audit, deadline, body, memory.
 //! - `transport`: connections and their timeouts; whether an answer was written.
 //! - `handlers`: one file for each family of calls.
 //! - `docs`, `openapi`: the OpenAPI document, and a page that shows it.
@@ -34,6 +35,7 @@ mod audit_tests;
 mod auth;
 #[cfg(test)]
 mod bounds_tests;
+mod concurrency_limit;
 mod dashboard;
 mod docs;
 mod forecasts;
@@ -46,6 +48,7 @@ mod long_poll;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
 pub mod measured;
+mod memory_budget;
 mod middleware;
 mod openapi;
 mod params;
@@ -62,52 +65,22 @@ mod transport;
 mod view_tests;
 mod wire;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::Request;
-use axum::response::Response;
+use axum::Router;
 use serde_json::Value;
-use tower::Service;
 
-use middleware::admission::Admission;
-use middleware::audit::Auditor;
-use middleware::body::Bodies;
-use middleware::concurrency_limit::ConcurrencyLimit;
-use middleware::memory_budget::Budget;
-use middleware::pipeline::Pipeline;
-use middleware::route::OTHER;
+use middleware::router::OTHER;
 use routes::ROUTES;
-
-use crate::metrics::Rejection;
 
 pub use auth::{TokenParams, Tokens};
 pub use params::Params;
 pub use state::{Api, Parts};
 pub use transport::listener::{IoTimeouts, ServerParams, listen, serve};
 
-/// The whole API as one tower service.
-pub fn edge(
-    api: Arc<Api>,
-) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static>
-+ Clone
-+ Send
-+ Sync
-+ 'static {
-    let slots = ConcurrencyLimit::of(api.params.concurrency);
-    let budget =
-        Budget::new(api.params.bodies).counting(api.metrics.api.rejections(Rejection::Memory));
-    let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots, &api);
-    let admission = Admission {
-        routes: &ROUTES,
-        tokens: api.tokens.clone(),
-        slots,
-        timeout: api.params.timeout,
-        auditor: Auditor(api.audit.clone()),
-        metrics: api.metrics.clone(),
-        pages: ROUTES.router(api.clone()),
-    };
-    Pipeline { api, admission, bodies }.shared()
+/// The whole API.
+pub fn edge(api: Arc<Api>) -> Router {
+    ROUTES.router(api)
 }
 
 /// The paths of all routes, and what stands for all others in metrics.

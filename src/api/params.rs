@@ -1,7 +1,5 @@
 //! The settings of the API, and the current values of those that a reload may change.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::outcome::Policy;
@@ -54,6 +52,8 @@ impl Params {
 
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
+            body_limit: self.body_limit,
+            batch_body_limit: self.batch_body_limit,
             content_limit: self.content_limit,
             batch_limit: self.batch_limit,
             max_delay: self.max_delay,
@@ -65,34 +65,10 @@ impl Params {
 /// Limits that a reload may change (`Api::set_bounds`). The fields are those of [`Params`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
+    pub(crate) body_limit: usize,
+    pub(crate) batch_body_limit: usize,
     pub(crate) content_limit: usize,
     pub(crate) batch_limit: usize,
     pub(crate) max_delay: Duration,
     pub(crate) idempotency_window: Duration,
-}
-
-/// The longest body of a route, in bytes. A reload may change it.
-#[derive(Clone, Debug)]
-pub(crate) struct Limit {
-    bytes: Arc<AtomicUsize>,
-    most: usize,
-}
-
-impl Limit {
-    pub(crate) fn of(bytes: usize) -> Self {
-        Self { bytes: Arc::new(AtomicUsize::new(bytes)), most: usize::MAX }
-    }
-
-    /// The same limit, but never above `most`.
-    pub(crate) fn at_most(&self, most: usize) -> Self {
-        Self { most, ..self.clone() }
-    }
-
-    pub(crate) fn set(&self, bytes: usize) {
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed).min(self.most)
-    }
 }

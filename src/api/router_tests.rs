@@ -9,11 +9,12 @@ use http::StatusCode;
 use http_body_util::StreamBody;
 use serde_json::Value;
 
-use axum::Router;
 use axum::routing::get;
 
 use super::*;
 use crate::api::auth::Caller;
+use crate::api::concurrency_limit::ConcurrencyLimit;
+use crate::api::memory_budget::Budget;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::testing::{Ask, edge_with_store, edge_without_store, json_of};
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
@@ -288,7 +289,7 @@ async fn while_draining_no_work_is_taken_in() {
 #[tokio::test]
 async fn one_request_too_many_is_turned_away_and_health_is_not() {
     let (mut api, _draining) = edge_without_store().await;
-    api.params.concurrency = 0;
+    api.slots = ConcurrencyLimit::of(0);
     let edge = edge(Arc::new(api));
     let response = edge.clone().answer(post_of(ADD, TASK)).await;
     assert_eq!(
@@ -304,7 +305,7 @@ async fn one_request_too_many_is_turned_away_and_health_is_not() {
 #[tokio::test]
 async fn a_request_holds_its_slot_to_its_end() {
     let (mut api, _draining, _folder) = edge_with_store();
-    api.params.concurrency = 1;
+    api.slots = ConcurrencyLimit::of(1);
     let edge = edge(Arc::new(api));
     // It waits for the store's thread, and nobody asks for its answer meanwhile. If the thread has
     // answered already, there is no wait.
@@ -329,7 +330,7 @@ async fn a_request_holds_its_slot_to_its_end() {
 #[tokio::test]
 async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
     let (mut api, _draining) = edge_without_store().await;
-    api.params.concurrency = 1;
+    api.slots = ConcurrencyLimit::of(1);
     let edge = edge(Arc::new(api));
     let mut drips = Box::pin(edge.clone().answer(post_of(ADD, dripping())));
     assert!(futures_util::poll!(&mut drips).is_pending());
@@ -347,7 +348,7 @@ fn dripping() -> Body {
 #[tokio::test]
 async fn bodies_that_drip_take_no_slot_from_those_that_have_come() {
     let (mut api, _draining) = edge_without_store().await;
-    api.params.concurrency = 1;
+    api.slots = ConcurrencyLimit::of(1);
     let edge = edge(Arc::new(api));
     let mut drips: Vec<_> =
         (0..100).map(|_| Box::pin(edge.clone().answer(post_of(ADD, dripping())))).collect();
@@ -361,7 +362,7 @@ async fn bodies_that_drip_take_no_slot_from_those_that_have_come() {
 #[tokio::test]
 async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     let (mut api, _draining) = edge_without_store().await;
-    api.params.bodies = 4000;
+    api.memory = Budget::new(4000);
     let edge = edge(Arc::new(api));
     let response = edge.clone().answer(post_of(ADD, chunked(900))).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
@@ -379,7 +380,7 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
 async fn a_waiting_pull_holds_no_bytes() {
     let (mut api, _draining, _folder) = edge_with_store();
     // Enough for one such body at a time.
-    api.params.bodies = 4000;
+    api.memory = Budget::new(4000);
     let edge = edge(Arc::new(api));
     let padded = |body: &str| format!("{body:900}");
     let ask = |path, body| Box::pin(edge.clone().answer(post_of(path, padded(body))));
@@ -396,7 +397,7 @@ async fn a_waiting_pull_holds_no_bytes() {
 async fn batches_that_drip_leave_bytes_for_single_tasks() {
     let (mut api, _draining) = edge_without_store().await;
     // Its small part is as long as two of them.
-    api.params.bodies = 32_000;
+    api.memory = Budget::new(32_000);
     let edge = edge(Arc::new(api));
     let begun = || {
         let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(

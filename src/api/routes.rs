@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 
 use axum::routing::get;
 use delayd_wire as wire;
-use delayd_wire::{Nothing, Record, Stored, TopicShown};
-use serde_json::Value;
+use delayd_wire::{Nothing, Stored, TopicShown};
 
 use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
@@ -21,10 +20,10 @@ use crate::api::handlers::{
     audit, dead, destination, forecast, health, instance, live, metrics, overview,
 };
 use crate::api::middleware::route::BodySize::{Batch, Content};
-use crate::api::middleware::route::{Answer, Route, Routes};
+use crate::api::middleware::route::{Answer, Route};
+use crate::api::middleware::router::Routes;
 use crate::api::wire::schema::described;
 use crate::api::{dashboard, docs, openapi};
-use crate::model::task::{Options, TopicPolicy};
 use crate::model::token::Scope::{self, Admin, Consume, Produce, View};
 
 mod schedules;
@@ -55,126 +54,146 @@ fn routes() -> Vec<Route> {
 
 fn tasks() -> Vec<Route> {
     vec![
-        Route::call("/delay/task/add", "Store a task", add::add)
-            .access(&[Produce], Topic)
+        Route::call("/delay/task/add", "Store a task", (&[Produce], Topic), add::add)
             .body(Content)
-            .reads::<new_task::Request<'_>>()
+            .reads::<new_task::Request>()
             .answers::<Stored>()
             .errors(&[1022])
             .takes_key(),
-        Route::call("/delay/task/add_batch", "Store many tasks", add::add_batch)
-            .access(&[Produce], EachOfThem)
-            .body(Batch)
-            .reads::<add::BatchRequest<'_>>()
-            .answers::<wire::Batch>()
-            .errors(&[1022]),
-        Route::call("/delay/task/pull", "Take due tasks, or read one task's content", pull::pull)
-            .access(&[Consume], Topic)
-            .reads::<pull::Request>()
-            .answers::<wire::Pulled>()
-            .answers::<wire::PulledMany>()
-            .errors(UNKNOWN),
-        Route::call("/delay/task/ack", "Acknowledge a leased task", settle::ack)
-            .access(&[Consume], Topic)
-            .reads::<settle::AckRequest>()
-            .answers::<Nothing>()
-            .errors(UNKNOWN_OR_CONFLICT),
-        Route::call("/delay/task/nack", "Return a leased task for another attempt", settle::nack)
-            .access(&[Consume], Topic)
-            .reads::<settle::NackRequest>()
-            .answers::<wire::Returned>()
-            .errors(UNKNOWN_OR_CONFLICT),
-        Route::call("/delay/task/extend", "Extend a lease", settle::extend)
-            .access(&[Consume], Topic)
+        Route::call(
+            "/delay/task/add_batch",
+            "Store many tasks",
+            (&[Produce], EachOfThem),
+            add::add_batch,
+        )
+        .body(Batch)
+        .reads::<add::BatchRequest>()
+        .answers::<wire::Batch>()
+        .errors(&[1022]),
+        Route::call(
+            "/delay/task/pull",
+            "Take due tasks, or read one task's content",
+            (&[Consume], Topic),
+            pull::pull,
+        )
+        .reads::<pull::Request>()
+        .answers::<wire::Pulled>()
+        .answers::<wire::PulledMany>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/ack",
+            "Acknowledge a leased task",
+            (&[Consume], Topic),
+            settle::ack,
+        )
+        .reads::<settle::AckRequest>()
+        .answers::<Nothing>()
+        .errors(UNKNOWN_OR_CONFLICT),
+        Route::call(
+            "/delay/task/nack",
+            "Return a leased task for another attempt",
+            (&[Consume], Topic),
+            settle::nack,
+        )
+        .reads::<settle::NackRequest>()
+        .answers::<wire::Returned>()
+        .errors(UNKNOWN_OR_CONFLICT),
+        Route::call("/delay/task/extend", "Extend a lease", (&[Consume], Topic), settle::extend)
             .reads::<settle::ExtendRequest>()
             .answers::<Nothing>()
             .errors(UNKNOWN_OR_CONFLICT),
-        Route::call("/delay/task/cancel", "Cancel a task", manage::cancel)
-            .access(&[Produce], Topic)
+        Route::call("/delay/task/cancel", "Cancel a task", (&[Produce], Topic), manage::cancel)
             .reads::<manage::CancelRequest>()
             .answers::<wire::Gone>()
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call(
             "/delay/task/update",
             "Reschedule a task, or replace its content",
+            (&[Produce], Topic),
             manage::update,
         )
-        .access(&[Produce], Topic)
         .body(Content)
-        .reads::<manage::UpdateRequest<'_>>()
+        .reads::<manage::UpdateRequest>()
         .answers::<wire::Moved>()
         .errors(UNKNOWN_OR_CONFLICT),
-        Route::call("/delay/task/get", "Show a task", task::get)
+        Route::call(
+            "/delay/task/get",
+            "Show a task",
+            (&[Produce, Consume, View, Admin], Topic),
+            task::get,
+        )
+        .only_reads()
+        .reads::<task::Request>()
+        .answers::<wire::Found>()
+        .errors(UNKNOWN),
+        Route::call("/delay/task/find", "Find a task in all topics", (READ, All), find::find)
             .only_reads()
-            .access(&[Produce, Consume, View, Admin], Topic)
-            .reads::<task::Request>()
-            .answers::<wire::Found<Value>>()
-            .errors(UNKNOWN),
-        Route::call("/delay/task/find", "Find a task in all topics", find::find)
-            .only_reads()
-            .access(READ, All)
             .reads::<find::Request>()
             .answers::<wire::FoundTasks>(),
-        Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
-            .only_reads()
-            .access(READ, Topic)
-            .reads::<list::Request>()
-            .answers::<wire::Page>()
-            .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/list",
+            "Show the tasks of a topic in one state",
+            (READ, Topic),
+            list::list,
+        )
+        .only_reads()
+        .reads::<list::Request>()
+        .answers::<wire::Page>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/task/cancel_many",
             "Cancel the tasks of a topic that a filter selects",
+            (&[Admin], Topic),
             many::cancel,
         )
-        .access(&[Admin], Topic)
         .reads::<many::CancelRequest>()
         .answers::<wire::Changed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/update_many",
             "Give another due time to the tasks of a topic that a filter selects",
+            (&[Admin], Topic),
             many::update,
         )
-        .access(&[Admin], Topic)
         .reads::<many::UpdateRequest>()
         .answers::<wire::Changed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/search",
             "Find the tasks of a topic whose content contains a text",
+            (&[Admin], Topic),
             search::search,
         )
         .only_reads()
-        .access(&[Admin], Topic)
         .reads::<search::Request>()
         .answers::<wire::Page>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
             "Show whole tasks, or lease them for a move to another store",
+            (&[Admin], Topic),
             transfer::records,
         )
-        .access(&[Admin], Topic)
         .reads::<transfer::RecordsRequest>()
-        .answers::<wire::Records<Record<Options>>>()
+        .answers::<wire::Records>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/moved",
             "Remove tasks that were moved to another store",
+            (&[Admin], Topic),
             transfer::moved,
         )
-        .access(&[Admin], Topic)
         .reads::<transfer::MovedRequest>()
         .answers::<wire::Ended>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/adopt",
             "Store tasks of another store under their ids",
+            (&[Admin], EachOfThem),
             adopt::adopt,
         )
-        .access(&[Admin], EachOfThem)
         .body(Batch)
-        .reads::<adopt::AdoptRequest<'_>>()
+        .reads::<adopt::AdoptRequest>()
         .answers::<wire::AdoptAnswer>()
         .errors(&[1009]),
     ]
@@ -182,19 +201,26 @@ fn tasks() -> Vec<Route> {
 
 fn dead_letters() -> Vec<Route> {
     vec![
-        Route::call("/delay/dead/causes", "Group dead tasks by cause", dead::causes::causes)
-            .only_reads()
-            .access(READ, TopicOrAll)
-            .reads::<dead::causes::Request>()
-            .answers::<wire::Causes>()
-            .errors(UNKNOWN),
-        Route::call("/delay/dead/replay", "Schedule dead tasks again", dead::replay)
-            .access(&[Admin], Topic)
-            .reads::<dead::ReplayRequest>()
-            .answers::<wire::Done>()
-            .errors(UNKNOWN),
-        Route::call("/delay/dead/purge", "Delete dead tasks", dead::purge)
-            .access(&[Admin], Topic)
+        Route::call(
+            "/delay/dead/causes",
+            "Group dead tasks by cause",
+            (READ, TopicOrAll),
+            dead::causes::causes,
+        )
+        .only_reads()
+        .reads::<dead::causes::Request>()
+        .answers::<wire::Causes>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/dead/replay",
+            "Schedule dead tasks again",
+            (&[Admin], Topic),
+            dead::replay,
+        )
+        .reads::<dead::ReplayRequest>()
+        .answers::<wire::Done>()
+        .errors(UNKNOWN),
+        Route::call("/delay/dead/purge", "Delete dead tasks", (&[Admin], Topic), dead::purge)
             .reads::<dead::PurgeRequest>()
             .answers::<wire::Done>()
             .errors(UNKNOWN),
@@ -206,49 +232,57 @@ fn topics() -> Vec<Route> {
         Route::call(
             "/delay/topic/list",
             "List the names of all topics, or pages of topics with counts",
+            (READ, EachOfThem),
             topics_list::list,
         )
         .only_reads()
-        .access(READ, EachOfThem)
         .reads::<topics_list::Request>()
         .answers::<wire::Topics>(),
-        Route::call("/delay/topic/get", "Show a topic", topic::get)
+        Route::call("/delay/topic/get", "Show a topic", (READ, Topic), topic::get)
             .only_reads()
-            .access(READ, Topic)
             .reads::<topic::TopicRequest>()
-            .answers::<TopicShown<TopicPolicy>>()
+            .answers::<TopicShown>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/set", "Create or change a topic", policy::set)
-            .access(&[Admin], Topic)
-            .reads::<policy::Request<'_>>()
-            .answers::<TopicShown<TopicPolicy>>()
+        Route::call("/delay/topic/set", "Create or change a topic", (&[Admin], Topic), policy::set)
+            .reads::<policy::Request>()
+            .answers::<TopicShown>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/pause", "Pause a topic", topic::pause)
-            .access(&[Admin], Topic)
+        Route::call("/delay/topic/pause", "Pause a topic", (&[Admin], Topic), topic::pause)
             .reads::<topic::TopicRequest>()
             .answers::<wire::Paused>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/resume", "Resume a topic", topic::resume)
-            .access(&[Admin], Topic)
+        Route::call("/delay/topic/resume", "Resume a topic", (&[Admin], Topic), topic::resume)
             .reads::<topic::ResumeRequest>()
             .answers::<wire::Paused>()
             .errors(UNKNOWN),
-        Route::call("/delay/topic/purge", "Delete all tasks of a topic", topic::purge)
-            .access(&[Admin], Topic)
-            .reads::<topic::PurgeRequest>()
-            .answers::<wire::Purged>()
-            .errors(UNKNOWN),
-        Route::call("/delay/topic/forecast", "Count future tasks by due time", topic::forecast)
-            .only_reads()
-            .access(READ, Topic)
-            .reads::<topic::ForecastRequest>()
-            .answers::<wire::Forecast>()
-            .errors(UNKNOWN),
-        Route::call("/delay/topic/delete", "Delete an empty topic", topic::delete)
-            .access(&[Admin], Topic)
-            .reads::<topic::TopicRequest>()
-            .answers::<Nothing>()
-            .errors(UNKNOWN_OR_CONFLICT),
+        Route::call(
+            "/delay/topic/purge",
+            "Delete all tasks of a topic",
+            (&[Admin], Topic),
+            topic::purge,
+        )
+        .reads::<topic::PurgeRequest>()
+        .answers::<wire::Purged>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/topic/forecast",
+            "Count future tasks by due time",
+            (READ, Topic),
+            topic::forecast,
+        )
+        .only_reads()
+        .reads::<topic::ForecastRequest>()
+        .answers::<wire::Forecast>()
+        .errors(UNKNOWN),
+        Route::call(
+            "/delay/topic/delete",
+            "Delete an empty topic",
+            (&[Admin], Topic),
+            topic::delete,
+        )
+        .reads::<topic::TopicRequest>()
+        .answers::<Nothing>()
+        .errors(UNKNOWN_OR_CONFLICT),
     ]
 }
 
@@ -258,46 +292,46 @@ fn destinations() -> Vec<Route> {
         Route::call(
             "/delay/destination/list",
             "List destinations and their state",
+            (READ, All),
             destination::list,
         )
         .only_reads()
-        .access(READ, All)
         .reads::<wire::DestinationListRequest>()
         .answers::<wire::Destinations>(),
         Route::call(
             "/delay/destination/get",
             "Show all that the instance knows about a destination",
+            (READ, All),
             destination::get,
         )
         .only_reads()
-        .access(READ, All)
         .reads::<destination::HoldRequest>()
         .answers::<wire::DestinationDetail>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/probe",
             "Let an open circuit breaker probe now",
+            (&[Admin], All),
             destination::probe,
         )
-        .access(&[Admin], All)
         .reads::<destination::HoldRequest>()
         .answers::<wire::Probed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/hold",
             "Hold a destination: stop its calls",
+            (&[Admin], All),
             destination::hold,
         )
-        .access(&[Admin], All)
         .reads::<destination::HoldRequest>()
         .answers::<wire::Held>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/release",
             "Release a destination from a hold and from its Retry-After",
+            (&[Admin], All),
             destination::release,
         )
-        .access(&[Admin], All)
         .reads::<destination::HoldRequest>()
         .answers::<wire::Held>()
         .errors(UNKNOWN),
@@ -307,28 +341,35 @@ fn destinations() -> Vec<Route> {
 /// The figures are of all topics. Every token may ask what it may do.
 fn deployment() -> Vec<Route> {
     vec![
-        Route::call("/delay/whoami", "Show what the caller's token may do", overview::whoami)
-            .only_reads()
-            .access(&Scope::ALL, EachOfThem)
-            .reads::<wire::WhoAmIRequest>()
-            .answers::<wire::WhoAmI>(),
-        Route::call("/delay/overview", "Show the state of the deployment", overview::overview)
-            .only_reads()
-            .access(READ, All)
-            .reads::<wire::OverviewRequest>()
-            .answers::<wire::Overview>(),
+        Route::call(
+            "/delay/whoami",
+            "Show what the caller's token may do",
+            (&Scope::ALL, EachOfThem),
+            overview::whoami,
+        )
+        .only_reads()
+        .reads::<wire::WhoAmIRequest>()
+        .answers::<wire::WhoAmI>(),
+        Route::call(
+            "/delay/overview",
+            "Show the state of the deployment",
+            (READ, All),
+            overview::overview,
+        )
+        .only_reads()
+        .reads::<wire::OverviewRequest>()
+        .answers::<wire::Overview>(),
         Route::call(
             "/delay/forecast",
             "Count the waiting tasks of all topics by service and due time",
+            (READ, All),
             forecast::forecast,
         )
         .only_reads()
-        .access(READ, All)
         .reads::<forecast::Request>()
         .answers::<wire::ServiceForecasts>(),
-        Route::call("/delay/live", "Send the overview of each second", live::serve)
+        Route::call("/delay/live", "Send the overview of each second", (READ, All), live::serve)
             .only_reads()
-            .access(READ, All)
             .reads::<wire::LiveRequest>()
             .streams::<wire::Overview>(),
     ]
@@ -337,33 +378,40 @@ fn deployment() -> Vec<Route> {
 /// These calls need access to all topics: the figures are of all of them.
 fn instances() -> Vec<Route> {
     vec![
-        Route::call("/delay/instance/list", "List the living instances", instance::list)
-            .only_reads()
-            .access(READ, All)
-            .reads::<wire::InstanceListRequest>()
-            .answers::<wire::Instances>(),
+        Route::call(
+            "/delay/instance/list",
+            "List the living instances",
+            (READ, All),
+            instance::list,
+        )
+        .only_reads()
+        .reads::<wire::InstanceListRequest>()
+        .answers::<wire::Instances>(),
         Route::call(
             "/delay/instance/get",
             "Show how the instance that answers works: store, clock, disk, reloads, errors",
+            (READ, All),
             instance::get,
         )
         .only_reads()
-        .access(READ, All)
         .reads::<wire::InstanceGetRequest>()
         .answers::<wire::InstanceDetail>(),
-        Route::call("/delay/series", "Figures of this instance over time", instance::series)
-            .only_reads()
-            .access(READ, All)
-            .reads::<instance::SeriesRequest>()
-            .answers::<wire::Series>(),
+        Route::call(
+            "/delay/series",
+            "Figures of this instance over time",
+            (READ, All),
+            instance::series,
+        )
+        .only_reads()
+        .reads::<instance::SeriesRequest>()
+        .answers::<wire::Series>(),
     ]
 }
 
 fn audits() -> Vec<Route> {
     vec![
-        Route::call("/delay/audit/list", "List administrative actions", audit::list)
+        Route::call("/delay/audit/list", "List administrative actions", (READ, All), audit::list)
             .only_reads()
-            .access(READ, All)
             .reads::<audit::ListRequest>()
             .answers::<wire::AuditPage>(),
     ]
@@ -374,46 +422,52 @@ fn audits() -> Vec<Route> {
 fn pages() -> Vec<Route> {
     let health = |statuses| Answer::Health(described::<health::Health>, statuses);
     vec![
-        Route::page("/healthz", "Liveness: the process answers", health(&[200]), || {
-            get(health::alive)
-        }),
+        Route::page(
+            "/healthz",
+            "Liveness: the process answers",
+            health(&[200]),
+            get(health::alive),
+        ),
         Route::page(
             "/readyz",
             "Readiness: the instance can take requests",
             health(&[200, 503]),
-            || get(health::ready),
+            get(health::ready),
         ),
         Route::page(
             "/metrics",
             "Metrics for Prometheus",
             Answer::Text("application/openmetrics-text"),
-            || get(metrics::serve),
+            get(metrics::serve),
         )
-        .access(READ, All)
+        .needs(READ)
         .errors(&[1001, 1003, 1029]),
         Route::page(
             "/metrics/topics",
             "Figures of the first 1,000 topics, for Prometheus",
             Answer::Text("application/openmetrics-text"),
-            || get(metrics::topics),
+            get(metrics::topics),
         )
-        .access(READ, All)
+        .needs(READ)
         .errors(&[1001, 1003, 1029]),
-        Route::page("/openapi.json", "This document", Answer::Text("application/json"), || {
-            get(async || openapi::serve(&ROUTES))
-        }),
+        Route::page(
+            "/openapi.json",
+            "This document",
+            Answer::Text("application/json"),
+            get(async || openapi::serve(&ROUTES)),
+        ),
         Route::page(
             "/docs",
             "A page that shows this document and sends calls",
             Answer::Text("text/html"),
-            || get(docs::page),
+            get(docs::page),
         ),
-        Route::part("/", || get(dashboard::page)),
-        Route::part("/dashboard/app.js", || get(dashboard::script)),
-        Route::part("/dashboard/app.css", || get(dashboard::style)),
-        Route::part("/docs/explorer.js", || get(docs::script)),
-        Route::part("/docs/explorer.css", || get(docs::style)),
-        Route::part("/docs/icon.svg", || get(docs::icon)),
+        Route::part("/", get(dashboard::page)),
+        Route::part("/dashboard/app.js", get(dashboard::script)),
+        Route::part("/dashboard/app.css", get(dashboard::style)),
+        Route::part("/docs/explorer.js", get(docs::script)),
+        Route::part("/docs/explorer.css", get(docs::style)),
+        Route::part("/docs/icon.svg", get(docs::icon)),
     ]
 }
 

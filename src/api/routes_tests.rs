@@ -1,12 +1,17 @@
 //! What the table of routes must hold.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use http::Method;
+use axum::body::Body;
+use http::{Method, Request};
 
 use super::*;
-use crate::api::auth::{About, Access};
+use crate::api::auth::{About, Access, TokenParams};
+use crate::api::edge;
 use crate::api::openapi::document;
+use crate::api::testing::{Ask, edge_without_store};
+use crate::model::token::TokenHash;
 
 #[test]
 fn every_route_is_documented_but_parts_of_the_page() {
@@ -66,19 +71,43 @@ fn the_scopes_of_each_call_are_meant() {
     }
 }
 
-#[test]
-fn what_the_table_does_not_name_asks_for_admin() {
-    let check = |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
-    check("/delay/task/add/", Access::Token(&[Admin], About::Topic));
-    check("/delay/something/new", Access::Token(&[Admin], About::Topic));
-    check("/metrics", Access::Token(READ, About::All));
-    check("/something/new", Access::Token(&[Admin], About::All));
-    check("/docsx", Access::Token(&[Admin], About::All));
-    check("/docs/app.js", Access::Open);
-    check("/healthz", Access::Open);
-    let posted =
-        ROUTES.call(&Method::POST, "/delay/something/new").expect("what is posted is checked");
-    assert_eq!(posted.access, Access::Token(&[Admin], About::Topic));
-    assert!(ROUTES.call(&Method::GET, "/delay/task/add").is_none());
-    assert!(ROUTES.call(&Method::POST, "/metrics").is_none());
+#[tokio::test]
+async fn what_the_table_does_not_name_asks_for_admin() {
+    let (api, _draining) = edge_without_store().await;
+    let token = |name: &str, scopes: &[Scope], topics: &str| TokenParams {
+        name: name.into(),
+        hash: TokenHash::of(name),
+        scopes: scopes.to_vec(),
+        topics: vec![topics.parse().unwrap()],
+        rate: None,
+    };
+    let others = [Produce, Consume, View];
+    api.tokens.replace(vec![
+        token("others", &others, "*"),
+        token("admin", &[Admin], "*"),
+        token("of t", &[Admin], "t"),
+    ]);
+    let edge = edge(Arc::new(api));
+    let check = async |method: Method, path: &str, [none, others, admin, of_t]: [u16; 4]| {
+        for (token, expected) in [("", none), ("others", others), ("admin", admin), ("of t", of_t)]
+        {
+            let request = Request::builder().method(&method).uri(path);
+            let request = match token {
+                "" => request,
+                token => request.header("authorization", format!("Bearer {token}")),
+            };
+            let request = request.body(Body::from(r#"{"topic":"t"}"#)).unwrap();
+            let status = edge.clone().answer(request).await.status().as_u16();
+            assert_eq!(status, expected, "{method} {path} {token:?}");
+        }
+    };
+    check(Method::POST, "/delay/task/add/", [401, 403, 404, 404]).await;
+    check(Method::POST, "/delay/something/new", [401, 403, 404, 404]).await;
+    check(Method::POST, "/something/new", [401, 403, 404, 403]).await;
+    check(Method::GET, "/something/new", [401, 403, 404, 403]).await;
+    check(Method::GET, "/docsx", [401, 403, 404, 403]).await;
+    check(Method::GET, "/docs/app.js", [404, 404, 404, 404]).await;
+    check(Method::GET, "/delay/topic/set", [401, 403, 405, 400]).await;
+    check(Method::POST, "/metrics", [401, 405, 405, 403]).await;
+    check(Method::OPTIONS, "*", [401, 403, 404, 403]).await;
 }

@@ -8,19 +8,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::api::auth::{Access, Caller, Tokens};
+use crate::api::auth::{Caller, Tokens};
+use crate::api::concurrency_limit::ConcurrencyLimit;
 use crate::api::forecasts::{Forecasts, Sources};
 use crate::api::live::Live;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
-use crate::api::params::{self, Limit, Params};
+use crate::api::memory_budget::Budget;
+use crate::api::params::{self, Params};
 use crate::api::places::{Bounds, Place, Places};
 use crate::api::wire::error::Error;
 use crate::audit::AuditLog;
 use crate::callback::Services;
 use crate::instances::Instances;
 use crate::limits::DestinationLimits;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Rejection};
 use crate::model::clock::Clock;
 use crate::model::task::{Lane, TaskId, Topic};
 use crate::sampler::Sampled;
@@ -92,8 +94,10 @@ pub struct Parts {
 pub struct Api {
     pub(crate) params: Params,
     pub(crate) bounds: RwLock<params::Bounds>,
-    pub(crate) body_limit: Limit,
-    pub(crate) batch_body_limit: Limit,
+    /// The slots of concurrent calls.
+    pub(crate) slots: ConcurrencyLimit,
+    /// The memory budget of bodies and answers.
+    pub(crate) memory: Budget,
     pub(crate) store: Arc<AnyStore>,
     pub(crate) topics: Arc<Registry>,
     pub(crate) services: Arc<Services>,
@@ -160,13 +164,12 @@ impl Api {
         let pulls = Arc::new(Pulls::new(lease_return, topics.clone(), draining.clone()));
         let bounds = RwLock::new(params.bounds());
         let waits = Places::new(waits(params.waiters));
-        let (body_limit, batch_body_limit) =
-            (Limit::of(params.body_limit), Limit::of(params.batch_body_limit));
+        let memory = Budget::new(params.bodies).counting(metrics.api.rejections(Rejection::Memory));
         Self {
+            slots: ConcurrencyLimit::of(params.concurrency),
+            memory,
             params,
             bounds,
-            body_limit,
-            batch_body_limit,
             store,
             topics,
             services,
@@ -198,20 +201,15 @@ impl Api {
     }
 
     /// A place for a call. Its token is checked again, because it may have waited.
-    pub(crate) async fn place(
-        &self,
-        places: &Places,
-        caller: &Caller,
-        access: Access,
-    ) -> Result<Place, Error> {
+    pub(crate) async fn place(&self, places: &Places, caller: &Caller) -> Result<Place, Error> {
         let place = places.place(caller).await?;
-        self.tokens.check_again(caller, access)?;
+        self.tokens.check_again(caller)?;
         Ok(place)
     }
 
     /// A place among the reads of many lanes or tasks.
-    pub(crate) async fn reading(&self, caller: &Caller, access: Access) -> Result<Place, Error> {
-        self.place(&self.reads, caller, access).await
+    pub(crate) async fn reading(&self, caller: &Caller) -> Result<Place, Error> {
+        self.place(&self.reads, caller).await
     }
 
     /// Waits for work that outlives its request, such as the settles of the last pulls. Call it
@@ -233,8 +231,6 @@ impl Api {
     /// Applies new limits for bodies, contents, batches and delays. The other values of `params`
     /// keep their initial values.
     pub fn set_bounds(&self, params: &Params) {
-        self.body_limit.set(params.body_limit);
-        self.batch_body_limit.set(params.batch_body_limit);
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
     }
 

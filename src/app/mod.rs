@@ -55,12 +55,11 @@ const AFTER_GRACE: Duration = Duration::from_millis(4_500);
 /// The part of it that is left for the last audit entries and spans, whatever hangs before.
 const LAST_WRITES: Duration = Duration::from_secs(1);
 
-mod certificates;
 pub mod check;
 mod gauges;
 mod params;
 pub mod reload;
-mod service_tls;
+mod tls_files;
 mod tokens;
 
 /// Why delayd could not start. Each text is one clear line.
@@ -123,8 +122,7 @@ pub struct App {
     tracer: Tracer,
     parts: reload::Parts,
     reloading: Option<tokio::task::JoinHandle<()>>,
-    service_tls: tokio::task::JoinHandle<()>,
-    tls: Option<Arc<tls::Server>>,
+    tls_files: tokio::task::JoinHandle<()>,
 }
 
 impl App {
@@ -204,7 +202,7 @@ impl App {
         });
         // Before the first claim, so that no task is claimed without a token.
         keepers.iter().for_each(|keepers| keepers.follow(&services));
-        let service_tls = tokio::spawn(service_tls::run(services.clone()));
+        let tls_files = tokio::spawn(tls_files::run(tls, services.clone()));
         let changing = reload::Parts {
             services: services.clone(),
             keepers,
@@ -252,23 +250,13 @@ impl App {
             tracer,
             parts: changing,
             reloading,
-            service_tls,
-            tls,
+            tls_files,
         })
     }
 
     /// Reads the configuration again from now on, whenever `source` asks for it or a file changes.
     pub fn reload_from(&mut self, source: reload::Source) {
-        let (parts, tls) = (self.parts.clone(), self.tls.clone());
-        self.reloading = Some(tokio::spawn(async move {
-            let certificates = async {
-                match tls {
-                    Some(tls) => certificates::run(tls).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::join!(reload::run(parts, source), certificates);
-        }));
+        self.reloading = Some(tokio::spawn(reload::run(self.parts.clone(), source)));
     }
 
     /// The address it listens on, with the port that the system chose if `http.bind` has port 0.
@@ -310,7 +298,7 @@ impl App {
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
-        self.service_tls.abort();
+        self.tls_files.abort();
         drop((self.janitor, self.planner, self.sampler));
         let cut_off = self.worker.drain(grace).await;
         if cut_off > 0 {
@@ -395,10 +383,7 @@ pub async fn replace_store_id(
             let (before, id) = of_file(settings, Embedded::replace_id).await?;
             Ok((Some(before), id))
         }
-        StoreKind::Redis => {
-            let redis = Redis::connect(params::redis(settings, &Clock::system())).await?;
-            Ok(redis.replace_id().await?)
-        }
+        StoreKind::Redis => Ok(redis(settings).await?.replace_id().await?),
     }
 }
 
@@ -409,9 +394,7 @@ pub async fn replace_store_id(
 pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::formats).await?),
-        StoreKind::Redis => {
-            Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.formats().await?)
-        }
+        StoreKind::Redis => Ok(redis(settings).await?.formats().await?),
     }
 }
 
@@ -422,10 +405,7 @@ pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
 pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::raise_format).await?),
-        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system()))
-            .await?
-            .raise_format()
-            .await?),
+        StoreKind::Redis => Ok(redis(settings).await?.raise_format().await?),
     }
 }
 
@@ -458,10 +438,7 @@ pub async fn record_action(settings: &Settings, action: &str) -> Result<(), Star
         StoreKind::Embedded => {
             of_file(settings, move |path| Embedded::record_at(path, &[entry])).await?;
         }
-        StoreKind::Redis => {
-            let redis = Redis::connect(params::redis(settings, &Clock::system())).await?;
-            redis.record(vec![entry]).await?;
-        }
+        StoreKind::Redis => redis(settings).await?.record(vec![entry]).await?,
     }
     Ok(())
 }
@@ -470,6 +447,10 @@ pub async fn record_action(settings: &Settings, action: &str) -> Result<(), Star
 pub fn entry_of_command(action: &str) -> AuditEntry {
     let now = delayd_wire::UnixMillis(Clock::system().now().0);
     AuditEntry::new(AuditSource::CommandLine, action, AuditResult::Done, now)
+}
+
+async fn redis(settings: &Settings) -> store::Result<Redis> {
+    Redis::connect(params::redis(settings, &Clock::system())).await
 }
 
 /// Runs a blocking operation on the file of the embedded store.

@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::origin::Origin;
 use crate::outcome::Policy;
-use crate::settings::{NotedAttempts, Parsed, Settings, Topology, TraceHeader};
+use crate::settings::{Parsed, Settings, Topology, TraceHeader};
 use crate::store::{embedded, redis};
 use crate::{api, callback, instances, maintenance, sampler, tls, topic, trace, worker};
 
@@ -53,7 +53,7 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
         key_prefix: redis.key_prefix.clone(),
         timeout: redis.timeout.0,
         wait_replicas: redis.wait_replicas,
-        breaker: redis.breaker.params(),
+        breaker: redis.breaker.clone(),
         clock: clock.clone(),
         id_outage: redis::ID_OUTAGE,
     }
@@ -79,7 +79,7 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
                 .map(|endpoint| endpoint.as_str().to_owned())
                 .collect(),
             allowance: Allowance { concurrency: service.concurrency, rate: service.rate },
-            success: service.success.0.clone(),
+            success: service.success.clone(),
             secrets: service.secrets.iter().map(|secret| secret.0.clone()).collect(),
             credentials: service.credentials(),
         })
@@ -166,7 +166,7 @@ pub(super) fn limits(settings: &Settings, open_files: u64) -> LimitParams {
     LimitParams {
         concurrency: calls(settings, open_files),
         concurrency_per_service: settings.callback.concurrency_per_service,
-        breaker: settings.callback.breaker.params(),
+        breaker: settings.callback.breaker.clone(),
         retry_after_max: settings.callback.retry_after_max.0,
     }
 }
@@ -247,11 +247,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         claim_batch: settings.worker.claim_batch,
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
-        noted: match settings.history.attempts {
-            NotedAttempts::All => worker::Noted::All,
-            NotedAttempts::Failures => worker::Noted::Failures,
-            NotedAttempts::Nothing => worker::Noted::Nothing,
-        },
+        noted: settings.history.attempts,
         poll_every: POLL_EVERY,
     }
 }

@@ -331,7 +331,7 @@ async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> O
 
 /// Watches the folders of the files, and of their link targets. A folder that cannot be watched is
 /// logged; SIGHUP works nevertheless.
-pub(super) fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
+fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
     let folders: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders_of(file)).collect();
     let mut watchers = Vec::new();
     for folder in folders {

@@ -43,7 +43,8 @@ pub struct ValueRule {
 }
 
 /// A value that the operator expects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "must be a number, a string, true or false")]
 pub enum Expected {
     /// True or false.
     Flag(bool),

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use anyhow::Context;
-use delayd_wire::{AddRequest, Stored, TaskState};
+use delayd_wire::{AddRequest, Number, Stored, TaskState};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::to_raw_value;
 
 use super::args::TaskOptions;
 use super::cell::Cell;
@@ -115,21 +115,21 @@ pub(super) fn content(given: &str) -> anyhow::Result<String> {
 
 fn body(args: &Args, content: String) -> impl Serialize {
     AddRequest {
-        topic: Some(&args.topic),
+        topic: args.topic.clone(),
         timing_moment: args.due.timing_moment(),
         delay: args.due.delay(),
         at: args.due.at(),
         zone: args.due.zone(),
-        content: Some(content),
+        content: to_raw_value(&content).expect("a text is plain data"),
         mode: args.options.mode,
-        max_attempts: args.options.max_attempts.map(Value::from),
+        max_attempts: args.options.max_attempts.map(Number::from),
         timeout: args.options.timeout,
-        backoff: args.options.backoff.as_ref(),
+        backoff: args.options.backoff.clone(),
         headers: args.options.headers(),
         idempotency_key: args.idempotency_key.clone(),
         key: args.key.clone(),
         expires_after: args.options.expires_after,
-        on_dead: args.options.on_dead.as_ref(),
+        on_dead: args.options.on_dead.clone(),
     }
 }
 
@@ -157,7 +157,7 @@ fn shown(stored: Stored, has_passed: bool) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

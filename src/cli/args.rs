@@ -1,12 +1,10 @@
 //! Arguments that several commands have, and how they are parsed.
 
-use std::collections::BTreeMap;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde_json::{Value, json};
 
 use crate::model::task::Mode;
 use delayd_wire::span::{InvalidSpan, Span, wait_of};
+use delayd_wire::{Backoff, GivenHeaders, OnDeadCall};
 
 /// The options of a task, or of each occurrence of a recurring schedule.
 #[derive(Debug, clap::Args)]
@@ -22,7 +20,7 @@ pub(super) struct TaskOptions {
     pub(super) timeout: Option<Span>,
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
     #[arg(long, value_name = "BACKOFF", value_parser = backoff)]
-    pub(super) backoff: Option<Value>,
+    pub(super) backoff: Option<Backoff>,
     /// Drop the task if it is not delivered within this time after its due time
     #[arg(long, value_name = "DURATION")]
     pub(super) expires_after: Option<Span>,
@@ -31,14 +29,13 @@ pub(super) struct TaskOptions {
     pub(super) headers: Vec<(String, String)>,
     /// The call to make if the task becomes dead
     #[arg(long, value_name = "SN/PATH", value_parser = call)]
-    pub(super) on_dead: Option<Value>,
+    pub(super) on_dead: Option<OnDeadCall>,
 }
 
 impl TaskOptions {
     /// The headers, if there are any.
-    pub(super) fn headers(&self) -> Option<BTreeMap<&str, &str>> {
-        let pairs = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        Some(pairs.collect()).filter(|headers: &BTreeMap<_, _>| !headers.is_empty())
+    pub(super) fn headers(&self) -> Option<GivenHeaders> {
+        Some(GivenHeaders(self.headers.clone())).filter(|headers| !headers.0.is_empty())
     }
 }
 
@@ -65,13 +62,13 @@ where
 }
 
 /// Parses `30s`, `5s,5m,30m`, or the JSON object of the API.
-pub(super) fn backoff(text: &str) -> Result<Value, String> {
+pub(super) fn backoff(text: &str) -> Result<Backoff, String> {
     const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one \
                          repeats), or an object such as \
                          {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\
                          \"max\":\"1h\",\"jitter\":0.2}";
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|_| WRONG.into());
+        return serde_json::from_str(text).map_err(|error| format!("{WRONG}: {error}"));
     }
     let steps: Result<Vec<Span>, _> = text.split(',').map(|step| wait_of(step.trim())).collect();
     let steps = steps.map_err(|error| match error {
@@ -79,8 +76,8 @@ pub(super) fn backoff(text: &str) -> Result<Value, String> {
         _ => WRONG.into(),
     })?;
     match steps.as_slice() {
-        [every] => Ok(json!({"kind": "fixed", "every": every})),
-        steps => Ok(json!({"kind": "list", "steps": steps})),
+        [every] => Ok(Backoff::Fixed { every: *every }),
+        steps => Ok(Backoff::List { steps: steps.to_vec() }),
     }
 }
 
@@ -95,25 +92,28 @@ pub(super) fn header(text: &str) -> Result<(String, String), &'static str> {
 }
 
 /// Parses a service and a path: `message.call/orders/failed`.
-pub(super) fn call(text: &str) -> Result<Value, &'static str> {
-    match text.find('/') {
-        Some(slash) if slash > 0 => Ok(json!({"sn": text[..slash], "url": text[slash..]})),
-        _ => Err("must be a service and a path on it, such as message.call/orders/failed"),
+pub(super) fn call(text: &str) -> Result<OnDeadCall, &'static str> {
+    let (sn, url) = text.split_at(text.find('/').unwrap_or_default());
+    match sn.parse() {
+        Ok(sn) => Ok(OnDeadCall { sn, url: url.into() }),
+        Err(_) => Err("must be a service and a path on it, such as message.call/orders/failed"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
     fn a_backoff_is_one_wait_several_or_an_object() {
         let check = |text: &str, expected: Option<Value>| {
-            assert_eq!(backoff(text).ok(), expected, "{text}")
+            assert_eq!(backoff(text).ok().map(|read| json!(read)), expected, "{text}")
         };
         check("30s", Some(json!({"kind": "fixed", "every": "30000ms"})));
         check("5s, 5m", Some(json!({"kind": "list", "steps": ["5000ms", "300000ms"]})));
-        check(r#"{"kind":"fixed","every":1}"#, Some(json!({"kind": "fixed", "every": 1})));
+        check(r#"{"kind":"fixed","every":1}"#, Some(json!({"kind": "fixed", "every": "1000ms"})));
         check("soon", None);
         check("5s,", None);
         check("{", None);
@@ -136,8 +136,9 @@ mod tests {
 
     #[test]
     fn a_call_for_the_dead_is_split_at_its_first_slash() {
-        let check =
-            |text: &str, expected: Option<Value>| assert_eq!(call(text).ok(), expected, "{text}");
+        let check = |text: &str, expected: Option<Value>| {
+            assert_eq!(call(text).ok().map(|call| json!(call)), expected, "{text}")
+        };
         check("message.call/a/b", Some(json!({"sn": "message.call", "url": "/a/b"})));
         check("/a", None);
         check("message.call", None);

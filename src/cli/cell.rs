@@ -1,8 +1,7 @@
 //! How values of answers are shown in tables.
 
 use delayd_wire::{
-    BreakerState, Durability, Holder, ServiceName, Span, TaskId, TaskState, TopicName, UnixMillis,
-    Way,
+    BreakerState, Destination, Durability, Holder, Span, TaskId, TaskState, Topic, UnixMillis, Way,
 };
 use serde_json::Value;
 
@@ -37,8 +36,8 @@ cells! {
     String: text => output::plain(text, MOST);
     Value: value => value.as_str().map_or_else(|| value.to_string(), str::to_owned).cell();
     TaskId: id => id.to_string();
-    TopicName: name => name.0.cell();
-    ServiceName: name => name.0.cell();
+    Topic: name => name.to_string().cell();
+    Destination: name => name.to_string().cell();
     UnixMillis: moment => time::local(crate::model::clock::UnixMillis(moment.0));
     TaskState: state => state.as_str().into();
     Way: way => way.as_str().into();

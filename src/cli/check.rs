@@ -27,11 +27,16 @@ pub(super) struct Args {
     offline: bool,
 }
 
-pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code> {
+/// `unread` is a warning about environment variables.
+pub(super) async fn run(
+    args: &Args,
+    settings: &Settings,
+    unread: Option<String>,
+) -> anyhow::Result<Code> {
     let (calls, too_few_files) = calls(settings);
     output::line(&summary(settings, calls))?;
     settings.http.ensure_guarded()?;
-    warn(&[warnings(settings), too_few_files].concat())?;
+    warn(&[Vec::from_iter(unread), warnings(settings), too_few_files].concat())?;
     if args.offline {
         output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
@@ -78,7 +83,7 @@ fn summary(settings: &Settings, calls: usize) -> String {
     }
     for (name, service) in services {
         let endpoints: Vec<_> = service.endpoints.iter().map(ToString::to_string).collect();
-        let rule = match &service.success.0 {
+        let rule = match &service.success {
             SuccessRule::DmError => String::new(),
             rule => format!(", success {rule}"),
         };
@@ -88,7 +93,7 @@ fn summary(settings: &Settings, calls: usize) -> String {
             false => format!(", with {}", headers.join(" and ")),
         };
         let oauth = match &service.oauth {
-            Some(oauth) => format!(", tokens from {}", oauth.token_url.0),
+            Some(oauth) => format!(", tokens from {}", oauth.shown_url()),
             None => String::new(),
         };
         pairs

@@ -12,6 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use reqwest::{Certificate, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::secret::SecretArg;
@@ -200,6 +201,12 @@ impl Client {
     pub(super) fn is_json(&self) -> bool {
         self.json
     }
+}
+
+/// The JSON of each item, for a list of a request.
+pub(super) fn raw<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Box<RawValue>> {
+    let json = |item| to_raw_value(&item).expect("items are plain data");
+    items.into_iter().map(json).collect()
 }
 
 /// The body of a request, without the fields that are `None`.

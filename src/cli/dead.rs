@@ -3,10 +3,10 @@
 use anyhow::Context;
 use clap::{ArgGroup, Subcommand};
 use delayd_wire::{
-    Cause, Causes, CausesRequest, DeadPurgeRequest, DeadReplayRequest, Done, TaskState, TopicShown,
+    AtMost, Cause, Causes, CausesRequest, DeadPurgeRequest, DeadReplayRequest, Done, Rate,
+    TaskState, TopicShown,
 };
 use serde::Serialize;
-use serde::de::IgnoredAny;
 
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
@@ -71,7 +71,7 @@ struct ReplayArgs {
     which: Which,
     /// The maximum rate, such as 100/s, 6000/m or 500/h
     #[arg(long, value_name = "RATE")]
-    rate: Option<String>,
+    rate: Option<Rate>,
     /// Not needed: a replay deletes nothing. Other commands for many tasks need it
     #[arg(long)]
     yes: bool,
@@ -116,20 +116,24 @@ struct Which {
 
 impl Which {
     /// The ids, or `None` for all tasks.
-    fn tasks(&self) -> (Option<&[TaskId]>, Option<bool>) {
-        if self.task_ids.is_empty() { (None, Some(true)) } else { (Some(&self.task_ids), None) }
+    fn tasks(&self) -> (Option<AtMost<delayd_wire::TaskId, 10_000>>, Option<bool>) {
+        if self.task_ids.is_empty() {
+            (None, Some(true))
+        } else {
+            (Some(AtMost(self.task_ids.iter().map(|id| (*id).into()).collect())), None)
+        }
     }
 
-    fn replay<'a>(&'a self, rate: Option<&'a str>, cursor: Option<String>) -> impl Serialize + 'a {
+    fn replay(&self, rate: Option<Rate>, cursor: Option<String>) -> impl Serialize {
         let (task_ids, all) = self.tasks();
         DeadReplayRequest {
-            topic: Some(&self.topic),
+            topic: self.topic.clone(),
             task_ids,
             all,
             reason: self.reason.clone(),
             rate,
             dry_run: self.dry_run.then_some(true),
-            limit: None::<u32>,
+            limit: None,
             cursor,
         }
     }
@@ -137,12 +141,12 @@ impl Which {
     fn purge(&self, cursor: Option<String>) -> impl Serialize {
         let (task_ids, all) = self.tasks();
         DeadPurgeRequest {
-            topic: Some(&self.topic),
+            topic: self.topic.clone(),
             task_ids,
             all,
             reason: self.reason.clone(),
             dry_run: self.dry_run.then_some(true),
-            limit: None::<u32>,
+            limit: None,
             cursor,
         }
     }
@@ -159,7 +163,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         Verb::Replay(ReplayArgs { which, rate, server, .. }) => {
             let replay =
                 Repeated { path: "/delay/dead/replay", done: REPLAYED, client: server.client()? };
-            replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
+            replay.run(&which, |cursor| which.replay(rate, cursor)).await
         }
         Verb::Purge(PurgeArgs { which, server, .. }) => {
             let purge =
@@ -173,7 +177,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 async fn show_causes(client: &Client, topic: Option<&Topic>) -> anyhow::Result<Code> {
     let mut all = Causes { causes: Vec::new(), more: false, topics_seen: None, cursor: None };
     loop {
-        let body = CausesRequest { topic, cursor: all.cursor.take() };
+        let body = CausesRequest { topic: topic.cloned(), cursor: all.cursor.take() };
         let Causes { causes, more, topics_seen, cursor } =
             client.call("/delay/dead/causes", &body).await?;
         causes.into_iter().for_each(|cause| add_cause(&mut all.causes, cause));
@@ -257,7 +261,7 @@ impl Repeated {
             return Ok(which.task_ids.len() as u64);
         }
         let answer = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?;
-        Ok(answer.checked::<TopicShown<IgnoredAny>>()?.counts.dead)
+        Ok(answer.checked::<TopicShown>()?.counts.dead)
     }
 }
 

@@ -95,8 +95,8 @@ pub(super) const READY: &str = "ready";
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 const ASKED: usize = 12;
 
-fn of(sn: &Destination) -> HoldRequest<&Destination> {
-    HoldRequest { sn: Some(sn) }
+fn of(sn: &Destination) -> HoldRequest {
+    HoldRequest { sn: sn.clone() }
 }
 
 fn detail(shown: DestinationDetail) -> String {

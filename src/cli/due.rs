@@ -1,6 +1,6 @@
 //! The arguments that name a moment, for `add`, `update`, `nack` and lists.
 
-use serde_json::Value;
+use delayd_wire::Number;
 
 use crate::model::clock::UnixMillis;
 use crate::model::written_time;
@@ -28,7 +28,7 @@ impl Due {
     }
 
     /// The value of the field `timing_moment`: a time that is a number.
-    pub(super) fn timing_moment(&self) -> Option<Value> {
+    pub(super) fn timing_moment(&self) -> Option<Number> {
         self.at.seconds()
     }
 
@@ -71,7 +71,7 @@ pub(super) struct At {
 
 impl At {
     /// The time as Unix seconds, if it is a number.
-    pub(super) fn seconds(&self) -> Option<Value> {
+    pub(super) fn seconds(&self) -> Option<Number> {
         seconds(self.at.as_deref()?).ok()
     }
 
@@ -85,7 +85,7 @@ impl At {
     pub(super) fn has_passed(&self, due: delayd_wire::UnixMillis) -> bool {
         let read = |text| written_time::read(text, self.zone.as_deref());
         #[allow(clippy::cast_possible_truncation, reason = "a larger number is out of range")]
-        let moment = match self.seconds().and_then(|seconds| seconds.as_f64()) {
+        let moment = match self.seconds().map(|seconds| seconds.0) {
             Some(seconds) => Some((seconds * 1_000.0).round() as i64),
             None => self.at.as_deref().and_then(|text| read(text).ok()).map(|read| read.moment.0),
         };
@@ -96,17 +96,17 @@ impl At {
     /// The time as text, for a call without the field `timing_moment`.
     pub(super) fn text(&self) -> Option<String> {
         let text = self.at.as_deref()?;
-        let millis = seconds(text).ok().and_then(|seconds| seconds.as_f64()).map(|s| s * 1_000.0);
+        let millis = seconds(text).ok().map(|seconds| seconds.0 * 1_000.0);
         #[allow(clippy::cast_possible_truncation, reason = "a larger number is out of range")]
         let number = millis.map(|millis| UnixMillis(millis.ceil() as i64).rfc3339());
         Some(number.unwrap_or_else(|| text.to_owned()))
     }
 }
 
-/// Parses a number. A whole number stays whole.
-pub(super) fn seconds(text: &str) -> Result<Value, &'static str> {
+/// Parses a number.
+pub(super) fn seconds(text: &str) -> Result<Number, &'static str> {
     match serde_json::from_str(text) {
-        Ok(number @ Value::Number(_)) => Ok(number),
-        _ => Err("must be a number of Unix seconds, such as 1795236367 or 1795236367.25"),
+        Ok(number) => Ok(number),
+        Err(_) => Err("must be a number of Unix seconds, such as 1795236367 or 1795236367.25"),
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let client = args.server.client()?;
     let topics = match args.topics.as_slice() {
         [] => all_topics(&client).await?,
-        given => given.iter().map(ToString::to_string).collect(),
+        given => given.to_vec(),
     };
     let ended = if args.history { &ENDED[..] } else { &[] };
     let states: Vec<TaskState> =
@@ -89,23 +89,23 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
+async fn all_topics(client: &Client) -> anyhow::Result<Vec<Topic>> {
     let listed: Topics = client.call("/delay/topic/list", &TopicListRequest::ALL).await?;
-    Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
+    Ok(listed.topics.into_iter().map(|listed| listed.topic).collect())
 }
 
 /// Writes the tasks of these topics in these states, and returns their number.
 async fn write(
     client: &Client,
-    topics: &[String],
+    topics: &[Topic],
     states: &[TaskState],
     to: &mut impl Write,
 ) -> anyhow::Result<u64> {
     let mut settings = Vec::new();
     let mut total = 0;
     for topic in topics {
-        let shown: TopicShown<_> =
-            client.call("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
+        let shown: TopicShown =
+            client.call("/delay/topic/get", &TopicRequest { topic: topic.clone() }).await?;
         let counts = counts(&shown.counts).into_iter().filter(|(state, _)| states.contains(state));
         total += counts.map(|(_, count)| count).sum::<u64>();
         settings.push(TopicSettings::from(shown));
@@ -129,7 +129,7 @@ async fn write(
 /// out is not written, because the schedule plans it again where it is imported.
 async fn write_schedules(
     client: &Client,
-    topic: &str,
+    topic: &Topic,
     seen: &mut Seen,
     to: &mut impl Write,
 ) -> anyhow::Result<()> {
@@ -170,7 +170,7 @@ impl Seen {
 /// Writes the tasks of a topic in one state, page by page, without those in `seen`.
 async fn write_state(
     client: &Client,
-    topic: &str,
+    topic: &Topic,
     state: TaskState,
     seen: &mut Seen,
     to: &mut impl Write,
@@ -199,13 +199,12 @@ async fn write_state(
 }
 
 /// The records of these tasks, without those that were forgotten meanwhile.
-async fn records(client: &Client, topic: &str, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
+async fn records(client: &Client, topic: &Topic, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
     let (mut records, mut rest) = (Vec::new(), ids.to_vec());
     while !rest.is_empty() {
-        let answer: Records<Exported> =
-            client.call("/delay/task/records", &records_of(topic, &rest)).await?;
+        let answer: Records = client.call("/delay/task/records", &records_of(topic, &rest)).await?;
         rest = answer.rest;
-        records.extend(answer.records);
+        records.extend(Exported::all(answer.records));
     }
     Ok(records)
 }

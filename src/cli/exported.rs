@@ -8,8 +8,7 @@
 //!   may use the same id.
 
 use delayd_wire::{
-    ListOrder, ListRequest, Mode, Record, RecordsRequest, ScheduleRecord, ScheduleRecords,
-    ScheduleRecordsRequest, TaskId, TaskState,
+    AtMost, ListRequest, Record, RecordsRequest, ScheduleRecordsRequest, TaskId, TaskState, Topic,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -21,17 +20,16 @@ use super::topic_settings::TopicSettings;
 const PAGE: u16 = 1000;
 
 /// Reads the next page of the tasks of a topic in one state.
-pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> impl Serialize {
-    let (from, to) = (None::<u16>, None);
+pub(super) fn list_of(topic: &Topic, state: TaskState, cursor: Option<String>) -> impl Serialize {
     ListRequest {
-        topic: Some(topic),
-        state: Some(state),
-        limit: Some(PAGE),
+        topic: topic.clone(),
+        state,
+        limit: Some(PAGE.into()),
         cursor,
-        from,
-        to,
-        order: None::<ListOrder>,
-        sn: None::<String>,
+        from: None,
+        to: None,
+        order: None,
+        sn: None,
         outcome: None,
         due_from: None,
         due_to: None,
@@ -39,30 +37,17 @@ pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> 
 }
 
 /// Reads the records of tasks without leasing them.
-pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
-    RecordsRequest {
-        topic: Some(topic),
-        task_ids: Some(ids),
-        lend: None::<&str>,
-        receipt: None::<&str>,
-    }
+pub(super) fn records_of(topic: &Topic, ids: &[TaskId]) -> impl Serialize {
+    let task_ids = AtMost(ids.to_vec());
+    RecordsRequest { topic: topic.clone(), task_ids, lend: None, receipt: None }
 }
 
 /// Reads the next page of the recurring schedules of a topic, without pausing them.
-pub(super) fn schedules_of(topic: &str, cursor: Option<String>) -> impl Serialize {
-    ScheduleRecordsRequest {
-        topic: Some(topic),
-        hold: None::<Vec<String>>,
-        limit: None::<u16>,
-        cursor,
-    }
+pub(super) fn schedules_of(topic: &Topic, cursor: Option<String>) -> impl Serialize {
+    ScheduleRecordsRequest { topic: topic.clone(), hold: None, limit: None, cursor }
 }
 
-/// A page of recurring schedules.
-pub(super) type SchedulePage = ScheduleRecords<ExportedSchedule>;
-
-/// A recurring schedule.
-pub(super) type ExportedSchedule = ScheduleRecord<Map<String, Value>>;
+pub(super) use delayd_wire::{ScheduleRecord as ExportedSchedule, ScheduleRecords as SchedulePage};
 
 /// One line of an export.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -75,15 +60,16 @@ pub(super) enum Line {
 
 /// A record, with the fields that this version does not know. They are passed on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(super) struct Exported {
-    /// A line written by hand may omit the mode.
-    #[serde(flatten)]
-    pub(super) record: Record<Map<String, Value>, Mode>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
+    pub(super) record: Record,
 }
 
 impl Exported {
+    pub(super) fn all(records: Vec<Record>) -> impl Iterator<Item = Self> {
+        records.into_iter().map(|record| Self { record })
+    }
+
     /// The record to export, if the task is still in that state or waits as before. A lease that
     /// holds during the export is not imported.
     pub(super) fn standing(mut self, state: TaskState) -> Option<Self> {

@@ -87,7 +87,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let (mut tasks, mut cursor) = (Vec::new(), None);
     loop {
         let (key, idempotency_key) = (key.clone(), idempotency_key.clone());
-        let body = FindRequest { task_id, key, idempotency_key, cursor };
+        let body = FindRequest { task_id: task_id.map(Into::into), key, idempotency_key, cursor };
         let found: FoundTasks = client.call("/delay/task/find", &body).await?;
         tasks.extend(found.tasks);
         cursor = found.cursor;

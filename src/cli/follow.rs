@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use delayd_wire::{Found, GetRequest, Span, Task, TaskState};
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::cell::Cell;
@@ -42,7 +41,7 @@ pub(super) async fn to_end(
     topic: &Topic,
     name: TaskNameArgs,
     wait: Wait,
-    shown: fn(&Task<Value>) -> String,
+    shown: fn(&Task) -> String,
 ) -> anyhow::Result<Code> {
     let mut signals = Signals::listen()?;
     let mut seen = None;
@@ -72,15 +71,20 @@ async fn follow(
     client: Client,
     topic: &Topic,
     name: TaskNameArgs,
-    seen: &mut Option<Task<Value>>,
-    shown: fn(&Task<Value>) -> String,
-) -> anyhow::Result<Task<Value>> {
+    seen: &mut Option<Task>,
+    shown: fn(&Task) -> String,
+) -> anyhow::Result<Task> {
     let TaskNameArgs { mut task_id, keys: TaskKeyArgs { mut key, mut idempotency_key } } = name;
     let is_json = client.is_json();
     let client = RetryClient::new(client, PATIENCE);
     let clock = Clock::system();
     loop {
-        let body = GetRequest { topic: Some(topic), task_id, key, idempotency_key };
+        let body = GetRequest {
+            topic: topic.clone(),
+            task_id: task_id.map(Into::into),
+            key,
+            idempotency_key,
+        };
         let (text, Found { task }) = client.call_for_text("/delay/task/get", &body).await?;
         if task.state.is_final() {
             output::line(&if is_json { text } else { shown(&task) })?;
@@ -103,7 +107,7 @@ fn pause(now: UnixMillis, due: UnixMillis) -> Duration {
 }
 
 /// A sentence about a task.
-fn news(task: &Task<Value>) -> String {
+fn news(task: &Task) -> String {
     let Task { task_id, state, attempts, last_outcome, .. } = task;
     let due = match state {
         TaskState::Scheduled => format!(" for {}", task.due_ms.cell()),

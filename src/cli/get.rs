@@ -1,7 +1,6 @@
 //! `delayd get`: shows a task.
 
 use delayd_wire::{Attempt, Found, GetRequest, Task};
-use serde_json::Value;
 
 use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
@@ -41,13 +40,18 @@ async fn get(args: Args) -> anyhow::Result<Code> {
         return follow::to_end(args.server.client()?, &args.topic, args.name, wait, shown).await;
     }
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
-    let body = GetRequest { topic: Some(&args.topic), task_id, key, idempotency_key };
-    args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
+    let body = GetRequest {
+        topic: args.topic.clone(),
+        task_id: task_id.map(Into::into),
+        key,
+        idempotency_key,
+    };
+    args.server.ask("/delay/task/get", &body, |found: Found| shown(&found.task)).await?;
     Ok(Code::Done)
 }
 
 /// The fields of a task, the most important first.
-pub(super) fn shown(task: &Task<Value>) -> String {
+pub(super) fn shown(task: &Task) -> String {
     let pairs = [
         ("task_id", task.task_id.cell()),
         ("state", task.state.cell()),
@@ -72,7 +76,7 @@ pub(super) fn shown(task: &Task<Value>) -> String {
 }
 
 /// The content, or why there is none.
-fn content(task: &Task<Value>) -> String {
+fn content(task: &Task) -> String {
     match &task.content {
         Some(content) => whole(content),
         None if task.content_removed => "(removed)".into(),
@@ -117,7 +121,7 @@ mod tests {
                  "outcome": "timed out after 15s", "answer": ""},
             ],
         });
-        let task: Task<Value> = serde_json::from_value(task).unwrap();
+        let task: Task = serde_json::from_value(task).unwrap();
         let long = "x".repeat(1_000);
         assert!(
             shown(&Task { content: Some(long.clone()), log: Vec::new(), ..task.clone() })

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use delayd_wire::{BatchRequest, Stored};
+use delayd_wire::{AtMost, BatchRequest, Stored};
 use serde_json::{Map, Value, json};
 
-use super::client::{Refused, Server};
+use super::client::{Refused, Server, raw};
 use super::exported::{Exported, Line};
 use super::migrate::import_batch::{Adopted, Refusal, adopt, adopt_schedules, send_all};
 use super::retry_client::RetryClient;
@@ -179,7 +179,7 @@ impl Import {
                 set => drop(set?),
             },
             Ok(Line::Schedule(schedule)) => {
-                let topic = schedule.topic.0.clone();
+                let topic = schedule.topic.clone();
                 let adopted = adopt_schedules(&self.to, &topic, &[*schedule]).await?;
                 self.note([self.lines], adopted);
             }
@@ -192,7 +192,7 @@ impl Import {
     async fn send(&mut self) -> anyhow::Result<()> {
         self.bytes = 0;
         let (lines, tasks): (Vec<_>, Vec<_>) = std::mem::take(&mut self.tasks).into_iter().unzip();
-        let body = |tasks| BatchRequest { tasks: Some(tasks) };
+        let body = |tasks| BatchRequest { tasks: AtMost(raw(tasks)) };
         let added = send_all(&self.to, "/delay/task/add_batch", &tasks, body, async || ()).await?;
         self.note(lines, added.into_iter().map(|added| added.map(|task: Stored| task.duplicate)));
         let (lines, records): (Vec<_>, Vec<_>) =

@@ -1,7 +1,6 @@
 //! `delayd list`: lists the tasks of a topic in one state, one page or all.
 
-use delayd_wire::{Entry, ListOrder, ListRequest, TaskState};
-use serde_json::Value;
+use delayd_wire::{Entry, ListOrder, ListRequest, Number, TaskState};
 
 use super::args::one_of;
 use super::cell::Cell;
@@ -44,10 +43,10 @@ pub(super) struct Page {
     paging: Paging,
     /// Only tasks from this moment on
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    from: Option<Value>,
+    from: Option<Number>,
     /// Only tasks up to this moment
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    to: Option<Value>,
+    to: Option<Number>,
     /// The latest tasks first
     #[arg(long)]
     newest: bool,
@@ -59,10 +58,10 @@ pub(super) struct Page {
     outcome: Option<String>,
     /// Only tasks that are due from this moment on
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    due_from: Option<Value>,
+    due_from: Option<Number>,
     /// Only tasks that are due up to this moment
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    due_to: Option<Value>,
+    due_to: Option<Number>,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
@@ -79,17 +78,17 @@ pub(super) async fn show(
     let Page { paging, from, to, newest, sn, outcome, due_from, due_to } = page;
     let read = async |limit, cursor| {
         let body = ListRequest {
-            topic: Some(topic),
-            state: Some(state),
+            topic: topic.clone(),
+            state,
             limit,
             cursor,
-            from: from.clone(),
-            to: to.clone(),
+            from,
+            to,
             order: newest.then_some(ListOrder::Newest),
-            sn: sn.as_ref(),
+            sn: sn.clone(),
             outcome: outcome.clone(),
-            due_from: due_from.clone(),
-            due_to: due_to.clone(),
+            due_from,
+            due_to,
         };
         let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
         Ok((page.tasks, page.cursor))

@@ -8,6 +8,7 @@ use super::due::{Due, PASSED};
 use super::find::{TaskKeyArgs, TaskNameArgs, or_key, task_id};
 use super::{Code, add, table};
 use crate::model::task::{TaskId, Topic};
+use serde_json::value::to_raw_value;
 
 /// Cancel a task that is scheduled, waits for a retry, or is dead.
 ///
@@ -83,7 +84,8 @@ impl UpdateArgs {
 
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
     let TaskNameArgs { task_id, keys: TaskKeyArgs { key, idempotency_key } } = args.name;
-    let body = CancelRequest { topic: Some(args.topic), task_id, key, idempotency_key };
+    let body =
+        CancelRequest { topic: args.topic, task_id: task_id.map(Into::into), key, idempotency_key };
     let asked = args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await;
     asked.map_err(or_key(task_id))?;
     Ok(Code::Done)
@@ -94,15 +96,15 @@ pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
     let content = content.map(add::content).transpose()?;
     let UpdateArgs { topic, keys: TaskKeyArgs { key, idempotency_key }, due, server, .. } = args;
     let body = UpdateRequest {
-        topic: Some(topic),
-        task_id,
+        topic,
+        task_id: task_id.map(Into::into),
         key,
         idempotency_key,
         timing_moment: due.timing_moment(),
         delay: due.delay(),
         at: due.at(),
         zone: due.zone(),
-        content,
+        content: content.map(|text| to_raw_value(&text).expect("a text is plain data")),
     };
     let shown = |moved: Moved| {
         let mut pairs = vec![("task_id", moved.task_id.cell()), ("due", moved.due_ms.cell())];

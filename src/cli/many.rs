@@ -1,9 +1,10 @@
 //! `delayd cancel-many` and `delayd update-many`: change the tasks that a filter selects.
 
 use clap::ArgGroup;
-use delayd_wire::{CancelManyRequest, Changed, TaskState, UpdateManyRequest};
+use delayd_wire::{
+    AtMost, CancelManyRequest, Changed, Number, TaskId, TaskState, UpdateManyRequest,
+};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::args::one_of;
 use super::client::{Client, ServerArgs};
@@ -85,10 +86,10 @@ struct Which {
     outcome: Option<String>,
     /// Only tasks that are due from this moment on
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds, group = "filter")]
-    due_from: Option<Value>,
+    due_from: Option<Number>,
     /// Only tasks that are due up to this moment
     #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds, group = "filter")]
-    due_to: Option<Value>,
+    due_to: Option<Number>,
     /// Only count the tasks, and show some of them
     #[arg(long)]
     dry_run: bool,
@@ -98,22 +99,23 @@ struct Which {
 }
 
 impl Which {
-    fn ids(&self) -> Option<&[u64]> {
-        (!self.task_id.is_empty()).then_some(&self.task_id[..])
+    fn ids(&self) -> Option<AtMost<TaskId, 1000>> {
+        let ids = || AtMost(self.task_id.iter().copied().map(TaskId).collect());
+        (!self.task_id.is_empty()).then(ids)
     }
 }
 
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
     let CancelArgs { which, state, server } = args;
     let body = |cursor: Option<String>| CancelManyRequest {
-        topic: Some(&which.topic),
-        state: Some(state),
+        topic: which.topic.clone(),
+        state,
         task_ids: which.ids(),
         all: which.all.then_some(true),
-        sn: which.sn.as_ref(),
+        sn: which.sn.clone(),
         outcome: which.outcome.clone(),
-        due_from: which.due_from.clone(),
-        due_to: which.due_to.clone(),
+        due_from: which.due_from,
+        due_to: which.due_to,
         dry_run: which.dry_run.then_some(true),
         limit: None,
         cursor,
@@ -124,16 +126,16 @@ pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
 pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
     let UpdateArgs { which, due, server } = args;
     let body = |cursor: Option<String>| UpdateManyRequest {
-        topic: Some(&which.topic),
+        topic: which.topic.clone(),
         timing_moment: due.at.seconds(),
         at: due.at.words(),
         zone: due.at.zone.clone(),
         task_ids: which.ids(),
         all: which.all.then_some(true),
-        sn: which.sn.as_ref(),
+        sn: which.sn.clone(),
         outcome: which.outcome.clone(),
-        due_from: which.due_from.clone(),
-        due_to: which.due_to.clone(),
+        due_from: which.due_from,
+        due_to: which.due_to,
         dry_run: which.dry_run.then_some(true),
         limit: None,
         cursor,

@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service. `demo`, `bench`, `receive`, `check`, `backup`, `fsck`, `store`,
+//! `serve` runs the service. `demo`, `receive`, `check`, `backup`, `fsck`, `store`,
 //! `format`, `healthcheck`, `token`, `openapi` and `completions` run beside it. All other commands
 //! are HTTP clients of a running service, and know none of its internals.
 //!
@@ -24,7 +24,6 @@ mod add_retry;
 mod args;
 mod audit;
 mod backup;
-mod bench;
 mod cell;
 mod check;
 mod client;
@@ -78,6 +77,8 @@ Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/cancel\"}'
   delayd stats                                     what stands where, topic by topic
   delayd completions bash                          completions for your shell
+
+delayd-bench, a program of its own, puts load on a service.
 
 Exit codes: 0 done, 1 failed, 2 usage, 78 bad configuration.";
 
@@ -142,7 +143,6 @@ enum Command {
     Import(import::Args),
     Move(migrate::Args),
     Openapi(openapi::Args),
-    Bench(bench::Args),
 }
 
 /// The exit code of a command.
@@ -160,8 +160,8 @@ impl From<Code> for ExitCode {
 }
 
 /// The commands that take settings. Only their help lists --config and --set.
-const CONFIGURED: [&str; 9] =
-    ["serve", "demo", "check", "backup", "fsck", "store", "format", "healthcheck", "bench"];
+const CONFIGURED: [&str; 8] =
+    ["serve", "demo", "check", "backup", "fsck", "store", "format", "healthcheck"];
 
 /// The complete command line. Use this instead of `Cli::command`.
 fn command() -> clap::Command {
@@ -220,7 +220,6 @@ impl Cli {
             return None;
         }
         match &self.command {
-            Command::Bench(args) => args.misplaced_configuration(),
             _ if CONFIGURED.contains(&name) => None,
             Command::Receive(_)
             | Command::Token(_)
@@ -237,14 +236,6 @@ impl Cli {
 }
 
 impl Configuration {
-    /// The options, as arguments for another delayd process.
-    fn words(&self) -> Vec<String> {
-        let files =
-            self.files.iter().map(|file| ["--config".to_owned(), file.display().to_string()]);
-        let sets = self.sets.iter().map(|set| ["--set".to_owned(), set.clone()]);
-        files.chain(sets).flatten().collect()
-    }
-
     fn load(&self) -> Result<Settings, settings::Error> {
         self.load_from(&self.read())
     }
@@ -312,7 +303,7 @@ fn workers() -> usize {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Code> {
-    settings::check_variables(&environment(), &option_variables())?;
+    let unread = settings::check_variables(&environment(), &option_variables())?;
     let configuration = cli.configuration;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
@@ -321,10 +312,10 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
     let runtime = runtime.enable_all().build()?;
     let code = runtime.block_on(async {
         match cli.command {
-            Command::Serve(_) => serve::run(configuration).await,
+            Command::Serve(_) => serve::run(configuration, unread).await,
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
-            Command::Check(args) => check::run(&args, &configuration.load()?).await,
+            Command::Check(args) => check::run(&args, &configuration.load()?, unread).await,
             Command::Backup(args) => backup::run(args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
@@ -357,7 +348,6 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Import(args) => import::run(args).await,
             Command::Move(args) => migrate::run(args).await,
             Command::Openapi(_) => openapi::run(),
-            Command::Bench(args) => bench::run(args, &configuration).await,
         }
     });
     // A blocking read (stdin, a DNS lookup) must not delay the exit.

@@ -1,6 +1,6 @@
 //! Lists that come in pages, such as that of `delayd list`.
 
-use serde_json::Value;
+use delayd_wire::Number;
 
 use super::client::Client;
 use super::{Code, output};
@@ -33,14 +33,14 @@ impl Paging {
     pub(super) async fn show<T>(
         self,
         client: &Client,
-        read: impl AsyncFn(Option<Value>, Option<String>) -> anyhow::Result<PageOf<T>>,
+        read: impl AsyncFn(Option<Number>, Option<String>) -> anyhow::Result<PageOf<T>>,
         shown: fn(&[T]) -> String,
     ) -> anyhow::Result<Code> {
         let Self { limit, mut cursor, all } = self;
         let mut is_first = true;
         loop {
             let entries;
-            (entries, cursor) = read(limit.map(Value::from), cursor).await?;
+            (entries, cursor) = read(limit.map(Number::from), cursor).await?;
             if !client.is_json() && (is_first || !entries.is_empty()) {
                 output::line(&shown(&entries))?;
             }

@@ -1,6 +1,6 @@
 //! `delayd pull`: pulls due tasks of a topic, or reads one task.
 
-use delayd_wire::{PullRequest, Pulled, PulledMany};
+use delayd_wire::{Number, PullRequest, Pulled, PulledMany, UpTo};
 
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
@@ -52,8 +52,15 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     const PATH: &str = "/delay/task/pull";
     let Args { topic, count, lease, wait, task_id, key, idempotency_key, server } = args;
-    let topic = Some(topic);
-    let body = PullRequest { topic, task_id, key, idempotency_key, lease, count, wait };
+    let body = PullRequest {
+        topic,
+        task_id: task_id.map(Into::into),
+        key,
+        idempotency_key,
+        lease: lease.map(UpTo),
+        count: count.map(Number::from),
+        wait,
+    };
     match count {
         Some(_) => server.ask(PATH, &body, |many: PulledMany| shown(&many.tasks)).await?,
         None => server.ask(PATH, &body, one).await?,

@@ -43,9 +43,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let client = server.client()?;
     let read = async |limit, cursor| {
         let body = SearchRequest {
-            topic: Some(&topic),
-            state: Some(state),
-            text: Some(text.clone()),
+            topic: topic.clone(),
+            state,
+            text: text.clone(),
             limit,
             cursor,
             order: oldest.then_some(ListOrder::Oldest),

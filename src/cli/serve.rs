@@ -21,7 +21,11 @@ Examples:
   DELAYD__STORE__KIND=redis DELAYD__STORE__REDIS__URLS=redis://10.0.0.5:6379/0 delayd serve")]
 pub(super) struct Args {}
 
-pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
+/// `unread` is a warning about environment variables.
+pub(super) async fn run(
+    configuration: Configuration,
+    unread: Option<String>,
+) -> anyhow::Result<Code> {
     let files = configuration.read();
     let settings = configuration.load_from(&files)?;
     let level = start_logs(&settings, None)?;
@@ -46,7 +50,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let bind = app.local_addr();
     let version = env!("CARGO_PKG_VERSION");
     info!(version, %bind, store, "delayd {version} listens on {scheme}://{bind}, store: {store}");
-    for warning in warnings {
+    for warning in unread.into_iter().chain(warnings) {
         warn!("{warning}");
     }
     app.reload_from(source);

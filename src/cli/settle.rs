@@ -1,6 +1,6 @@
 //! `delayd ack`, `delayd nack` and `delayd extend`: settle a leased task.
 
-use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing, Returned};
+use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing, Returned, UpTo};
 
 use super::Code;
 use super::cell::Cell;
@@ -71,17 +71,15 @@ pub(super) struct ExtendArgs {
 
 pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
-    let body =
-        AckRequest { topic: Some(topic), task_id: Some(task_id), receipt: Some(receipt.as_str()) };
+    let body = AckRequest { topic, task_id: task_id.into(), receipt };
     args.server.ask("/delay/task/ack", &body, |_: Nothing| "delivered".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
-    let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
     let (at, zone) = (args.at.text(), args.at.zone.clone());
-    let body = NackRequest { topic, task_id, receipt, delay: args.after, at, zone };
+    let body = NackRequest { topic, task_id: task_id.into(), receipt, delay: args.after, at, zone };
     let has_passed = |due| args.at.has_passed(due);
     let shown = |returned: Returned| match returned.due_ms {
         Some(due) if has_passed(due) => format!("returned, due {}: {PASSED}", due.cell()),
@@ -95,8 +93,7 @@ pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
 pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
     let shown = |_: Nothing| format!("leased for {} from now", args.lease);
     let Held { topic, task_id, receipt } = args.held;
-    let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
-    let body = ExtendRequest { topic, task_id, receipt, lease: Some(args.lease) };
+    let body = ExtendRequest { topic, task_id: task_id.into(), receipt, lease: UpTo(args.lease) };
     args.server.ask("/delay/task/extend", &body, shown).await?;
     Ok(Code::Done)
 }

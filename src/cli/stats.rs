@@ -2,7 +2,6 @@
 
 use delayd_wire::{ErrorCode, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde::de::IgnoredAny;
 
 use super::cell::Cell;
 use super::client::ServerArgs;
@@ -33,19 +32,19 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let asked = listed.topics.into_iter().map(|listed| {
         let client = &client;
         async move {
-            let body = TopicRequest { topic: Some(listed.topic) };
+            let body = TopicRequest { topic: listed.topic };
             let answer = client.post("/delay/topic/get", &body).await?;
             // A topic that was deleted meanwhile is omitted.
             if answer.code() == ErrorCode::NotFound {
                 return anyhow::Ok(None);
             }
             let text = answer.text.clone();
-            Ok(Some((text, answer.checked::<Shown>()?)))
+            Ok(Some((text, answer.checked::<TopicShown>()?)))
         }
     });
-    let answers: Vec<Option<(String, Shown)>> =
+    let answers: Vec<Option<(String, TopicShown)>> =
         stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
-    let (texts, topics): (Vec<String>, Vec<Shown>) = answers.into_iter().flatten().unzip();
+    let (texts, topics): (Vec<String>, Vec<TopicShown>) = answers.into_iter().flatten().unzip();
     if !client.is_json() {
         output::line(&shown(&topics))?;
         return Ok(Code::Done);
@@ -56,14 +55,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// The settings are not shown.
-type Shown = TopicShown<IgnoredAny>;
-
-fn shown(topics: &[Shown]) -> String {
+fn shown(topics: &[TopicShown]) -> String {
     if topics.is_empty() {
         return "no topics".into();
     }
-    let row = |topic: &Shown| {
+    let row = |topic: &TopicShown| {
         let state = state(topic.paused, topic.overdue);
         let mut row = vec![topic.topic.cell(), state.into()];
         row.extend(counts(&topic.counts).map(|(_, count)| count.cell()));
@@ -92,7 +88,7 @@ mod tests {
                 "dead": 0, "cancelled": 2, "expired": 0,
             },
         });
-        let topic: Shown = serde_json::from_value(topic).unwrap();
+        let topic: TopicShown = serde_json::from_value(topic).unwrap();
         let table = shown(&[topic]);
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();

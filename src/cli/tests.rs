@@ -145,13 +145,7 @@ fn usage_errors_end_with_2() {
     check("delayd destination hold");
     check("delayd completions tcl");
     check("delayd import --batch 0");
-    check("delayd bench");
-    check("delayd bench add --connections 0");
-    check("delayd bench add --for 2h");
-    check("delayd bench add --bytes 10");
-    check("delayd bench burst --store disk");
-    check("delayd bench add --server https://127.0.0.1 --service a");
-    check("delayd bench add --redis 127.0.0.1:6379");
+    check("delayd bench add");
     check("delayd move --batch 0 --to http://a");
     check("delayd move --to ftp://a");
     check("delayd move");

@@ -1,7 +1,7 @@
 //! The settings of a topic that go to another service: a line of an export, and what `move` sets
 //! before it moves tasks.
 
-use delayd_wire::{TopicRequest, TopicShown};
+use delayd_wire::{Topic, TopicRequest, TopicShown};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::retry_client::RetryClient;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopicSettings {
-    pub(super) topic: String,
+    pub(super) topic: Topic,
     pub(super) shards: u16,
     #[serde(default)]
     policy: Map<String, Value>,
@@ -21,10 +21,10 @@ pub(super) struct TopicSettings {
 }
 
 /// The answer of `/delay/topic/get`.
-impl From<TopicShown<Map<String, Value>>> for TopicSettings {
-    fn from(shown: TopicShown<Map<String, Value>>) -> Self {
+impl From<TopicShown> for TopicSettings {
+    fn from(shown: TopicShown) -> Self {
         let TopicShown { topic, shards, policy, paused, .. } = shown;
-        Self { topic: topic.0, shards, policy, paused }
+        Self { topic, shards, policy, paused }
     }
 }
 
@@ -44,8 +44,8 @@ impl TopicSettings {
     /// Creates the topic with these settings. An existing topic is not changed. Returns its
     /// settings.
     pub(super) async fn create_at(&self, to: &RetryClient) -> anyhow::Result<Self> {
-        let body = TopicRequest { topic: Some(&self.topic) };
-        let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {
+        let body = TopicRequest { topic: self.topic.clone() };
+        let there: TopicShown = match to.find("/delay/topic/get", &body).await? {
             Some(there) => there,
             None => to.call("/delay/topic/set", &self.request()).await?,
         };
@@ -66,7 +66,7 @@ mod tests {
             "policy": {"retry": {"max_attempts": 3},
                 "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
         });
-        let shown: TopicShown<_> = serde_json::from_value(answer).unwrap();
+        let shown: TopicShown = serde_json::from_value(answer).unwrap();
         let settings = TopicSettings::from(shown);
         assert_eq!(
             Value::Object(settings.request()),

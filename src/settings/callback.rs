@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 
-use super::breaker::Breaker;
+use super::breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::Parsed;
 use crate::callback::HostPattern;
+use crate::model::breaker::Params;
 use delayd_wire::Span;
 use delayd_wire::{Backoff, InvalidBackoff};
 
@@ -33,7 +34,7 @@ pub struct Callback {
     /// What happens after a failed call.
     pub retry: Retry,
     /// When the breaker of a service opens, and how it probes.
-    pub breaker: Breaker,
+    pub breaker: Params,
 }
 
 /// The section `[callback.retry]`.
@@ -55,7 +56,7 @@ impl Callback {
         within("callback.concurrency", self.concurrency, 1..=MOST_CALLS)?;
         within("callback.concurrency_per_service", self.concurrency_per_service, 1..=MOST_CALLS)?;
         within_spans("callback.retry_after_max", self.retry_after_max, "0s", "24h")?;
-        self.breaker.check("callback.breaker")?;
+        breaker::check(&self.breaker, "callback.breaker")?;
         self.retry.check()
     }
 }

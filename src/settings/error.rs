@@ -27,35 +27,15 @@ pub enum Error {
         /// The error of the parser.
         message: String,
     },
-    /// An environment variable with our prefix that no setting reads.
-    #[error(
-        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. \
-         Settings are written DELAYD__SECTION__KEY, with two underscores; unset \
-         what is not meant for delayd"
-    )]
-    Variable {
-        /// The name of the variable.
-        variable: String,
-        /// The most similar known one.
-        nearest: String,
-    },
-    /// A `--set` that is not an assignment.
-    #[error("--set {key}: {reason}")]
-    Set {
-        /// The text before the `=`.
-        key: String,
-        /// The rule.
-        reason: String,
-    },
     /// An unknown key.
-    #[error("{origin}: there is no setting {key}; {hint}")]
+    #[error("{origin}: there is no setting {key}; expected {expected}")]
     Unknown {
         /// The file, variable or option with the key.
         origin: String,
         /// The full path of the key.
         key: String,
-        /// A suggestion.
-        hint: String,
+        /// The keys that there are.
+        expected: String,
     },
     /// A required key is missing.
     #[error(
@@ -75,15 +55,15 @@ pub enum Error {
         origin: String,
         /// The full path of the key.
         key: String,
-        /// The value, without passwords.
+        /// The value, unless it may be a secret.
         given: String,
         /// The rule; begins with a verb.
         reason: String,
     },
-    /// A value that is missing, or of which only a part may be shown.
+    /// A value of which only a part may be shown; a variable or an option that cannot be used.
     #[error("{key}: expected {expected}, got {got}")]
     Unexpected {
-        /// The full path of the key.
+        /// The full path of the key, or the name.
         key: String,
         /// What would be right.
         expected: String,
@@ -128,4 +108,28 @@ pub enum Error {
         /// How long they were observed.
         patience: std::time::Duration,
     },
+}
+
+/// A path as TOML writes it: `services."message.call".endpoints[0]`.
+pub(super) fn dotted<T: AsRef<str>>(path: &[T]) -> String {
+    let is_bare = |key: &str| {
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    };
+    let mut text = String::new();
+    for key in path.iter().map(AsRef::as_ref) {
+        if !text.is_empty() && index_of(key).is_none() {
+            text.push('.');
+        }
+        if is_bare(key) || index_of(key).is_some() {
+            text.push_str(key);
+        } else {
+            text.push_str(&format!("{key:?}"));
+        }
+    }
+    text
+}
+
+/// The index in a part of a path such as `[0]`.
+pub(super) fn index_of(part: &str) -> Option<usize> {
+    part.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::check::{Wrong, within, within_spans};
-use super::value::choice;
+use crate::worker::Noted;
 use delayd_wire::Span;
 
 /// The section `[history]`.
@@ -15,23 +15,11 @@ pub struct History {
     /// Whether ended tasks keep their contents.
     pub contents: bool,
     /// Which attempts are recorded.
-    pub attempts: NotedAttempts,
+    pub attempts: Noted,
     /// The maximum number of ended tasks per topic, 1 to 1,000,000,000.
     pub max_per_topic: u64,
     /// The maximum number of ended tasks of all topics, 1 to 1,000,000,000.
     pub max: u64,
-}
-
-choice! {
-    /// `history.attempts`.
-    NotedAttempts {
-        /// All attempts.
-        All = "all",
-        /// Failed attempts.
-        Failures = "failures",
-        /// None.
-        Nothing = "none",
-    }
 }
 
 impl History {

@@ -114,36 +114,22 @@ impl Http {
             "must be false where http.auth.tokens has tokens: remove the one or the others".into()
         })?;
         for (i, token) in tokens.iter().enumerate() {
-            let ensure = |key: &str, right: bool, reason: &str| {
-                let path =
-                    ["http", "auth", "tokens", &format!("[{i}]"), key].map(str::to_owned).to_vec();
-                if right { Ok(()) } else { Err(Wrong { path, reason: reason.into() }) }
-            };
-            let (name, others) = (&token.name, &tokens[..i]);
+            let (name, mut others) = (&token.name, tokens[..i].iter());
             let is_plain = (1..=LONGEST_NAME).contains(&name.len())
                 && name.bytes().all(|byte| byte.is_ascii_graphic());
-            ensure("name", is_plain, "must be 1 to 64 visible characters")?;
-            ensure(
-                "name",
-                others.iter().all(|other| other.name != *name),
-                "is the name of another token already",
-            )?;
-            let is_new = |other: &Token| other.token_sha256.0 != token.token_sha256.0;
-            ensure(
-                "token_sha256",
-                others.iter().all(is_new),
-                "is the hash of another token already",
-            )?;
-            ensure(
-                "scopes",
-                !token.scopes.is_empty(),
-                "must hold \"produce\", \"consume\", \"view\" or \"admin\"",
-            )?;
-            ensure(
-                "topics",
-                !token.topics.is_empty(),
-                "must hold at least one, such as \"order.*\" or \"*\"",
-            )?;
+            let is_new = others.clone().all(|other| other.name != *name);
+            let has_new_hash = others.all(|other| other.token_sha256.0 != token.token_sha256.0);
+            let scopes = "must hold \"produce\", \"consume\", \"view\" or \"admin\"";
+            let topics = "must hold at least one, such as \"order.*\" or \"*\"";
+            for (key, right, reason) in [
+                ("name", is_plain, "must be 1 to 64 visible characters"),
+                ("name", is_new, "is the name of another token already"),
+                ("token_sha256", has_new_hash, "is the hash of another token already"),
+                ("scopes", !token.scopes.is_empty(), scopes),
+                ("topics", !token.topics.is_empty(), topics),
+            ] {
+                check::ensure(&format!("http.auth.tokens.[{i}].{key}"), right, || reason.into())?;
+            }
         }
         Ok(())
     }

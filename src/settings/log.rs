@@ -3,7 +3,6 @@
 use serde::Deserialize;
 
 use super::check::Wrong;
-use super::value::choice;
 use crate::telemetry;
 
 /// The section `[log]`.
@@ -16,14 +15,14 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-choice! {
-    /// `log.format`.
-    LogFormat {
-        /// Text.
-        Text = "text",
-        /// JSON, one object per line.
-        Json = "json",
-    }
+/// `log.format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text.
+    Text,
+    /// JSON, one object per line.
+    Json,
 }
 
 impl Log {

@@ -18,7 +18,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use config::{ConfigError, Map, Value, ValueKind};
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
@@ -26,15 +25,16 @@ mod breaker;
 mod callback;
 mod check;
 mod error;
+mod explain;
 mod file;
 mod history;
 mod http;
-mod keys;
 mod layers;
 mod limits;
 mod log;
 mod named_files;
-mod oauth;
+#[cfg(test)]
+mod oauth_tests;
 mod objective;
 #[cfg(test)]
 mod secret_tests;
@@ -51,22 +51,19 @@ mod value;
 mod variables;
 mod worker;
 
-pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
 pub use file::File;
-pub use history::{History, NotedAttempts};
+pub use history::History;
 pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use named_files::NamedFiles;
-pub use oauth::{ClientId, OAuth, Scope, TokenUrl};
 pub use objective::Objective;
 pub use service_headers::ServiceHeaders;
 pub use services::{Endpoint, Service, ServicesFallback};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
-pub use success::Success;
 pub use tls::{CertificateName, ClientTls, ServerTls};
 pub use trace::{InvalidTraceHeader, Trace, TraceHeader};
 pub use value::{Parsed, Size};
@@ -92,7 +89,6 @@ pub struct Settings {
     /// How services are called.
     pub callback: Callback,
     /// The services, by name.
-    #[serde(default)]
     pub services: BTreeMap<String, Service>,
     /// The address of services that are not listed.
     pub services_fallback: ServicesFallback,
@@ -154,17 +150,15 @@ impl Settings {
         env: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
         let env: BTreeMap<String, String> = env.collect();
-        let mut given = Vec::new();
+        let mut layers = vec![layers::DEFAULTS.clone()];
         for file in files {
-            given.push(file.layer()?);
+            layers.push(file.layer()?);
         }
-        given.push(Layer::of_env(env.clone().into_iter())?);
+        layers.push(Layer::of_env(&env)?);
         for set in sets {
-            given.push(Layer::of_set(set)?);
+            layers.push(Layer::of_set(set)?);
         }
-        given.iter().try_for_each(|layer| keys::check(&layer.table))?;
-        let defaults = Layer::of_text("built-in defaults", DEFAULTS)?;
-        let mut settings = Self::read([vec![defaults], given].concat())?;
+        let mut settings = Self::read(layers)?;
         for (name, service) in &mut settings.services {
             service.take_variables(name, |name| env.get(name).map(String::as_str))?;
         }
@@ -196,14 +190,14 @@ impl Settings {
         Ok(kept)
     }
 
-    fn read(layers: Vec<Layer>) -> Result<Self, Error> {
-        let config = layers::merge(layers).expect("layers in memory can be merged");
-        let tree = config.cache.clone().into_table().expect("the root is a table");
-        let settings: Self = serde_path_to_error::deserialize(config.cache).map_err(|e| {
+    fn read(mut layers: Vec<Layer>) -> Result<Self, Error> {
+        let table = layers::merge(&mut layers);
+        let read = explain::Read { layers: &layers, table: &table };
+        let settings: Self = serde_path_to_error::deserialize(table.clone()).map_err(|e| {
             let path = e.path().iter().filter_map(segment).collect();
-            unreadable(&tree, path, e.into_inner())
+            read.unreadable(path, e.inner().message())
         })?;
-        settings.check().map_err(|wrong| invalid(&tree, &wrong.path, wrong.reason))?;
+        settings.check().map_err(|wrong| read.invalid(wrong))?;
         Ok(settings)
     }
 
@@ -227,74 +221,11 @@ impl Settings {
     }
 }
 
+/// A part of a path, as `error::dotted` takes it.
 fn segment(segment: &Segment) -> Option<String> {
     match segment {
         Segment::Map { key } => Some(key.clone()),
         Segment::Seq { index } => Some(format!("[{index}]")),
         Segment::Enum { .. } | Segment::Unknown => None,
-    }
-}
-
-/// The error for a value that cannot be read.
-fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigError) -> Error {
-    match error {
-        ConfigError::At { error, .. } => unreadable(tree, path, *error),
-        ConfigError::NotFound(field) => {
-            let section = keys::find(tree, path.iter().map(String::as_str)).map(keys::origin);
-            path.push(field.rsplit(['.', ']']).next().unwrap_or_default().to_owned());
-            Error::Missing {
-                origin: section.unwrap_or("the configuration".into()),
-                key: keys::dotted(&path),
-            }
-        }
-        ConfigError::Type { expected, .. } if expected.contains(" bit ") => {
-            invalid(tree, &path, "is too large, or negative".into())
-        }
-        ConfigError::Type { expected, .. } => invalid(tree, &path, format!("must be {expected}")),
-        ConfigError::Message(text) => match text.rsplit_once("expected ") {
-            Some((said, expected)) if said.starts_with("unknown field `") => {
-                let field = said.split('`').nth(1).map(str::to_owned);
-                path.extend(field.filter(|field| path.last() != Some(field)));
-                if path[0] == "http" {
-                    return invalid(
-                        tree,
-                        &path,
-                        format!("is no setting of a token, which takes {expected}"),
-                    );
-                }
-                invalid(
-                    tree,
-                    &path,
-                    format!("does not go with the kind beside it, which takes {expected}"),
-                )
-            }
-            Some((_, "struct Token")) => invalid(
-                tree,
-                &path,
-                "must be a table with name, token_sha256, scopes and topics".into(),
-            ),
-            // The text of serde. The part before it may repeat the value.
-            Some((said, expected))
-                if said.starts_with("unknown") || said.starts_with("invalid") =>
-            {
-                invalid(tree, &path, format!("must be {expected}"))
-            }
-            // Messages of this project begin with a verb.
-            _ => invalid(tree, &path, text),
-        },
-        other => invalid(tree, &path, format!("cannot be read: {other}")),
-    }
-}
-
-/// The error for the value at `path`, which it shows.
-fn invalid(tree: &Map<String, Value>, path: &[String], reason: String) -> Error {
-    let found = keys::find(tree, path.iter().map(String::as_str));
-    let nothing = Value::new(None, ValueKind::Nil);
-    let value = found.unwrap_or(&nothing);
-    Error::Invalid {
-        origin: keys::origin(value),
-        key: keys::dotted(path),
-        given: value::given(path, value),
-        reason,
     }
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::error::Error;
-use super::keys::dotted;
+use super::error::{Error, dotted};
 use super::named_files::NamedFiles;
 use crate::callback::{SecretText, ServiceHeader, Unexpected, check_header_name};
 
@@ -168,26 +167,28 @@ mod tests {
         services.a.headers.x-key: expected one line of visible ASCII, got nothing
         services.a.headers.x-key: expected one line of visible ASCII, got more than one line
         services.a.headers.x-key: expected one line of visible ASCII, got other characters
-        test.toml: services.a.headers.x-key = *** must be a string or a section
-        test.toml: services.a.headers.name = *** must be a string or a section
-        the configuration: services.a.headers.x-key = *** must be a string, { env = "NAME" } or
-            { file = "/path" }
         test.toml: services.a.headers.x-key = *** must be a string, { env = "NAME" } or { file =
             "/path" }
-        test.toml: services.a.headers.x-key = *** must have the name of an environment variable
+        test.toml: services.a.headers.name = *** must be a string, { env = "NAME" } or { file =
+            "/path" }
+        test.toml: services.a.headers.x-key = a section must be a string, { env = "NAME" } or {
+            file = "/path" }
+        test.toml: services.a.headers.x-key = a section must be a string, { env = "NAME" } or {
+            file = "/path" }
+        test.toml: services.a.headers.x-key = a section must have the name of an environment
+            variable
         services.a.headers.x-key: expected one line of visible ASCII in the environment variable
             MISSING, got none
         services.a.headers.x-key: expected one line of visible ASCII in the environment variable
             EMPTY, got nothing
         services.a.headers.x-key: expected one line of visible ASCII in the environment variable
             LONG, got more than 8 KiB
-        test.toml: services.a.headers.x-key = *** must have the path of a file
+        test.toml: services.a.headers.x-key = a section must have the path of a file
         services.a.headers.x-key: expected one line of visible ASCII in the file /nowhere/token,
             got No such file or directory (os error 2)
         services.a.headers.x-key: expected one line of visible ASCII in the file /, got Is a
             directory (os error 21)
-        test.toml: there is no setting services.a.headers.x-key.vault; services.a.headers.x-key
-            takes env, file
+        test.toml: there is no setting services.a.headers.x-key.vault; expected "env" or "file"
         services.a.headers: expected at most 32 headers, got 33
         "#);
     }

@@ -8,14 +8,12 @@ use serde::{Deserialize, Deserializer};
 
 use super::callback::MOST_CALLS;
 use super::check::Wrong;
-use super::error::Error;
-use super::keys::dotted;
-use super::oauth::OAuth;
+use super::error::{Error, dotted};
 use super::service_headers::ServiceHeaders;
-use super::success::Success;
+use super::success;
 use super::tls::ClientTls;
 use super::value::{Parsed, rate, unless_empty};
-use crate::callback::{Credentials, Fallback, Secret};
+use crate::callback::{Credentials, Fallback, OAuthParams, Secret, SuccessRule};
 use crate::model::task::Destination;
 use delayd_wire::Rate;
 
@@ -35,8 +33,8 @@ pub struct Service {
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
     /// Which answers count as success.
-    #[serde(default)]
-    pub success: Success,
+    #[serde(default, deserialize_with = "success::read")]
+    pub success: SuccessRule,
     /// Headers of each call.
     #[serde(default)]
     pub headers: ServiceHeaders,
@@ -48,7 +46,7 @@ pub struct Service {
     pub tls: ClientTls,
     /// How it gets access tokens.
     #[serde(default)]
-    pub oauth: Option<OAuth>,
+    pub oauth: Option<OAuthParams>,
 }
 
 /// The section `[services_fallback]`.
@@ -110,7 +108,7 @@ impl Service {
         Credentials {
             headers: self.headers.headers(),
             tls: self.tls.some_key().map(|_| self.tls.files()),
-            oauth: self.oauth.as_ref().map(OAuth::params),
+            oauth: self.oauth.clone(),
         }
     }
 
@@ -131,32 +129,30 @@ impl Service {
 
     /// Validates the section of the service `name`.
     pub(super) fn check(&self, name: &str) -> Result<(), Wrong> {
-        let wrong = |key: &[&str], reason: String| Wrong {
-            path: [&["services", name], key].concat().into_iter().map(str::to_owned).collect(),
-            reason,
+        let ensure = |key: &[&str], right: bool, reason: &str| {
+            let path = || [&["services", name], key].concat().into_iter().map(str::to_owned);
+            if right {
+                Ok(())
+            } else {
+                Err(Wrong { path: path().collect(), reason: reason.into() })
+            }
         };
-        let is_service =
-            name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
-        if !is_service {
-            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of \
-                          A-Z a-z 0-9 . _ -";
-            return Err(wrong(&[], reason.into()));
-        }
-        if self.endpoints.is_empty() {
-            return Err(wrong(&["endpoints"], "must hold at least one address".into()));
-        }
-        if self.concurrency > MOST_CALLS {
-            return Err(wrong(&["concurrency"], format!("must be from 0 to {MOST_CALLS}")));
-        }
-        if self.secrets.len() > MOST_SECRETS {
-            return Err(wrong(&["secrets"], format!("must hold at most {MOST_SECRETS}")));
-        }
+        let destination = name.parse::<Destination>();
+        ensure(
+            &[],
+            destination.is_ok_and(|destination| destination.is_service()),
+            "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . \
+             _ -",
+        )?;
+        ensure(&["endpoints"], !self.endpoints.is_empty(), "must hold at least one address")?;
+        let calls = self.concurrency <= MOST_CALLS;
+        ensure(&["concurrency"], calls, &format!("must be from 0 to {MOST_CALLS}"))?;
+        let secrets = self.secrets.len() <= MOST_SECRETS;
+        ensure(&["secrets"], secrets, &format!("must hold at most {MOST_SECRETS}"))?;
         self.tls.check(&["services", name, "tls"])?;
-        let is_clear = |endpoint: &Endpoint| !endpoint.as_str().starts_with("https://");
-        if self.tls.some_key().is_some() && self.endpoints.iter().any(is_clear) {
-            let reason = format!("must begin with https://, because services.{name:?}.tls is set");
-            return Err(wrong(&["endpoints"], reason));
-        }
-        Ok(())
+        let is_tls = |endpoint: &Endpoint| endpoint.as_str().starts_with("https://");
+        let reason = format!("must begin with https://, because services.{name:?}.tls is set");
+        let is_plain = self.tls.some_key().is_none();
+        ensure(&["endpoints"], is_plain || self.endpoints.iter().all(is_tls), &reason)
     }
 }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
-use super::breaker::Breaker;
+use super::breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::tls::ClientTls;
-use super::value::{Size, choice, redacted};
+use super::value::Size;
+use crate::model::breaker::Params;
 use delayd_wire::Span;
 
 /// The section `[store]`.
@@ -24,14 +25,14 @@ pub struct Store {
     pub redis: Redis,
 }
 
-choice! {
-    /// `store.kind`.
-    StoreKind {
-        /// A database file of this process.
-        Embedded = "embedded",
-        /// Redis, which several instances can share.
-        Redis = "redis",
-    }
+/// `store.kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// A database file of this process.
+    Embedded,
+    /// Redis, which several instances can share.
+    Redis,
 }
 
 /// The section `[store.embedded]`.
@@ -64,19 +65,19 @@ pub struct Redis {
     /// TLS to the servers; only for addresses with `rediss://`.
     pub tls: ClientTls,
     /// When the breaker of a server opens, and how it probes.
-    pub breaker: Breaker,
+    pub breaker: Params,
 }
 
-choice! {
-    /// `store.redis.topology`.
-    Topology {
-        /// One server.
-        Standalone = "standalone",
-        /// A primary and its replicas, watched by sentinels.
-        Sentinel = "sentinel",
-        /// Redis Cluster.
-        Cluster = "cluster",
-    }
+/// `store.redis.topology`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// One server.
+    Standalone,
+    /// A primary and its replicas, watched by sentinels.
+    Sentinel,
+    /// Redis Cluster.
+    Cluster,
 }
 
 /// The rules for an address, the second for one with a login.
@@ -148,7 +149,10 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redacted(&self.address))
+        match (self.address.split_once("://"), self.address.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://***@{host}"),
+            _ => f.write_str(&self.address),
+        }
     }
 }
 
@@ -178,11 +182,8 @@ impl Store {
                 let urls: Vec<_> = self.redis.urls.iter().map(ToString::to_string).collect();
                 let Redis { topology, master_name, key_prefix, .. } = &self.redis;
                 let space = if master_name.is_empty() { "" } else { " " };
-                format!(
-                    "redis, {}{space}{master_name} {}, keys {key_prefix}:*",
-                    topology.as_str(),
-                    urls.join(", ")
-                )
+                let (topology, urls) = (format!("{topology:?}").to_lowercase(), urls.join(", "));
+                format!("redis, {topology}{space}{master_name} {urls}, keys {key_prefix}:*")
             }
         }
     }
@@ -225,42 +226,41 @@ impl Redis {
             })?;
         }
         self.tls.check(&["store", "redis", "tls"])?;
-        self.breaker.check("store.redis.breaker")
+        breaker::check(&self.breaker, "store.redis.breaker")
     }
 
     fn check_urls(&self) -> Result<(), Wrong> {
-        let urls = |right: bool, reason: &str| ensure("store.redis.urls", right, || reason.into());
-        match self.topology {
+        let Self { topology, urls, .. } = self;
+        let count = match topology {
             Topology::Standalone => {
-                urls(
-                    self.urls.len() == 1,
-                    "must be a list of exactly one address for the topology \"standalone\"",
-                )?;
+                (1..=1, "must be a list of exactly one address for the topology \"standalone\"")
             }
-            Topology::Sentinel | Topology::Cluster => {
-                urls(
-                    (1..=MOST_URLS).contains(&self.urls.len()),
-                    "must be a list of 1 to 32 addresses",
-                )?;
-            }
-        }
-        let alike = |one: &RedisUrl| {
-            one.login == self.urls[0].login && one.sentinel == self.urls[0].sentinel
+            _ => (1..=MOST_URLS, "must be a list of 1 to 32 addresses"),
         };
-        urls(self.urls.iter().all(alike), "must all have the same user, password and database")?;
-        urls(
-            self.urls.iter().all(|url| url.is_tls() == self.urls[0].is_tls()),
-            "must all begin with redis://, or all with rediss://",
-        )?;
-        let is_zero = |url: &RedisUrl| matches!(url.login.2.as_str(), "" | "0");
-        urls(
-            self.topology != Topology::Cluster || is_zero(&self.urls[0]),
-            "must name no database: a cluster has but 0",
-        )?;
-        let asks_sentinels = self.urls.iter().any(|url| url.sentinel != (None, None));
-        urls(
-            self.topology == Topology::Sentinel || !asks_sentinels,
-            "may have sentinel_username and sentinel_password only for the topology \"sentinel\"",
-        )
+        let key = "store.redis.urls";
+        ensure(key, count.0.contains(&urls.len()), || count.1.into())?;
+        let first = &urls[0];
+        let alike = |url: &RedisUrl| (&url.login, &url.sentinel) == (&first.login, &first.sentinel);
+        let is_zero = matches!(first.login.2.as_str(), "" | "0");
+        let asks_sentinels = first.sentinel != (None, None);
+        for (right, reason) in [
+            (urls.iter().all(alike), "must all have the same user, password and database"),
+            (
+                urls.iter().all(|url| url.is_tls() == first.is_tls()),
+                "must all begin with redis://, or all with rediss://",
+            ),
+            (
+                *topology != Topology::Cluster || is_zero,
+                "must name no database: a cluster has but 0",
+            ),
+            (
+                *topology == Topology::Sentinel || !asks_sentinels,
+                "may have sentinel_username and sentinel_password only for the topology \
+                 \"sentinel\"",
+            ),
+        ] {
+            ensure(key, right, || reason.into())?;
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,9 @@
 //! `services.….success`: a word, or a table with a rule.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer};
-use serde_json::Number;
 
 use super::value::Parsed;
 use crate::callback::{AnswerRule, Expected, Pointer, SuccessRule, ValueRule};
@@ -18,14 +16,9 @@ const LONGEST_VALUE: usize = 128;
 const FORMS: &str = "must be \"dm_error\", \"status\", or a table such as { pointer = \"/code\", \
                      equals = [0] }";
 
-/// The rule of a service.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Success(pub SuccessRule);
-
-impl<'de> Deserialize<'de> for Success {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(WordOrTable).map(Self)
-    }
+/// Reads the rule of a service.
+pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<SuccessRule, D::Error> {
+    from.deserialize_any(WordOrTable)
 }
 
 struct WordOrTable;
@@ -56,37 +49,17 @@ impl<'de> Visitor<'de> for WordOrTable {
 #[serde(deny_unknown_fields)]
 struct Table {
     pointer: Option<Parsed<Pointer>>,
-    equals: Option<Vec<Value>>,
+    equals: Option<Vec<Expected>>,
     statuses: Option<Vec<u16>>,
-    missing: Option<Parsed<Missing>>,
+    missing: Option<Missing>,
 }
 
 /// What an answer without the value is.
-#[derive(Clone, Copy)]
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Missing {
     Failure,
     Success,
-}
-
-impl FromStr for Missing {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, &'static str> {
-        match word {
-            "failure" => Ok(Self::Failure),
-            "success" => Ok(Self::Success),
-            _ => Err("must be \"failure\" or \"success\""),
-        }
-    }
-}
-
-/// A value in `equals`.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "must be a number, a string, true or false")]
-enum Value {
-    Flag(bool),
-    Number(Number),
-    Text(String),
 }
 
 impl Table {
@@ -100,8 +73,17 @@ impl Table {
         }
         let value = match (pointer, equals) {
             (Some(Parsed(pointer)), Some(equals)) => {
-                let equals = expected(equals)?;
-                let missing_is_success = matches!(missing, Some(Parsed(Missing::Success)));
+                let is_long = |value: &Expected| match value {
+                    Expected::Text(text) => text.len() > LONGEST_VALUE,
+                    _ => false,
+                };
+                if equals.is_empty() || equals.len() > MOST_VALUES {
+                    return Err("must have 1 to 32 values in equals");
+                }
+                if equals.iter().any(is_long) {
+                    return Err("must have texts of at most 128 bytes in equals");
+                }
+                let missing_is_success = missing == Some(Missing::Success);
                 Some(ValueRule { pointer, equals, missing_is_success })
             }
             (None, None) if missing.is_some() => {
@@ -117,28 +99,13 @@ impl Table {
     }
 }
 
-fn expected(values: Vec<Value>) -> Result<Vec<Expected>, &'static str> {
-    if values.is_empty() || values.len() > MOST_VALUES {
-        return Err("must have 1 to 32 values in equals");
-    }
-    let value = |value: Value| match value {
-        Value::Flag(flag) => Ok(Expected::Flag(flag)),
-        Value::Number(number) => Ok(Expected::Number(number)),
-        Value::Text(text) if text.len() > LONGEST_VALUE => {
-            Err("must have texts of at most 128 bytes in equals")
-        }
-        Value::Text(text) => Ok(Expected::Text(text)),
-    };
-    values.into_iter().map(value).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::load;
 
     fn read(success: &str) -> Result<String, String> {
         let text = format!("[services.a]\nendpoints = ['http://a']\nsuccess = {success}");
-        load(&text, &[], &[]).map(|settings| settings.services["a"].success.0.to_string())
+        load(&text, &[], &[]).map(|settings| settings.services["a"].success.to_string())
     }
 
     #[test]
@@ -166,9 +133,9 @@ mod tests {
         ];
         let set = load("", &sets, &[]).unwrap();
         let rule = r#"{ pointer = "/a", equals = [2] }"#;
-        assert_eq!(set.services["a"].success.0.to_string(), rule);
+        assert_eq!(set.services["a"].success.to_string(), rule);
         let sets = [&sets[..2], &["services.a.success=status"]].concat();
-        assert_eq!(load("", &sets, &[]).unwrap().services["a"].success.0.to_string(), "status");
+        assert_eq!(load("", &sets, &[]).unwrap().services["a"].success.to_string(), "status");
     }
 
     #[test]
@@ -180,8 +147,8 @@ mod tests {
         let forms = "services.a.success = \"always\" must be \"dm_error\", \"status\", or a table \
                      such as { pointer = \"/code\", equals = [0] }";
         check("'always'", forms);
-        check("1", "success = 1 must be a string or a section");
-        check("[0]", "success = [0] must be a string or a section");
+        check("1", "success = 1 must be \"dm_error\", \"status\", or a table");
+        check("[0]", "success = [0] must be \"dm_error\", \"status\", or a table");
         check("{}", "must have pointer and equals, or statuses");
         check("{ pointer = '/code' }", "must have both or none of pointer and equals");
         check("{ equals = [0] }", "must have both or none of pointer and equals");
@@ -197,6 +164,6 @@ mod tests {
         check("{ statuses = [200], missing = 'failure' }", "pointer and equals beside missing");
         let missing = "success.missing = \"retry\" must be \"failure\" or \"success\"";
         check("{ pointer = '/code', equals = [0], missing = 'retry' }", missing);
-        check("{ pointre = '/code' }", "the nearest is services.a.success.pointer");
+        check("{ pointre = '/code' }", "success.pointre; expected one of \"pointer\", \"equals\"");
     }
 }

@@ -49,7 +49,7 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);
     assert_eq!(settings.callback.retry.backoff, delayd_wire::Backoff::default());
-    assert_eq!(settings.callback.breaker.params(), crate::model::breaker::Params::default());
+    assert_eq!(settings.callback.breaker, crate::model::breaker::Params::default());
     assert!(settings.services.is_empty());
 }
 
@@ -151,19 +151,18 @@ fn a_set_takes_toml_and_bare_words() {
         service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(),
         ["http://a:1/x", "https://b"]
     );
-    assert_eq!((service.concurrency, service.success.0.to_string()), (0, "status".into()));
+    assert_eq!((service.concurrency, service.success.to_string()), (0, "status".into()));
     assert_eq!(service.rate, "100/s".parse().ok());
     let check =
         |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
-    check("http.bind", "--set http.bind: must be written section.key=value");
-    check(
-        "bind=1",
-        "--set bind: must be written section.key=value, such as --set worker.lease=30s",
-    );
-    check("=1", "--set : must be written section.key=value, such as --set worker.lease=30s");
+    let form = "expected section.key=value, such as worker.lease=30s, got";
+    check("http.bind", &format!("--set http.bind: {form} no value"));
+    check("bind=1", &format!("--set bind: {form} no key of a section"));
+    check("=1", &format!("--set : {form} no key of a section"));
+    check("a.b\nc.d=1", &format!("--set a.b\nc.d: {form} no key of a section"));
     check(
         "worker.lease=\"30s",
-        "--set worker.lease: the value is not valid TOML: invalid basic string, expected `\"`",
+        "--set worker.lease: expected a value in TOML, got invalid basic string, expected `\"`",
     );
     check(
         "worker.lease=",
@@ -186,41 +185,33 @@ fn another_kind_of_backoff_starts_anew() {
 }
 
 #[test]
-fn unknown_keys_name_the_nearest() {
-    check("[http]\nbnd = 1", "test.toml: there is no setting http.bnd; the nearest is http.bind");
-    check("[wroker]\nlease = 1", "test.toml: there is no setting wroker; the nearest is worker");
+fn unknown_keys_are_told_the_known_ones() {
+    const OF_SERVICE: &str = "\"endpoints\", \"concurrency\", \"rate\", \"success\", \"headers\", \
+                              \"secrets\", \"tls\", \"oauth\"";
+    let http = "there is no setting http.bnd; expected one of \"bind\", \"public_origins\", \
+                \"tls\", \"auth\"";
+    check("[http]\nbnd = 1", &format!("test.toml: {http}"));
+    let said = |sets: &[&str], env: &[(&str, &str)]| load("", sets, env).unwrap_err();
+    assert_eq!(said(&["http.bnd=hush"], &[]), format!("--set: {http}"));
+    let name = "DELAYD__HTTP__BND";
+    assert_eq!(said(&[], &[(name, "hush")]), format!("{name}: {http}"));
+    check(
+        "[wroker]\nlease = 1",
+        "test.toml: there is no setting wroker; expected one of \"http\", \"store\", \"worker\", \
+         \"callback\", \"services\", \"services_fallback\", \"limits\", \"history\", \
+         \"objective\", \"trace\", \"shutdown\", \"log\"",
+    );
     check(
         "[services.\"message.call\"]\nendpoint = []",
-        "test.toml: there is no setting services.\"message.call\".endpoint; the nearest is \
-         services.\"message.call\".endpoints",
+        &format!(
+            "test.toml: there is no setting services.\"message.call\".endpoint; expected one of \
+             {OF_SERVICE}"
+        ),
     );
-    let from_env =
-        load("", &[], &[("DELAYD__STORE__REDIS__URL", "redis://:secret@h")]).unwrap_err();
-    assert_eq!(
-        from_env,
-        "DELAYD__STORE__REDIS__URL: there is no setting store.redis.url; the nearest is \
-         store.redis.urls"
-    );
-    let from_set = load("", &["history.max_topic=5"], &[]).unwrap_err();
-    assert_eq!(
-        from_set,
-        "--set: there is no setting history.max_topic; the nearest is history.max_per_topic"
-    );
-    let services = load("", &[], &[("DELAYD__SERVICES__A__ENDPOINTS", "http://a")]).unwrap_err();
-    assert_eq!(
-        services,
-        "DELAYD__SERVICES__A__ENDPOINTS: services.a.endpoints = … cannot come from the \
-         environment; services and tokens come from files or --set"
-    );
-}
-
-/// The hint was "the nearest is services.message".
-#[test]
-fn a_services_name_with_a_dot_wants_quotes() {
     let hint = |key: &str, name: &str| {
         format!(
-            "test.toml: there is no setting {key}; a service's name with a dot stands in quotes: \
-             services.{name:?}"
+            "test.toml: there is no setting {key}; expected one of {OF_SERVICE}; the name of a \
+             service with a dot is written in quotes, such as services.\"{name}\""
         )
     };
     let endpoints = "endpoints = ['http://a']";
@@ -228,29 +219,22 @@ fn a_services_name_with_a_dot_wants_quotes() {
         &format!("[services.message.call]\n{endpoints}"),
         &hint("services.message.call", "message.call"),
     );
-    check(&format!("[services]\na.b.c.{endpoints}"), &hint("services.a.b", "a.b.c"));
-    check("[services.message.call]", &hint("services.message.call", "message.call"));
-    let set = load("", &["services.message.call.endpoints=['http://a']"], &[]).unwrap_err();
+    check(&format!("[services]\na.b.c.{endpoints}"), &hint("services.a.b", "a.b"));
+    let set = said(&["services.message.call.endpoints=['http://a']"], &[]);
     assert_eq!(set, hint("services.message.call", "message.call").replace("test.toml", "--set"));
 }
 
-/// The nearest key to a service's `timeout` was its `rate`.
 #[test]
-fn a_key_like_no_other_is_told_what_its_section_takes() {
-    let hint = |key: &str, elsewhere: &str| {
-        format!(
-            "test.toml: there is no setting services.shop.{key}; services.shop takes \
-             concurrency, endpoints, headers, oauth, rate, secrets, \
-             success, tls{elsewhere}"
-        )
+fn variables_that_cannot_be_settings_are_refused() {
+    let check = |variable: &str, says: &str| {
+        let said = load("", &[], &[(variable, "hush")]).unwrap_err();
+        assert_eq!(said, format!("{variable}: expected {says}, got this variable"));
     };
-    let service = "[services.shop]\nendpoints = ['http://a']\n";
-    let elsewhere = "; elsewhere there is callback.timeout, store.redis.timeout, trace.timeout";
-    check(&format!("{service}timeout = '5s'"), &hint("timeout", elsewhere));
-    let elsewhere = "; elsewhere there is callback.retry.max_attempts";
-    check(&format!("{service}max_attempts = 5"), &hint("max_attempts", elsewhere));
-    check(&format!("{service}retry = 5"), &hint("retry", ""));
-    check(&format!("{service}retry.base = 5"), &hint("retry", ""));
+    let elsewhere = "services and tokens in a file or in --set";
+    check("DELAYD__SERVICES__A__ENDPOINTS", elsewhere);
+    check("DELAYD__HTTP__AUTH__TOKENS", elsewhere);
+    check("DELAYD__WORKER", "a variable for each key of this section");
+    assert!(load("", &[], &[("DELAYD__X__Y", "x"), ("DELAYD_VERSION", "1")]).is_ok());
 }
 
 /// The part after the first `/`, `#` or `?` of a password was parsed as the rest of the address.
@@ -346,20 +330,20 @@ fn bad_values_say_what_would_be_right() {
     ];
     let messages: Vec<_> = cases.iter().map(|toml| load(toml, &[], &[]).expect_err(toml)).collect();
     insta::assert_snapshot!(folded(&messages), @r#"
-    test.toml: http = 3 must be a section, not a value
+    test.toml: http = 3 must be a section
     test.toml: http.bind = "localhost" must be an IP address and a port, such as
         "127.0.0.1:7799" or "[::1]:7799"
     test.toml: store.kind = "mysql" must be "embedded" or "redis"
     test.toml: store.embedded.path = "" must be the path of a file
-    test.toml: store.redis.topology = "ring" must be "standalone" or "sentinel" or "cluster"
-    test.toml: store.redis.urls = [] must be a list of exactly one address for the topology
+    test.toml: store.redis.topology = "ring" must be one of "standalone", "sentinel",
+        "cluster"
+    test.toml: store.redis.urls = *** must be a list of exactly one address for the topology
         "standalone"
-    test.toml: store.redis.urls = ["redis://a", "redis://b"] must be a list of exactly one
-        address for the topology "standalone"
-    test.toml: store.redis.urls[0] = "http://a" must be
+    test.toml: store.redis.urls = *** must be a list of exactly one address for the topology
+        "standalone"
+    test.toml: store.redis.urls[0] = *** must be
         "redis(s)://[user:password@]host[:port][/db]"
-    test.toml: store.redis.urls = ["redis://a", "rediss://b"] must all begin with redis://,
-        or all with rediss://
+    test.toml: store.redis.urls = *** must all begin with redis://, or all with rediss://
     test.toml: store.redis.tls.ca = "ca.pem" goes only with addresses that begin with
         rediss://
     test.toml: store.redis.tls.client_cert = "a.pem" goes only with client_key
@@ -374,14 +358,13 @@ fn bad_values_say_what_would_be_right() {
     built-in defaults: store.redis.master_name = "" must be what the sentinels call the
         primary, for the topology "sentinel"
     test.toml: store.redis.master_name = "main" goes only with the topology "sentinel"
-    test.toml: store.redis.urls = [] must be a list of 1 to 32 addresses
-    test.toml: store.redis.urls = ["redis://a/1"] must name no database: a cluster has but 0
-    test.toml: store.redis.urls = ["redis://a", "redis://***@b"] must all have the same
-        user, password and database
-    test.toml: store.redis.urls[0] = "redis://a?protocol=resp3" may be followed by nothing
-        but ?sentinel_username=…&sentinel_password=…
-    test.toml: store.redis.urls = ["redis://a?***"] may have sentinel_username and
-        sentinel_password only for the topology "sentinel"
+    test.toml: store.redis.urls = *** must be a list of 1 to 32 addresses
+    test.toml: store.redis.urls = *** must name no database: a cluster has but 0
+    test.toml: store.redis.urls = *** must all have the same user, password and database
+    test.toml: store.redis.urls[0] = *** may be followed by nothing but
+        ?sentinel_username=…&sentinel_password=…
+    test.toml: store.redis.urls = *** may have sentinel_username and sentinel_password only
+        for the topology "sentinel"
     test.toml: store.redis.wait_replicas = 17 must be from 0 to 16
     test.toml: store.redis.breaker.open = "1m" must not be longer than
         store.redis.breaker.open_max
@@ -392,17 +375,19 @@ fn bad_values_say_what_would_be_right() {
         of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d"
     built-in defaults: worker.lease = "30s" must be longer than store.redis.timeout (30s)
     test.toml: worker.claim_batch = 0 must be from 1 to 4096
-    test.toml: worker.claim_batch = 1.7 must be a whole number, not negative
-    test.toml: worker.claim_batch = true must be a whole number, not negative
-    test.toml: worker.claim_batch = -1 must be a whole number, not negative
+    test.toml: worker.claim_batch = 1.7 must be a whole number, 0 or more
+    test.toml: worker.claim_batch = true must be a whole number, 0 or more
+    test.toml: worker.claim_batch = -1 must be a whole number, 0 or more
     test.toml: callback.timeout = "11m" must be from 100ms to 10m
     test.toml: callback.connect_timeout = "2m" must be from 10ms to 60s
     test.toml: callback.concurrency = 0 must be from 1 to 1000000
     test.toml: callback.retry.max_attempts = 0 must be from 1 to 1000
-    test.toml: callback.retry.max_attempts = 5000000000 is too large, or negative
+    test.toml: callback.retry.max_attempts = 5000000000 must be a whole number from 0 to
+        4294967295
     test.toml: callback.retry.final_statuses = [200] must be a list of HTTP statuses from
         300 to 599
-    test.toml: callback.retry.final_statuses[0] = "gone" must be an integer
+    test.toml: callback.retry.final_statuses[0] = "gone" must be a whole number from 0 to
+        65535
     test.toml: callback.breaker.failure_ratio = 0 must be from 0.01 to 1
     test.toml: callback.breaker.min_calls = 0 must be from 1 to 1000000
     test.toml: callback.breaker.open = "2m" must not be longer than
@@ -411,21 +396,20 @@ fn bad_values_say_what_would_be_right() {
     test.toml: callback.breaker.half_open_probes = 0 must be from 1 to 1000
     test.toml: callback.retry.backoff.jitter = 2 must be from 0 to 1
     test.toml: callback.retry.backoff.base = "1d" must be at most max, 3h
-    test.toml: callback.retry.backoff.every = "1d" does not go with the kind beside it,
-        which takes one of `base`, `factor`, `max`, `jitter`
-    test.toml: callback.retry.backoff.kind = "random" must be one of `exponential`, `fixed`,
-        `list`
+    test.toml: there is no setting callback.retry.backoff.every; expected one of "base",
+        "factor", "max", "jitter" for the kind beside it
+    test.toml: callback.retry.backoff.kind = "random" must be one of "exponential", "fixed",
+        "list"
     test.toml: callback.retry.backoff.steps is missing
     test.toml: services.a.endpoints is missing
     test.toml: services.a.endpoints = [] must hold at least one address
     test.toml: services.a.endpoints[0] = "a:80" must begin with http:// or https://
     test.toml: services.a.endpoints[0] = "/a" must be an absolute address, such as
         "http://10.0.0.5:8080"
-    test.toml: services.a.endpoints[0] = "http://a?b" must have no query (?…) and no
-        fragment (#…)
-    test.toml: services.a.endpoints[0] = "http://***@a" must hold no user and no password
-    test.toml: services."a b" = {endpoints = ["http://a"]} has a name that cannot be used:
-        it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
+    test.toml: services.a.endpoints[0] = *** must have no query (?…) and no fragment (#…)
+    test.toml: services.a.endpoints[0] = *** must hold no user and no password
+    test.toml: services."a b" = a section has a name that cannot be used: it must be 1 to
+        128 characters out of A-Z a-z 0-9 . _ -
     test.toml: services.a.concurrency = 20000000 must be from 0 to 1000000
     test.toml: services.a.rate = "5 calls" must be a number from 1 to 1000000 with a unit of
         time, such as "100/s", "6000/m" or "500/h"

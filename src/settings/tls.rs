@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use serde::{Deserialize, Deserializer};
 
 use super::check::Wrong;
-use super::keys::dotted;
+use super::error::dotted;
 use super::value::unless_empty;
 use super::{Settings, StoreKind};
 use crate::tls::{ClientFiles, Identity};

@@ -1,49 +1,66 @@
-//! Checks the names of environment variables. One that begins with `DELAYD_` but is not read is a
-//! typo, such as one underscore instead of two, and would have no effect.
+//! Checks the names of environment variables that begin with `DELAYD_`.
 
 use std::net::IpAddr;
 
-use super::error::Error;
-use super::keys;
-use super::layers::{PREFIX, SEPARATOR};
+use toml::Table;
 
-/// Refuses a variable that begins with `DELAYD_`, unless a setting reads it or it is in `others`.
+use super::error::Error;
+use super::layers::{DEFAULTS, PREFIX, SEPARATOR, is_setting};
+
+/// Refuses a variable that names a section and is not written like a setting, such as one with one
+/// underscore instead of two. Returns a warning about other variables that begin with `DELAYD_`,
+/// are not in `others`, and would have no effect.
 ///
 /// Kubernetes sets variables about the services of the namespace in each container. Those of
-/// services called `delayd` or `delayd-…` begin with `DELAYD_` as well, and are allowed.
+/// services called `delayd` or `delayd-…` begin with `DELAYD_` as well, and are ignored.
 ///
 /// # Errors
-/// [`Error::Variable`], with the most similar known name.
-pub fn check_variables(env: &[(String, String)], others: &[String]) -> Result<(), Error> {
+/// [`Error::Unexpected`], with the name of the setting.
+pub fn check_variables(
+    env: &[(String, String)],
+    others: &[String],
+) -> Result<Option<String>, Error> {
     let services = kubernetes_services(env);
-    let stray = env.iter().map(|(name, _)| name).find(|name| {
-        let upper = name.to_uppercase();
-        let is_ours = upper.starts_with(&format!("{PREFIX}_"));
-        is_ours
-            && !is_setting(&upper)
-            && !others.contains(name)
-            && !services.iter().any(|service| is_of(service, name))
-    });
-    let Some(variable) = stray else { return Ok(()) };
-    let upper = variable.to_uppercase();
-    let known = keys::leaves()
-        .into_iter()
-        .map(|key| format!("{PREFIX}{SEPARATOR}{}", key.join(SEPARATOR).to_uppercase()));
-    let likeness = |name: &String| strsim::normalized_damerau_levenshtein(name, &upper);
-    let nearest = known
-        .chain(others.iter().cloned())
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    Err(Error::Variable { variable: variable.clone(), nearest: nearest.unwrap_or_default() })
+    let mut unread = Vec::new();
+    for (name, _) in env {
+        let is_known = is_setting(name)
+            || others.contains(name)
+            || services.iter().any(|service| is_of(service, name));
+        let words = name.to_lowercase();
+        let words: Vec<_> = words.split('_').filter(|word| !word.is_empty()).collect();
+        let [prefix, words @ ..] = &words[..] else { continue };
+        if is_known || *prefix != PREFIX.to_lowercase() || !name.contains('_') {
+            continue;
+        }
+        if let Some(setting) = setting_of(&DEFAULTS.table, &words.join("_")) {
+            let setting = format!("{PREFIX}{SEPARATOR}{setting}").to_uppercase();
+            let expected = format!("{setting}, with two underscores before each part");
+            let got = "a name that no setting has; unset it if it is not meant for delayd".into();
+            return Err(Error::Unexpected { key: name.clone(), expected, got });
+        }
+        unread.push(name.as_str());
+    }
+    let names = unread.join(", ");
+    Ok((!unread.is_empty()).then(|| {
+        format!(
+            "Environment variables without effect: {names}. Settings are written \
+             DELAYD__SECTION__KEY"
+        )
+    }))
 }
 
-/// Services and tokens are settings as well. Reading the settings reports that variables cannot set
-/// them.
-fn is_setting(upper: &str) -> bool {
-    let key = upper
-        .strip_prefix(PREFIX)
-        .and_then(|rest| rest.strip_prefix(SEPARATOR))
-        .map(str::to_lowercase);
-    key.is_some_and(|key| keys::kind_of(&key.split(SEPARATOR).collect::<Vec<_>>()).is_some())
+/// The key in `table` that these words begin with, and what follows, as a variable writes it.
+fn setting_of(table: &Table, words: &str) -> Option<String> {
+    let begins = |key: &&String| {
+        words.strip_prefix(*key).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let key = table.keys().filter(begins).max_by_key(|key| key.len())?;
+    let rest = words[key.len()..].trim_start_matches('_');
+    let inner = table[key].as_table().and_then(|inner| setting_of(inner, rest));
+    match inner.as_deref().unwrap_or(rest) {
+        "" => Some(key.clone()),
+        rest => Some(format!("{key}{SEPARATOR}{rest}")),
+    }
 }
 
 /// The prefixes of the variables of Kubernetes services: there is a `<service>_SERVICE_HOST` with
@@ -55,29 +72,17 @@ fn kubernetes_services(env: &[(String, String)]) -> Vec<&str> {
 
 /// Whether Kubernetes sets this variable for the service.
 fn is_of(service: &str, name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(service).and_then(|rest| rest.strip_prefix('_')) else {
-        return false;
-    };
-    match rest {
-        "SERVICE_HOST" | "SERVICE_PORT" | "PORT" => true,
-        _ if rest.starts_with("SERVICE_PORT_") => true,
-        _ => {
-            let mut parts = rest.split('_');
-            let is_port = parts.next() == Some("PORT")
-                && parts.next().is_some_and(|number| number.parse::<u16>().is_ok())
-                && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"));
-            is_port
-                && matches!(parts.next(), None | Some("PROTO" | "PORT" | "ADDR"))
-                && parts.next().is_none()
-        }
-    }
+    let rest = name.strip_prefix(service).and_then(|rest| rest.strip_prefix('_'));
+    rest.is_some_and(|rest| {
+        rest == "PORT" || rest.starts_with("PORT_") || rest.starts_with("SERVICE_")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(variables: &[(&str, &str)]) -> Result<(), String> {
+    fn check(variables: &[(&str, &str)]) -> Result<Option<String>, String> {
         let env: Vec<_> =
             variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         check_variables(&env, &["DELAYD_TOKEN".into(), "DELAYD_SERVER".into()])
@@ -85,23 +90,30 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_nothing_reads_names_the_nearest_that_is_read() {
-        let nearest = |variable: &str, expected: &str| {
-            let said = check(&[("PATH", "/bin"), (variable, "secret")]).expect_err(variable);
-            assert!(
-                said.starts_with(&format!("{variable}: ")) && !said.contains("secret"),
-                "{said}"
-            );
-            assert!(said.contains(&format!("the nearest is {expected}.")), "{said}");
+    fn a_variable_that_is_like_a_setting_is_told_how_that_is_written() {
+        let check = |variable: &str, setting: &str| {
+            let said = check(&[("PATH", "/bin"), (variable, "hush")]).expect_err(variable);
+            let expected = format!("{variable}: expected {setting}, with two underscores");
+            assert!(said.starts_with(&expected) && !said.contains("hush"), "{said}");
         };
-        nearest("DELAYD_HTTP_BIND", "DELAYD__HTTP__BIND");
-        nearest("DELAYD_HTTP__BIND", "DELAYD__HTTP__BIND");
-        nearest("DELAYD__HTTP_BIND", "DELAYD__HTTP__BIND");
-        nearest("DELAYD__HTTP__BNID", "DELAYD__HTTP__BIND");
-        nearest("delayd_http_bind", "DELAYD__HTTP__BIND");
-        nearest("DELAYD_STORE_REDIS_URLS", "DELAYD__STORE__REDIS__URLS");
-        nearest("DELAYD_TOKEM", "DELAYD_TOKEN");
-        nearest("DELAYD_", "DELAYD_TOKEN");
+        check("DELAYD_HTTP_BIND", "DELAYD__HTTP__BIND");
+        check("DELAYD_HTTP__BIND", "DELAYD__HTTP__BIND");
+        check("DELAYD__HTTP_BIND", "DELAYD__HTTP__BIND");
+        check("delayd_http_bind", "DELAYD__HTTP__BIND");
+        check("DELAYD_STORE_REDIS_URLS", "DELAYD__STORE__REDIS__URLS");
+        check("DELAYD_STORE_REDIS_KEY_PREFIX", "DELAYD__STORE__REDIS__KEY_PREFIX");
+        check("DELAYD_STORE_KNID", "DELAYD__STORE__KNID");
+        check("DELAYD_SERVICES_FALLBACK_DNS", "DELAYD__SERVICES_FALLBACK__DNS");
+        check("DELAYD_LOG", "DELAYD__LOG");
+    }
+
+    /// A chart that set `DELAYD_VERSION` stopped the service.
+    #[test]
+    fn others_are_named_in_one_warning() {
+        let some = [("DELAYD_VERSION", "hush"), ("DELAYD_TOKEM", "hush"), ("DELAYD__X__Y", "hush")];
+        let expected = "Environment variables without effect: DELAYD_VERSION, DELAYD_TOKEM, \
+                        DELAYD__X__Y. Settings are written DELAYD__SECTION__KEY";
+        assert_eq!(check(&some), Ok(Some(expected.into())));
     }
 
     #[test]
@@ -112,16 +124,18 @@ mod tests {
             "DELAYD__HTTP__AUTH__ANONYMOUS",
             "DELAYD__CALLBACK__RETRY__BACKOFF__STEPS",
             // Refused later, when the settings are read, with a different message.
+            "DELAYD__HTTP__BNID",
             "DELAYD__SERVICES__A__ENDPOINTS",
             "DELAYD_TOKEN",
             "DELAYDER",
+            "DELAYD",
             "DELAY_X",
         ] {
-            assert_eq!(check(&[(variable, "x")]), Ok(()), "{variable}");
+            assert_eq!(check(&[(variable, "x")]), Ok(None), "{variable}");
         }
     }
 
-    /// The variables of a pod beside services called "delayd" and "delayd-redis".
+    /// The variables of a pod beside services called "delayd", "delayd-redis" and "delayd-http".
     #[test]
     fn kubernetes_variables_pass() {
         let of = |service: &str| {
@@ -138,23 +152,11 @@ mod tests {
             ]
             .map(|(name, value)| (format!("{service}_{name}"), value.to_owned()))
         };
-        let both = [of("DELAYD"), of("DELAYD_REDIS")].concat();
-        assert!(check_variables(&both, &[]).is_ok());
+        let all = [of("DELAYD"), of("DELAYD_REDIS"), of("DELAYD_HTTP")].concat();
+        assert_eq!(check_variables(&all, &[]).unwrap(), None);
         // Each belongs to an existing service.
-        for (name, value) in &both {
-            let is_alone = !name.ends_with("_SERVICE_HOST");
-            assert_eq!(check(&[(name, value)]).is_err(), is_alone, "{name}");
-        }
-        let host = ("DELAYD_SERVICE_HOST", "10.96.0.7");
-        for stray in [
-            "DELAYD_PORT_HTTP",
-            "DELAYD_PORT_7799_TCP_X",
-            "DELAYD_PORT_7799_TCP_ADDR_X",
-            "DELAYD_HTTP_PORT",
-            "DELAYD_SERVICE",
-        ] {
-            assert!(check(&[host, (stray, "7799")]).is_err(), "{stray}");
-        }
-        assert!(check(&[("DELAYD_SERVICE_HOST", "my-host")]).is_err());
+        let host = ("DELAYD_SERVICE_HOST", "my-host");
+        assert!(check(&[host, ("DELAYD_PORT_7799_TCP", "7799")]).unwrap().is_some());
+        assert!(check(&[("DELAYD_HTTP_PORT", "7799")]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
 use crate::store::MAX_LEASE;
-use delayd_wire::span::{self, Span};
+use delayd_wire::{Lease, Span};
 
 /// The section `[worker]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Worker {
     /// Whether this instance works on due tasks.
     pub enabled: bool,
     /// The lease of a task, longer than 1 s and at most [`MAX_LEASE`].
-    #[serde(deserialize_with = "span::lease")]
+    #[serde(deserialize_with = "Lease::span")]
     pub lease: Span,
     /// How long the worker of an idle lane keeps running, 100 ms to 24 h.
     pub idle_stop: Span,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::callback::{Client, Services};
 use crate::instances::Instances;
 use crate::limits::{DestinationLimits, TopicLimits};
@@ -35,13 +37,15 @@ pub struct Params {
 }
 
 /// Which attempts are noted (`history.attempts`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Noted {
     /// All of them.
     All,
     /// The failed ones.
     Failures,
     /// None.
+    #[serde(rename = "none")]
     Nothing,
 }
 

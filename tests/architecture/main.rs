@@ -65,7 +65,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("metrics", &["model"]),
     ("sampler", &["callback", "instances", "limits", "metrics", "model", "store", "topic"]),
     ("telemetry", &["metrics"]),
-    ("settings", &["callback", "model", "store", "telemetry", "tls", "trace"]),
+    ("settings", &["callback", "model", "store", "telemetry", "tls", "trace", "worker"]),
     (
         "app",
         &[
@@ -129,6 +129,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "params",
             "long_poll",
             "places",
+            "concurrency_limit",
+            "memory_budget",
             "live",
             "forecasts",
             "state",

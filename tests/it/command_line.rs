@@ -132,7 +132,7 @@ async fn without_a_command_there_is_help_and_no_service() {
 /// A variable with one underscore instead of two used to be ignored: the service listened at its
 /// default address.
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_variables_end_every_command_except_those_of_kubernetes() {
+async fn variables_like_settings_end_every_command_and_others_are_a_warning() {
     let kept = Kept::embedded();
     for words in [&["serve"][..], &["check", "--offline"], &["get", "t", "1"], &["token"]] {
         let mut wrong = command(&[]);
@@ -141,10 +141,15 @@ async fn unknown_variables_end_every_command_except_those_of_kubernetes() {
         assert_eq!((code, output.as_str()), (78, ""), "{error}");
         assert!(
             error.contains("DELAYD_HTTP__BIND")
-                && error.contains("the nearest is DELAYD__HTTP__BIND"),
+                && error.contains("expected DELAYD__HTTP__BIND, with two underscores"),
             "{error}"
         );
     }
+    let mut check = command(&[]);
+    check.args(["check", "--offline"]).env("DELAYD_VERSION", "1.2");
+    let (code, output, error) = run(check).await;
+    let warning = "WARNING        Environment variables without effect: DELAYD_VERSION.";
+    assert!(code == 0 && output.contains(warning) && error.is_empty(), "{output} {error}");
     let mut serve = crate::program::serve(&kept.store, &[]);
     serve.envs([
         ("DELAYD_SERVICE_HOST", "10.96.0.7"),
@@ -152,6 +157,7 @@ async fn unknown_variables_end_every_command_except_those_of_kubernetes() {
         ("DELAYD_PORT", "tcp://10.96.0.7:7799"),
         ("DELAYD_PORT_7799_TCP_ADDR", "10.96.0.7"),
         ("DELAYD_TOKEN", "dly_of-a-client"),
+        ("DELAYD_VERSION", "1.2"),
     ]);
     assert_eq!(Program::launch(serve).await.get("/healthz").await.status, 200);
 }

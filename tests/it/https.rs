@@ -91,7 +91,7 @@ async fn a_certificate_is_replaced_under_load_and_one_with_another_key_is_not_us
     };
     goes_on("the start").await;
     second.issue_into(&pair, LOOPBACK, Valid::Now);
-    delayd.wait_for_log("The certificate of http.tls was read again").await;
+    delayd.wait_for_log("The files of http.tls were read again").await;
     goes_on("the renewal").await;
     let only = |authority: &Authority| client(&[authority]).build().unwrap();
     add(&only(&second), &delayd).await.unwrap();
@@ -99,14 +99,14 @@ async fn a_certificate_is_replaced_under_load_and_one_with_another_key_is_not_us
 
     let other = first.issue("other", LOOPBACK, Valid::Now);
     replace(&pair.key, &std::fs::read_to_string(&other.key).unwrap());
-    delayd.wait_for_log("the old certificate stays in force").await;
+    delayd.wait_for_log("what was read before stays in force").await;
     let log = delayd.log();
     assert!(log.contains("expected the private key of the certificate in"), "{log}");
     assert!(!log.contains("PRIVATE KEY"), "{log}");
     goes_on("a pair that does not match").await;
     add(&only(&second), &delayd).await.unwrap();
     first.issue_into(&pair, LOOPBACK, Valid::Now);
-    delayd.wait_for_logs("The certificate of http.tls was read again", 2).await;
+    delayd.wait_for_logs("The files of http.tls were read again", 2).await;
     add(&only(&first), &delayd).await.unwrap();
     stop.store(true, Ordering::SeqCst);
     for caller in callers {

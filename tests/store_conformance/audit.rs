@@ -1,7 +1,7 @@
 //! The audit log.
 
 use delayd::store::{AuditCursor, AuditEntry, MAX_AUDIT, Store};
-use delayd_wire::{AuditResult, AuditSource, ServiceName, TaskId, TopicName, UnixMillis};
+use delayd_wire::{AuditResult, AuditSource, TaskId, UnixMillis};
 
 use crate::bench::Bench;
 use crate::check::assert_in_order;
@@ -32,8 +32,8 @@ pub(crate) async fn entries_are_listed_as_they_were_recorded_the_newest_first(
     assert_eq!(page(&bench, None, 10).await, (vec![], None));
     let full = AuditEntry {
         token: Some("operator".into()),
-        topic: Some(TopicName("orders".into())),
-        sn: Some(ServiceName("message.call".into())),
+        topic: Some("orders".parse().unwrap()),
+        sn: "message.call".parse().ok(),
         task_id: Some(TaskId(7)),
         tasks: Some(3),
         dry_run: true,

@@ -6,10 +6,9 @@
 
 use std::collections::HashSet;
 
+use anyhow::ensure;
 use hdrhistogram::Histogram;
 use memchr::memmem;
-
-use crate::error::Error;
 
 /// The maximum of histograms, in microseconds: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
@@ -53,35 +52,44 @@ pub(crate) struct Arrived {
 /// Compares the arrivals with the accepted tasks.
 ///
 /// # Errors
-/// [`Error::Defect`] lists the broken promises.
-pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arrived, Error> {
+/// A list of the broken promises.
+pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> anyhow::Result<Arrived> {
     let mut accepted = accepted.to_vec();
     accepted.sort_unstable();
     check_ids(&accepted)?;
     let mut arrivals = arrivals.to_vec();
     arrivals.sort_unstable();
-    let mut flaws = Flaws::default();
+    let (mut missing, mut again, mut early, mut strange) = (0, 0, 0, 0);
     let (mut late, mut earliest_us, mut last_us) = (histogram(), i64::MAX, i64::MIN);
     let mut next = arrivals.iter().peekable();
     for task in &accepted {
         while next.next_if(|arrival| arrival.id < task.id).is_some() {
-            flaws.strange += 1;
+            strange += 1;
         }
         let Some(first) = next.next_if(|arrival| arrival.id == task.id) else {
-            flaws.missing += 1;
+            missing += 1;
             continue;
         };
         while next.next_if(|arrival| arrival.id == task.id).is_some() {
-            flaws.again += 1;
+            again += 1;
         }
         let late_us = first.at_us - task.due_ms * 1_000;
-        flaws.early += usize::from(late_us < 0);
+        early += usize::from(late_us < 0);
         earliest_us = earliest_us.min(late_us);
         last_us = last_us.max(first.at_us);
         late.saturating_record(u64::try_from(late_us).unwrap_or(0).max(1));
     }
-    flaws.strange += next.count();
-    flaws.checked(accepted.len(), earliest_us)?;
+    strange += next.count();
+    let told = [
+        (missing, "never arrived"),
+        (again, "callbacks were repeats"),
+        (early, "came before their moment"),
+        (strange, "callbacks were of tasks that nobody was told of"),
+    ];
+    let told = told.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told.map(|(count, what)| format!("{count} {what}")).collect();
+    let of = accepted.len();
+    kept(told.is_empty(), || format!("of {of} tasks: {}", told.join("; ")))?;
     Ok(Arrived { late, earliest_us, last_us })
 }
 
@@ -94,43 +102,18 @@ pub(crate) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
 /// Checks that ids are unique.
 ///
 /// # Errors
-/// [`Error::Defect`] if an id was given twice.
-pub(crate) fn check_ids(sorted: &[Accepted]) -> Result<(), Error> {
-    match sorted.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        Some(pair) => Err(Error::Defect(format!("the id {} was given to two tasks", pair[0].id))),
-        None => Ok(()),
-    }
+/// If an id was given twice.
+pub(crate) fn check_ids(sorted: &[Accepted]) -> anyhow::Result<()> {
+    let twice = sorted.windows(2).find(|pair| pair[0].id == pair[1].id);
+    kept(twice.is_none(), || {
+        format!("the id {} was given to two tasks", twice.map_or(0, |pair| pair[0].id))
+    })
 }
 
-/// The numbers of broken promises.
-#[derive(Debug, Default)]
-struct Flaws {
-    missing: usize,
-    again: usize,
-    early: usize,
-    strange: usize,
-}
-
-impl Flaws {
-    fn checked(&self, of: usize, earliest_us: i64) -> Result<(), Error> {
-        if self.missing + self.again + self.early + self.strange == 0 {
-            return Ok(());
-        }
-        let early =
-            format!("{} came before their moment, by up to {} µs", self.early, -earliest_us);
-        let told = [
-            (self.missing, format!("{} never arrived", self.missing)),
-            (self.again, format!("{} callbacks were repeats", self.again)),
-            (self.early, early),
-            (
-                self.strange,
-                format!("{} callbacks were of tasks that nobody was told of", self.strange),
-            ),
-        ];
-        let told: Vec<String> =
-            told.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
-        Err(Error::Defect(format!("of {of} tasks: {}", told.join("; "))))
-    }
+/// Checks a promise. If the service broke it, there are no figures.
+pub(crate) fn kept(is_kept: bool, broken: impl FnOnce() -> String) -> anyhow::Result<()> {
+    ensure!(is_kept, "BROKEN PROMISE: {}; so there are no figures", broken());
+    Ok(())
 }
 
 /// Reads the accepted tasks from the answer to an add or a batch; `None` if it is malformed.
@@ -181,7 +164,7 @@ mod tests {
         };
         check(&[1, 2], &[(1, 1_000_000)], "of 2 tasks: 1 never arrived");
         check(&[1], &[(1, 1_000_000), (1, 1_000_001)], "of 1 tasks: 1 callbacks were repeats");
-        check(&[1], &[(1, 999_999)], "1 came before their moment, by up to 1 µs");
+        check(&[1], &[(1, 999_999)], "1 came before their moment");
         check(
             &[1],
             &[(0, 1_000_000), (1, 1_000_000), (3, 1)],

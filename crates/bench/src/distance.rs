@@ -9,9 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, anyhow};
 use reqwest::Url;
-
-use crate::error::Error;
 
 /// The port of a Redis URL without one.
 const REDIS_PORT: u16 = 6379;
@@ -27,15 +26,15 @@ type Sent = (Instant, Vec<u8>);
 ///
 /// # Errors
 /// If the URL has no host, or no port is free.
-pub(crate) fn url(redis: &str, round_trip: Duration) -> Result<String, Error> {
+pub(crate) fn url(redis: &str, round_trip: Duration) -> anyhow::Result<String> {
     if round_trip.is_zero() {
         return Ok(redis.to_owned());
     }
-    let odd = || Error::Odd(format!("{redis} names no host and port"));
+    let odd = || anyhow!("{redis} names no host and port");
     let mut url = Url::parse(redis).map_err(|_| odd())?;
     let host = url.host_str().ok_or_else(odd)?.trim_matches(['[', ']']).to_owned();
     let server = (host, url.port().unwrap_or(REDIS_PORT));
-    let proxy = before(server, round_trip).map_err(Error::Broken)?;
+    let proxy = before(server, round_trip).context("cannot start a proxy before Redis")?;
     url.set_ip_host(proxy.ip()).map_err(|()| odd())?;
     url.set_port(Some(proxy.port())).map_err(|()| odd())?;
     Ok(url.into())

@@ -1,7 +1,9 @@
 //! The results of a bench: names with units, and numbers.
 
+use std::fmt;
+
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::account::{Arrived, percentile_ms};
@@ -11,19 +13,24 @@ use crate::stage::Stage;
 
 /// The figures of a scenario, in the order of output.
 #[derive(Clone, Debug, Default)]
-pub struct Figures(Vec<(String, f64)>);
+pub(crate) struct Figures(Vec<(String, f64)>);
+
+/// One per line.
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, value)| format!("{:<28}{value}", name.replace('_', " ")))
+            .collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
 
 impl Figures {
-    /// All names and numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), *value))
-    }
-
     /// All figures as a JSON object.
-    pub fn json(&self) -> Value {
-        Value::Object(
-            self.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
-        )
+    pub(crate) fn json(&self) -> Value {
+        self.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<f64> {

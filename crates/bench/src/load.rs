@@ -8,26 +8,25 @@
 //! ("coordinated omission": Gil Tene, "How NOT to Measure Latency"). Timers of tokio have a
 //! resolution of a millisecond, which is included.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::account::{Accepted, accepted_in, histogram};
-use crate::error::Error;
 use crate::progress::Progress;
-use crate::wire::{Answer, Connection, Peer};
+use crate::wire::{Connection, Peer, Refused};
 
-/// The wait before an unconfirmed request is repeated.
+/// The wait before an unconfirmed request is repeated, and how often it is repeated.
 const REST: Duration = Duration::from_millis(250);
+const REPEATS: u32 = 100;
 
 /// When requests are sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Pace {
+pub(crate) enum Pace<'a> {
     /// Closed loop, for this time.
     For(Duration),
     /// Closed loop, this many in total.
@@ -37,7 +36,7 @@ pub(crate) enum Pace {
     /// Open loop: this many per second, this many in total.
     Rate(f64, u64),
     /// Open loop: this many per second, until the flag is set.
-    RateUntil(f64, Arc<AtomicBool>),
+    RateUntil(f64, &'a Cell<bool>),
 }
 
 /// The result of a load.
@@ -45,58 +44,19 @@ pub(crate) enum Pace {
 pub(crate) struct Load {
     pub(crate) requests: u64,
     /// From the first request to the last answer.
-    pub(crate) took: Duration,
+    took: Duration,
     /// Per request, in microseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) accepted: Vec<Accepted>,
     /// How often requests were repeated.
     pub(crate) unconfirmed: u64,
     /// The last answer to an unconfirmed request.
-    pub(crate) refusal: Option<Error>,
+    pub(crate) refusal: Option<Refused>,
 }
 
 impl Load {
     pub(crate) fn tasks_per_s(&self) -> f64 {
         self.accepted.len() as f64 / self.took.as_secs_f64()
-    }
-}
-
-struct Tally {
-    requests: u64,
-    latency: Histogram<u64>,
-    accepted: Vec<Accepted>,
-    unconfirmed: u64,
-    refusal: Option<Error>,
-}
-
-struct Plan {
-    pace: Pace,
-    begun: Instant,
-    next: AtomicU64,
-}
-
-impl Plan {
-    /// How often an unconfirmed request is repeated.
-    fn repeats(&self) -> u32 {
-        if matches!(self.pace, Pace::Fill(_)) { 100 } else { 0 }
-    }
-
-    /// The number of the next request, and the time from which its latency counts.
-    async fn next(&self) -> Option<(u64, Instant)> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (rate, goes_on) = match &self.pace {
-            Pace::For(span) => (None, self.begun.elapsed() < *span),
-            Pace::Count(count) | Pace::Fill(count) => (None, number < *count),
-            Pace::Rate(rate, count) => (Some(rate), number < *count),
-            Pace::RateUntil(rate, stop) => (Some(rate), !stop.load(Ordering::Relaxed)),
-        };
-        if !goes_on {
-            return None;
-        }
-        let Some(rate) = rate else { return Some((number, Instant::now())) };
-        let planned = self.begun + Duration::from_secs_f64(number as f64 / rate);
-        sleep_until(planned).await;
-        Some((number, planned))
     }
 }
 
@@ -108,77 +68,81 @@ impl Plan {
 pub(crate) async fn adds(
     to: &Peer,
     connections: usize,
-    pace: Pace,
-    request: impl Fn(u64) -> Bytes + Clone + Send + 'static,
+    pace: Pace<'_>,
+    request: impl Fn(u64) -> Bytes,
     progress: &Progress,
-) -> Result<Load, Error> {
+) -> anyhow::Result<Load> {
     let mut open = Vec::with_capacity(connections);
     for _ in 0..connections {
-        open.push(to.connect().await.map_err(Error::Broken)?);
+        open.push(to.connect().await?);
     }
-    let tally = Arc::new(Mutex::new(Tally {
+    let load = RefCell::new(Load {
         requests: 0,
+        took: Duration::ZERO,
         latency: histogram(),
         accepted: Vec::new(),
         unconfirmed: 0,
         refusal: None,
-    }));
-    let plan = Arc::new(Plan { pace, begun: Instant::now(), next: AtomicU64::new(0) });
-    let mut callers = JoinSet::new();
-    for connection in open {
-        callers.spawn(call(
-            connection,
-            plan.clone(),
-            tally.clone(),
-            request.clone(),
-            progress.clone(),
-        ));
-    }
-    while let Some(ended) = callers.join_next().await {
-        ended.expect("a caller does not panic")?;
-    }
-    let took = plan.begun.elapsed();
-    let tally = Arc::into_inner(tally).expect("the callers have ended");
-    let Tally { requests, latency, accepted, unconfirmed, refusal } =
-        tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Load { requests, took, latency, accepted, unconfirmed, refusal })
+    });
+    let run = Run { pace, begun: Instant::now(), next: Cell::new(0), request, load, progress };
+    try_join_all(open.into_iter().map(|connection| run.call(connection))).await?;
+    let took = run.begun.elapsed();
+    Ok(Load { took, ..run.load.into_inner() })
 }
 
-async fn call(
-    mut connection: Connection,
-    plan: Arc<Plan>,
-    tally: Arc<Mutex<Tally>>,
-    request: impl Fn(u64) -> Bytes,
-    progress: Progress,
-) -> Result<(), Error> {
-    while let Some((number, since)) = plan.next().await {
-        let request = request(number);
-        let mut answer = connection.exchange(&request).await.map_err(Error::Broken)?;
-        for _ in 0..plan.repeats() {
-            if answer.status != 503 {
-                break;
+/// A load that runs.
+struct Run<'a, R> {
+    pace: Pace<'a>,
+    begun: Instant,
+    next: Cell<u64>,
+    request: R,
+    load: RefCell<Load>,
+    progress: &'a Progress,
+}
+
+impl<R: Fn(u64) -> Bytes> Run<'_, R> {
+    async fn call(&self, mut connection: Connection) -> anyhow::Result<()> {
+        let repeats = if matches!(self.pace, Pace::Fill(_)) { REPEATS } else { 0 };
+        while let Some((number, since)) = self.next().await {
+            let request = (self.request)(number);
+            let mut answer = connection.exchange(&request).await?;
+            for _ in 0..repeats {
+                if answer.status != 503 {
+                    break;
+                }
+                self.load.borrow_mut().unconfirmed += 1;
+                self.load.borrow_mut().refusal = Some(answer.refused());
+                tokio::time::sleep(REST).await;
+                answer = connection.exchange(&request).await?;
             }
-            {
-                let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                tally.unconfirmed += 1;
-                tally.refusal = Some(Error::refused(&answer));
+            let mut load = self.load.borrow_mut();
+            load.requests += 1;
+            load.latency.saturating_record(micros(since.elapsed()));
+            if answer.status != 200 || accepted_in(answer.body, &mut load.accepted).is_none() {
+                return Err(answer.refused().into());
             }
-            tokio::time::sleep(REST).await;
-            answer = connection.exchange(&request).await.map_err(Error::Broken)?;
+            self.progress.add(1);
         }
-        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.requests += 1;
-        tally.latency.saturating_record(micros(since.elapsed()));
-        note(&answer, &mut tally.accepted)?;
-        progress.add(1);
+        Ok(())
     }
-    Ok(())
-}
 
-/// Records the accepted tasks of an answer.
-fn note(answer: &Answer<'_>, accepted: &mut Vec<Accepted>) -> Result<(), Error> {
-    let is_whole = answer.status == 200 && accepted_in(answer.body, accepted).is_some();
-    if is_whole { Ok(()) } else { Err(Error::refused(answer)) }
+    /// The number of the next request, and the time from which its latency counts.
+    async fn next(&self) -> Option<(u64, Instant)> {
+        let number = self.next.replace(self.next.get() + 1);
+        let (rate, goes_on) = match self.pace {
+            Pace::For(span) => (None, self.begun.elapsed() < span),
+            Pace::Count(count) | Pace::Fill(count) => (None, number < count),
+            Pace::Rate(rate, count) => (Some(rate), number < count),
+            Pace::RateUntil(rate, stop) => (Some(rate), !stop.get()),
+        };
+        if !goes_on {
+            return None;
+        }
+        let Some(rate) = rate else { return Some((number, Instant::now())) };
+        let planned = self.begun + Duration::from_secs_f64(number as f64 / rate);
+        sleep_until(planned).await;
+        Some((number, planned))
+    }
 }
 
 /// In microseconds, at least one, the minimum of histograms.

@@ -1,48 +1,46 @@
-//! The progress of a bench: written by the scenario, read by the progress bar.
+//! The progress of a bench, drawn on stderr only if that is a terminal.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How often the bar is redrawn.
+const TICK: Duration = Duration::from_millis(200);
+
+const TOWARDS: &str = "{bar:30} {human_pos} of {human_len} {msg} ({eta} left)";
+const COUNTING: &str = "{spinner} {human_pos} {msg} ({elapsed})";
 
 /// Cheap to clone; clones share the progress.
-#[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    step: Mutex<(u64, &'static str, u64)>,
-    done: AtomicU64,
-}
-
-/// A step of a bench.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// A unique number.
-    pub number: u64,
-    /// What is counted.
-    pub what: &'static str,
-    /// The total, or 0 if unknown.
-    pub total: u64,
-}
+#[derive(Clone, Debug)]
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Begins the next step.
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::no_length();
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    /// Begins the next step. The total is 0 if it is unknown.
     pub(crate) fn step(&self, what: &'static str, total: u64) {
-        let mut step = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
-        *step = (step.0 + 1, what, total);
-        self.0.done.store(0, Ordering::Relaxed);
+        let template = if total > 0 { TOWARDS } else { COUNTING };
+        let style = ProgressStyle::with_template(template).expect("the templates are valid");
+        self.0.set_style(style);
+        self.0.set_message(what);
+        self.0.set_length(total);
+        self.0.reset();
     }
 
     pub(crate) fn add(&self, done: u64) {
-        self.0.done.fetch_add(done, Ordering::Relaxed);
+        self.0.inc(done);
     }
 
     pub(crate) fn set(&self, done: u64) {
-        self.0.done.store(done, Ordering::Relaxed);
+        self.0.set_position(done);
     }
 
-    /// The current step, and how much of it is done.
-    pub fn now(&self) -> (Step, u64) {
-        let (number, what, total) = *self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
-        (Step { number, what, total }, self.0.done.load(Ordering::Relaxed))
+    /// Removes the bar from the terminal.
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -1,6 +1,6 @@
 //! The JSON of the tasks of a bench. Common parts are created once.
 
-use crate::error::Error;
+use anyhow::ensure;
 
 /// The minimum content, with service and path.
 pub(crate) const LEAST_CONTENT: u16 = 100;
@@ -23,23 +23,20 @@ pub(crate) struct Template {
 
 impl Template {
     /// Tasks that are called back at a service.
-    pub(crate) fn push(topic: &str, service: &str, bytes: u16) -> Result<Self, Error> {
+    pub(crate) fn push(topic: &str, service: &str, bytes: u16) -> anyhow::Result<Self> {
         Self::new(topic, &format!(r#""sn":"{service}","url":"/bench","#), bytes, "")
     }
 
     /// Tasks that are pulled.
-    pub(crate) fn pull(topic: &str, bytes: u16) -> Result<Self, Error> {
+    pub(crate) fn pull(topic: &str, bytes: u16) -> anyhow::Result<Self> {
         Self::new(topic, "", bytes, r#","mode":"pull""#)
     }
 
-    fn new(topic: &str, fields: &str, bytes: u16, options: &str) -> Result<Self, Error> {
+    fn new(topic: &str, fields: &str, bytes: u16, options: &str) -> anyhow::Result<Self> {
         let used = fields.len() + r#"{"pad":""}"#.len();
-        let Some(pad) = usize::from(bytes).checked_sub(used) else {
-            return Err(Error::Odd(format!(
-                "a content of {bytes} bytes is too short for the service's name"
-            )));
-        };
-        let content = format!(r#"{{{fields}"pad":"{}"}}"#, "x".repeat(pad));
+        let bytes = usize::from(bytes);
+        ensure!(bytes >= used, "a content of {bytes} bytes is too short for the service's name");
+        let content = format!(r#"{{{fields}"pad":"{}"}}"#, "x".repeat(bytes - used));
         Ok(Self {
             head: format!(r#"{{"topic":"{topic}","#),
             tail: format!(r#","content":{content}{options}}}"#),

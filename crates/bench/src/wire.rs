@@ -6,6 +6,7 @@
 
 use std::io;
 
+use anyhow::Context;
 use memchr::memmem;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +14,7 @@ use tokio::net::TcpStream;
 
 /// The initial read buffer of a connection.
 const READ: usize = 16 * 1024;
+const BROKEN: &str = "a connection to the service failed";
 
 /// The called service, with its token.
 #[derive(Clone, Debug)]
@@ -44,9 +46,9 @@ impl Peer {
         .into()
     }
 
-    pub(crate) async fn connect(&self) -> io::Result<Connection> {
-        let stream = TcpStream::connect(&self.address).await?;
-        stream.set_nodelay(true)?;
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(&self.address).await.context(BROKEN)?;
+        stream.set_nodelay(true).context(BROKEN)?;
         Ok(Connection { stream, read: Vec::with_capacity(READ), used: 0 })
     }
 }
@@ -72,8 +74,29 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// The service refused a part of the load.
+#[derive(Debug, thiserror::Error)]
+#[error("the service answered {status}: {answer}")]
+pub(crate) struct Refused {
+    status: u16,
+    /// The beginning of the body.
+    answer: String,
+}
+
+impl Answer<'_> {
+    pub(crate) fn refused(&self) -> Refused {
+        let answer = String::from_utf8_lossy(self.body).chars().take(300).collect();
+        Refused { status: self.status, answer }
+    }
+}
+
 impl Connection {
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
+        let (status, frame) = self.answer(request).await.context(BROKEN)?;
+        Ok(Answer { status, body: &self.read[frame.body..frame.end] })
+    }
+
+    async fn answer(&mut self, request: &[u8]) -> io::Result<(u16, Frame)> {
         self.read.drain(..self.used);
         self.used = 0;
         self.stream.write_all(request).await?;
@@ -89,8 +112,7 @@ impl Connection {
         // `HTTP/1.1 200 OK`
         let status =
             self.read.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-        let status = status.ok_or_else(|| invalid("an answer without a status"))?;
-        Ok(Answer { status, body: &self.read[frame.body..frame.end] })
+        Ok((status.ok_or_else(|| invalid("an answer without a status"))?, frame))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::ErrorCode;
 
@@ -35,13 +36,13 @@ macro_rules! item_of_batch {
     ($(#[$($attribute:tt)*])* pub enum $name:ident { $done:ident($answer:ident) }) => {
         $(#[$($attribute)*])*
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[derive(ToSchema)]
         #[serde(untagged)]
         pub enum $name {
             $done($answer),
             Failed {
                 #[serde(deserialize_with = "ErrorCode::of_failure")]
-                #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
+                #[schema(value_type = u16, minimum = 1000)]
                 dm_error: ErrorCode,
                 error_msg: String,
             },
@@ -50,8 +51,8 @@ macro_rules! item_of_batch {
 }
 
 /// The fields of an answer that has only the envelope.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Ok))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Ok)]
 pub struct Nothing {}
 
 #[cfg(test)]

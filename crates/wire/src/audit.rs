@@ -1,55 +1,47 @@
 //! The audit log: administrative actions, and the answer that lists them.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::{ErrorCode, ServiceName, TaskId, TopicName, UnixMillis};
+use crate::{Destination, ErrorCode, TaskId, Topic, UnixMillis};
 
 // The stores keep it as JSON of this shape. A field that a newer version added is ignored.
 /// An administrative action, and its result. It never holds a content, a header or a token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     /// When it ended, by the clock of the instance.
     pub at_ms: UnixMillis,
     pub source: AuditSource,
     /// The name of the caller's token. Absent if the caller had none, or an unknown one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The end of the call's path, such as `topic/pause`; or `config/reload`, `store/new-id`,
     /// `store/format`, `store/repair`.
     pub action: String,
     /// The topic that the request names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topic: Option<TopicName>,
+    pub topic: Option<Topic>,
     /// The destination that the request names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sn: Option<ServiceName>,
+    pub sn: Option<Destination>,
     /// The recurring schedule that the request names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// The task that the request names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// How many tasks the request names; of a replay or purge of dead tasks, how many it changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
     /// The cause of the dead tasks that were replayed or purged, if the request names one. Absent
     /// for a token with only the scope `view`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The request asked what would change, and changed nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     pub result: AuditResult,
     /// The HTTP status of the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The `dm_error` of the answer, if it is an error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>))]
+    #[schema(value_type = Option<u16>)]
     pub dm_error: Option<u16>,
     /// The `x-request-id` of the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// How many refused requests of this token, or of callers without a known token, were not
     /// recorded before this one because there were too many.
@@ -62,11 +54,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+words! {
+
 /// Where an administrative action came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum AuditSource {
+pub enum AuditSource "snake_case" {
     /// A call.
     Api,
     /// SIGHUP, or a changed file of the configuration.
@@ -76,10 +67,7 @@ pub enum AuditSource {
 }
 
 /// The result of an administrative action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum AuditResult {
+pub enum AuditResult "snake_case" {
     /// It succeeded.
     Done,
     /// It was refused, and nothing was changed.
@@ -90,28 +78,9 @@ pub enum AuditResult {
     Unanswered,
 }
 
-impl AuditSource {
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Api => "api",
-            Self::Configuration => "configuration",
-            Self::CommandLine => "command_line",
-        }
-    }
 }
 
 impl AuditResult {
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Unanswered => "unanswered",
-        }
-    }
-
     /// The result that an HTTP status says.
     pub const fn of_status(status: u16) -> Self {
         match status {
@@ -153,8 +122,7 @@ impl AuditEntry {
 }
 
 /// A page of the audit log, the newest entry first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
     pub entries: Vec<AuditEntry>,
     /// For the next page; absent on the last page.

@@ -4,9 +4,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 
-use crate::one_of::OneOf;
-use crate::span::{self, Span};
+use crate::AtMost;
+use crate::span::{Span, Wait};
+use crate::value::Object;
 
 /// The longest wait that a backoff may have: 365 days.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -21,8 +23,7 @@ const MOST_STEPS: usize = 100;
 ///   together.
 /// - `fixed`: always `every`.
 /// - `list`: the step with the number of the attempt. The last step repeats.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Backoff {
     /// Each wait is a multiple of the one before, up to `max`.
@@ -59,13 +60,15 @@ fn default_max() -> Span {
     Span::seconds(3 * 3600)
 }
 
+words! {
+
 /// The name of a kind of backoff.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
+enum Kind "lowercase" {
     Exponential,
     Fixed,
     List,
+}
+
 }
 
 /// The fields of every kind, in one struct, so that an error names the inner field. serde would
@@ -73,17 +76,13 @@ enum Kind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "backoff")]
 struct Fields {
-    kind: Option<OneOf<Kind>>,
-    #[serde(default, deserialize_with = "span::wait_if_given")]
-    base: Option<Span>,
+    kind: Kind,
+    base: Option<Wait>,
     factor: Option<f64>,
-    #[serde(default, deserialize_with = "span::wait_if_given")]
-    max: Option<Span>,
+    max: Option<Wait>,
     jitter: Option<f64>,
-    #[serde(default, deserialize_with = "span::wait_if_given")]
-    every: Option<Span>,
-    #[serde(default, deserialize_with = "span::waits_if_given")]
-    steps: Option<Vec<Span>>,
+    every: Option<Wait>,
+    steps: Option<AtMost<Wait, MOST_STEPS>>,
 }
 
 impl Fields {
@@ -106,9 +105,9 @@ impl<'de> Deserialize<'de> for Backoff {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         use serde::de::Error;
 
-        let fields = Fields::deserialize(from)?;
+        let Object(fields) = Object::<Fields>::deserialize(from)?;
         let missing = D::Error::missing_field;
-        let OneOf(kind) = fields.kind.ok_or_else(|| missing("kind"))?;
+        let kind = fields.kind;
         if let Some(name) = fields.stray(kind) {
             let takes: &[_] = match kind {
                 Kind::Exponential => &["base", "factor", "max", "jitter"],
@@ -119,13 +118,16 @@ impl<'de> Deserialize<'de> for Backoff {
         }
         Ok(match kind {
             Kind::Exponential => Self::Exponential {
-                base: fields.base.ok_or_else(|| missing("base"))?,
+                base: fields.base.ok_or_else(|| missing("base"))?.0,
                 factor: fields.factor.unwrap_or_else(default_factor),
-                max: fields.max.unwrap_or_else(default_max),
+                max: fields.max.map_or_else(default_max, |max| max.0),
                 jitter: fields.jitter.unwrap_or_default(),
             },
-            Kind::Fixed => Self::Fixed { every: fields.every.ok_or_else(|| missing("every"))? },
-            Kind::List => Self::List { steps: fields.steps.ok_or_else(|| missing("steps"))? },
+            Kind::Fixed => Self::Fixed { every: fields.every.ok_or_else(|| missing("every"))?.0 },
+            Kind::List => {
+                let AtMost(steps) = fields.steps.ok_or_else(|| missing("steps"))?;
+                Self::List { steps: steps.into_iter().map(|step| step.0).collect() }
+            }
         })
     }
 }

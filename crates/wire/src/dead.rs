@@ -1,27 +1,26 @@
 //! The answers of the calls about dead letters.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::{ServiceName, TaskId, TopicName, UnixMillis};
+use crate::{Destination, TaskId, Topic, UnixMillis};
 
 /// The dead tasks of a topic, or of all topics, grouped by cause.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Causes {
     /// The most frequent cause first.
     pub causes: Vec<Cause>,
     /// The topic, or one of those that this call looked at, has more dead tasks than were counted.
     pub more: bool,
     /// Over all topics: how many topics this call looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topics_seen: Option<u64>,
     /// Over all topics: for the next topics; absent if all were looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Cause {
     /// The outcome of the last attempt. Null for a token with only the scope `view`.
     pub reason: Option<String>,
@@ -31,10 +30,10 @@ pub struct Cause {
     /// One of these tasks, as an example.
     pub task_id: TaskId,
     /// The service of the example; null if it is pulled.
-    pub sn: Option<ServiceName>,
+    pub sn: Option<Destination>,
     /// Over all topics: the topic of the example.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub topic: Option<TopicName>,
+    pub topic: Option<Topic>,
     /// Over all topics: the topics with most of these tasks, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<CauseTopic>,
@@ -44,16 +43,14 @@ pub struct Cause {
 }
 
 /// How many of the tasks of a cause a topic has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CauseTopic {
-    pub topic: TopicName,
+    pub topic: Topic,
     pub count: u64,
 }
 
 /// What a replay or purge did, or would have done with `dry_run`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
     pub count: u64,
     /// How many dead tasks the call looked at, including those that `reason` excluded.

@@ -1,16 +1,16 @@
 //! The answers of the calls about destinations.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{BreakerState, UnixMillis};
 
 /// All destinations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destinations {
     pub destinations: Vec<DestinationShown>,
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub unharmed: Unharmed,
     /// With `sampled`: when the oldest part of `waiting` and `overdue` was counted; 0 until all
     /// lanes were.
@@ -20,8 +20,7 @@ pub struct Destinations {
 
 /// How late the instance that answers began the first callbacks of the last minute, to the services
 /// whose breaker is closed and that are not held. What operators delayed does not count.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unharmed {
     /// The last callbacks that were counted, at most 128 of a service.
     pub calls: usize,
@@ -32,8 +31,7 @@ pub struct Unharmed {
 /// One destination. `breaker`, `retry_after_ms`, `no_access_token` and the last error are those of
 /// the instance where they are worst. `in_flight` and `concurrency` are sums over the instances
 /// that call it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationShown {
     pub sn: String,
     /// False for a destination that the configuration does not name or allow, though tasks wait for
@@ -58,17 +56,16 @@ pub struct DestinationShown {
     pub last_error: Option<String>,
     pub last_error_ms: Option<UnixMillis>,
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub recent: RecentCalls,
     /// Its state on each instance that has called it lately. Empty while only one instance lives.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub instances: Vec<DestinationOnInstance>,
 }
 
 /// The state of a destination on one instance.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationOnInstance {
     /// The id of the instance.
     pub instance: String,
@@ -100,8 +97,7 @@ pub struct DestinationOnInstance {
 }
 
 /// All that is known about a destination. What differs between instances is as in the list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationDetail {
     pub sn: String,
     /// False for a destination that the configuration does not name or allow, though tasks wait for
@@ -141,19 +137,18 @@ pub struct DestinationDetail {
     pub recent: RecentCalls,
     /// Of the other services.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub unharmed: Unharmed,
     /// The last changes of the breaker of the instance that answers, at most 16, the oldest first.
     pub transitions: Vec<BreakerChange>,
     /// Its state on each instance that has called it lately. Empty while only one instance lives.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub instances: Vec<DestinationOnInstance>,
 }
 
 /// The last calls, at most 128 of an instance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RecentCalls {
     pub calls: usize,
     /// How many of them failed, as the breaker counts failures.
@@ -164,16 +159,14 @@ pub struct RecentCalls {
     pub p99_ms: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BreakerChange {
     pub at_ms: UnixMillis,
     pub to: BreakerState,
 }
 
 /// The answer of a probe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Probed {
     pub sn: String,
     /// The breaker of the instance that answers: `half_open`, if it was open.
@@ -181,13 +174,12 @@ pub struct Probed {
     /// The state on each instance that has called it lately. The others hear of the probe within
     /// two seconds. Empty while only one instance lives.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub instances: Vec<DestinationOnInstance>,
 }
 
 /// The answer of hold and release.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Held {
     pub sn: String,
     pub held: bool,

@@ -1,31 +1,30 @@
 //! The forecast of each service, over all topics.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
 use crate::schema::TopicMatch;
 use crate::{BreakerState, UnixMillis};
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ServiceForecastsRequest<Span, Match> {
+pub struct ServiceForecastsRequest {
     /// How far it looks ahead (default `day`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<ForecastSpan>))]
-    pub span: Option<Span>,
+    pub span: Option<ForecastSpan>,
     /// Only topics whose name contains this text, or begins with it if it ends with `*`. Upper and
     /// lower case are the same.
-    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicMatch>))]
-    pub matches: Option<Match>,
+    #[serde(rename = "match")]
+    #[schema(value_type = Option<TopicMatch>)]
+    pub matches: Option<String>,
 }
 
+words! {
+
 /// How far a forecast looks ahead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ForecastSpan {
+#[derive(Default)]
+pub enum ForecastSpan "lowercase" {
     /// An hour, in buckets of 5 minutes.
     Hour,
     /// A day, in buckets of an hour.
@@ -35,19 +34,9 @@ pub enum ForecastSpan {
     Week,
 }
 
+}
+
 impl ForecastSpan {
-    /// Every span.
-    pub const ALL: [Self; 3] = [Self::Hour, Self::Day, Self::Week];
-
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-        }
-    }
-
     /// The number of buckets, and the length of each in milliseconds.
     pub const fn buckets(self) -> (usize, u64) {
         const MINUTE: u64 = 60_000;
@@ -60,8 +49,7 @@ impl ForecastSpan {
 }
 
 /// The waiting tasks of the topics by due time, and what the deployment can call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceForecasts {
     /// When the store counted the first tasks, by its clock. The first bucket begins then.
     pub at_ms: UnixMillis,
@@ -86,8 +74,7 @@ pub struct ServiceForecasts {
 }
 
 /// The forecast of one service. What differs between instances is as in the list of destinations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceForecast {
     /// The service; `@pull` for the tasks that consumers pull.
     pub sn: String,
@@ -96,7 +83,7 @@ pub struct ServiceForecast {
     /// False if the configuration neither names nor allows it.
     pub configured: bool,
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub breaker: BreakerState,
     /// How long its `Retry-After` lasts.
     #[serde(default)]
@@ -108,8 +95,7 @@ pub struct ServiceForecast {
 }
 
 /// Waiting tasks by due time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ForecastFigures {
     /// The tasks that are due already.
     pub overdue: u64,

@@ -1,26 +1,22 @@
 //! The calls about instances and their figures.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
-use crate::schema::SpanText;
 use crate::{Span, UnixMillis};
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceListRequest {}
 
 /// The instances that are alive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Instances {
     pub instances: Vec<InstanceShown>,
 }
 
 /// One instance, as its last heartbeat describes it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstanceShown {
     /// Drawn at its start.
     pub id: String,
@@ -39,7 +35,7 @@ pub struct InstanceShown {
     pub workers: bool,
     /// The destinations whose circuit breaker is open on it.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub failing: usize,
     /// When the store heard of it last.
     pub seen_ms: UnixMillis,
@@ -47,14 +43,12 @@ pub struct InstanceShown {
     pub answers: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceGetRequest {}
 
 /// How the instance that answers works.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstanceDetail {
     pub id: String,
     /// `embedded` or `redis`.
@@ -76,8 +70,7 @@ pub struct InstanceDetail {
 }
 
 /// Calls of the store of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StoreOperation {
     /// Such as `add`, `claim` or `settle`.
     pub op: String,
@@ -92,8 +85,7 @@ pub struct StoreOperation {
 }
 
 /// Failed calls of one kind of error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreErrors {
     /// Such as `unavailable` or `full`.
     pub kind: String,
@@ -101,8 +93,7 @@ pub struct StoreErrors {
 }
 
 /// A Redis server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreServer {
     pub name: String,
     /// Whether the instance sends it nothing, because it does not answer.
@@ -110,8 +101,7 @@ pub struct StoreServer {
 }
 
 /// The file system of the embedded store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskSpace {
     pub free_bytes: u64,
     /// With less than this free, adds are refused.
@@ -125,8 +115,7 @@ pub struct DiskSpace {
 }
 
 /// Reloads of the configuration since the start of the instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigReloads {
     pub taken: u64,
     pub refused: u64,
@@ -139,8 +128,7 @@ pub struct ConfigReloads {
 }
 
 /// The log of the instance since its start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogLines {
     pub errors: u64,
     pub warnings: u64,
@@ -150,8 +138,7 @@ pub struct LogLines {
 }
 
 /// An error or a warning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogLine {
     pub at_ms: UnixMillis,
     /// `error` or `warn`.
@@ -160,20 +147,17 @@ pub struct LogLine {
     pub message: String,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SeriesRequest<S = Span> {
+pub struct SeriesRequest {
     /// How far back, up to 24 h (default 5m). Steps of 1 s reach back 5 min, of 10 s an hour, of a
     /// minute 24 h.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
-    pub span: Option<S>,
+    pub span: Option<Span>,
 }
 
 /// The figures of the instance that answers, step by step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Series {
     /// The length of a step.
     pub step_ms: u64,

@@ -2,8 +2,7 @@
 //! them.
 //!
 //! The crate holds types and how they are read and written. The service decides which values a call
-//! accepts. With the feature `schema` the OpenAPI document derives from the types: their doc
-//! comments are its descriptions.
+//! accepts. The OpenAPI document derives from the types: their doc comments are its descriptions.
 
 #![allow(
     missing_docs,
@@ -12,6 +11,8 @@
 
 #[macro_use]
 mod answer;
+#[macro_use]
+mod word;
 mod audit;
 mod backoff;
 mod code;
@@ -20,21 +21,19 @@ mod destination;
 mod failure;
 mod forecast;
 mod instance;
-mod one_of;
+mod name;
 mod overview;
 mod rate;
 mod record;
 mod request;
 mod schedule;
 mod schedule_record;
-#[cfg(feature = "schema")]
 pub mod schema;
 pub mod span;
 mod task;
 mod topic;
 mod topic_policy;
 mod value;
-mod word;
 
 pub use answer::{Answer, Nothing};
 pub use audit::{AuditEntry, AuditPage, AuditResult, AuditSource};
@@ -54,7 +53,7 @@ pub use instance::{
     InstanceShown, Instances, LogLine, LogLines, Series, SeriesRequest, StoreErrors,
     StoreOperation, StoreServer,
 };
-pub use one_of::OneOf;
+pub use name::{Destination, InvalidName, Receipt, TaskId, Topic};
 pub use overview::{
     DestinationFigures, InstanceHealth, LiveRequest, Objective, OverdueShown, Overview,
     OverviewRequest, TaskCounts, WhoAmI, WhoAmIRequest,
@@ -72,7 +71,7 @@ pub use schedule_record::{
     ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleKept, ScheduleRecord, ScheduleRecords,
     SchedulesEnded,
 };
-pub use span::{InvalidSpan, Span};
+pub use span::{InvalidSpan, Lease, Span, UpTo};
 pub use task::{
     Attempt, Batch, BatchItem, Changed, Entry, Found, FoundTask, FoundTasks, Gone, Moved, Note,
     Page, Pulled, PulledMany, Returned, Stored, Task,
@@ -80,9 +79,9 @@ pub use task::{
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use topic_policy::{
     TopicHistory, TopicHistoryGiven, TopicPolicy, TopicRetry, TopicRetryGiven, TopicSetRequest,
-    TopicSetting,
+    TopicSetting, object,
 };
-pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
+pub use value::{AtMost, Number, OutOfRange, Rfc3339, UnixMillis};
 pub use word::{
     BreakerState, Durability, Holder, ListOrder, MisfirePolicy, Mode, TaskState, TopicSort, Way,
 };

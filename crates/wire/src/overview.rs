@@ -1,17 +1,16 @@
 //! The calls about the whole deployment: who calls, and how it is.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{BreakerState, Series, UnixMillis};
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhoAmIRequest {}
 
 /// The caller, as its token describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {
     /// The name of the token; null if none are configured, so that everyone may do everything.
     pub token: Option<String>,
@@ -30,19 +29,16 @@ pub struct WhoAmI {
     pub now_ms: UnixMillis,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OverviewRequest {}
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveRequest {}
 
 /// The store and the instance that answers, as the last sample of each second found them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
     /// The store's time of the last sample; 0 before the first.
     pub at_ms: UnixMillis,
@@ -70,15 +66,14 @@ pub struct Overview {
     pub workers: u64,
     /// The instance that answers, and its store.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub health: InstanceHealth,
     /// The last step of `/delay/series`: figures of the instance that answers.
     pub last: Series,
 }
 
 /// How the instance that answers works; `/delay/instance/get` shows more.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstanceHealth {
     /// The 99th percentile of the last calls of the store, at most 128 of each kind within a
     /// minute. Null without calls.
@@ -94,8 +89,7 @@ pub struct InstanceHealth {
 }
 
 /// Tasks by state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskCounts {
     pub scheduled: u64,
     pub leased: u64,
@@ -108,8 +102,7 @@ pub struct TaskCounts {
 }
 
 /// Overdue tasks that the same culprit delays.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OverdueShown {
     /// `delayd`, `receiver`, `operator`, `store` or `consumer`.
     pub culprit: String,
@@ -125,8 +118,7 @@ pub struct OverdueShown {
 
 /// The objective of lateness, and how the tasks of the instance that answers met it since its
 /// start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Objective {
     /// How late a task may be because of delayd or the store.
     pub lateness_ms: u64,
@@ -139,8 +131,7 @@ pub struct Objective {
 }
 
 /// A destination. What differs between instances is as in the list of destinations.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationFigures {
     pub sn: String,
     pub waiting: u64,

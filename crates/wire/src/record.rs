@@ -1,58 +1,50 @@
 //! Whole tasks, for a move to another store: the answers of `records`, `moved` and `adopt`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::{Answer, ErrorCode, Note, TaskId, TaskState, TopicName, UnixMillis, Way};
-
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyRecord = self::Record<()>;
+use crate::{Answer, ErrorCode, Mode, Note, TaskId, TaskState, Topic, UnixMillis, Way};
 
 /// Whole tasks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct Records<Record> {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Records {
     /// The receipt of the mover's lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyRecord>))]
     pub records: Vec<Record>,
     /// Tasks that did not fit into this answer: ask for them again.
     pub rest: Vec<TaskId>,
 }
 
 /// A whole task, in the form that `adopt` takes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct Record<Options, Mode = Way> {
-    pub topic: TopicName,
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Record {
+    pub topic: Topic,
     pub task_id: TaskId,
     /// `leased`: another holder has the task. A task that is leased to the mover is `scheduled`.
     pub state: TaskState,
     /// How the task is delivered.
-    #[cfg_attr(feature = "schema", schema(value_type = Way))]
+    #[schema(value_type = Way)]
     pub mode: Mode,
     pub created_ms: UnixMillis,
     /// The due time that an add or an update set.
     pub due_ms: UnixMillis,
     /// The time that the task waits for, if it is not `due_ms`: the next attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_ms: Option<UnixMillis>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_ms: Option<UnixMillis>,
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[schema(required = true)]
     pub attempts: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<String>,
     /// A cancel is pending: the task is cancelled when its lease ends, unless it succeeds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelling: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// When an add last set the task by its `key`. Absent if the task has no key, or if the key now
     /// belongs to another task.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key_set_ms: Option<UnixMillis>,
     /// The task is leased to the mover, and continues here if the other service refuses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -61,21 +53,23 @@ pub struct Record<Options, Mode = Way> {
     /// `webhook-id`; in `on_dead` the `task_id` of the dead-letter callback; `removed`, a digest of
     /// the content if that was removed.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schema(value_type = Object, required = true))]
-    pub options: Options,
+    #[schema(value_type = Object, required = true)]
+    pub options: Map<String, Value>,
     /// Empty if it was removed.
     pub content: String,
     /// Where the task was delivered, if its content was removed: a service, or a host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
     /// The attempts in the task's log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Note>,
+    // Of a later version. They are passed on.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub others: Map<String, Value>,
 }
 
 /// The result for tasks that were leased to the mover.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Ended {
     /// The number of tasks that were removed here, or returned with `back`.
     pub count: u64,
@@ -84,8 +78,7 @@ pub struct Ended {
 }
 
 /// A task that the call did not change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StaleTask {
     pub task_id: TaskId,
     /// The task's current state. `leased`: another holder has it, or a cancel is pending; `records`
@@ -94,8 +87,7 @@ pub struct StaleTask {
 }
 
 /// The result of an adopt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdoptAnswer {
     /// How many records were refused.
     pub failed: usize,
@@ -110,8 +102,7 @@ item_of_batch! {
     pub enum AdoptItem { Kept(AdoptedAnswer) }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdoptedTask {
     pub task_id: TaskId,
     /// An earlier call had adopted it.
@@ -122,8 +113,7 @@ pub struct AdoptedTask {
 }
 
 /// Why an adopted record left no waiting task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdoptionBecame {
     /// A task with the same `key` was set later here, so this one is not kept.

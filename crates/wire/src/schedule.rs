@@ -1,14 +1,16 @@
 //! Recurring schedules.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::{Rfc3339, ServiceName, TaskId, TaskState, TopicName, UnixMillis};
+use crate::{Destination, Rfc3339, TaskId, TaskState, Topic, UnixMillis};
+
+words! {
 
 /// What becomes of moments that were missed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ScheduleMisfire {
+#[derive(Default)]
+pub enum ScheduleMisfire "lowercase" {
     /// One occurrence stands for all of them.
     #[default]
     Once,
@@ -17,10 +19,8 @@ pub enum ScheduleMisfire {
 }
 
 /// What becomes of an occurrence that falls due while an earlier one runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ScheduleOverlap {
+#[derive(Default)]
+pub enum ScheduleOverlap "lowercase" {
     /// It is handed out.
     #[default]
     Allow,
@@ -29,10 +29,7 @@ pub enum ScheduleOverlap {
 }
 
 /// What a set did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ScheduleChange {
+pub enum ScheduleChange "lowercase" {
     /// There was no schedule of this name.
     Created,
     /// It had another definition.
@@ -41,30 +38,27 @@ pub enum ScheduleChange {
     Unchanged,
 }
 
+}
+
 /// A recurring schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleShown {
     /// Only in the answer to a set: what the set did.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<ScheduleChange>,
     /// The topic.
-    pub topic: TopicName,
+    pub topic: Topic,
     /// The name.
     pub schedule: String,
     /// The cron expression.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// The distance in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
     /// The time zone.
     pub zone: String,
     /// No moment lies before it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<UnixMillis>,
     /// No moment lies after it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ms: Option<UnixMillis>,
     /// The jitter in milliseconds.
     pub jitter_ms: u64,
@@ -73,8 +67,7 @@ pub struct ScheduleShown {
     /// What becomes of an occurrence that falls due while an earlier one runs.
     pub overlap: ScheduleOverlap,
     /// The service or host that is called. Absent: consumers pull the occurrences.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sn: Option<ServiceName>,
+    pub sn: Option<Destination>,
     /// This instance cannot read the rule, because a later version set it, or its zone is unknown
     /// here. The fields of the rule are then empty or have their defaults.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,7 +75,6 @@ pub struct ScheduleShown {
     /// Whether the schedule is paused.
     pub paused: bool,
     /// Since when it is paused.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_since_ms: Option<UnixMillis>,
     /// When its definition was last set.
     pub set_ms: UnixMillis,
@@ -93,18 +85,15 @@ pub struct ScheduleShown {
     /// Only in the answer to a get: the options of the occurrences, in the form that a set takes.
     /// Without the scope `admin` the values of `headers` are null. With only the scope `view` there
     /// is no `headers`, and the `url` of `on_dead` is null.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[schema(value_type = Option<Object>)]
     pub options: Option<serde_json::Value>,
     /// Only in the answer to a get: the content of the occurrences. Absent for a token with only
     /// the scope `view`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
 /// Which occurrence of a recurring schedule a task is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskSchedule {
     /// The name of the schedule.
     pub name: String,
@@ -117,8 +106,7 @@ pub struct TaskSchedule {
 }
 
 /// An occurrence of a recurring schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleOccurrence {
     /// Its task.
     pub task_id: TaskId,
@@ -137,8 +125,7 @@ pub struct ScheduleOccurrence {
 }
 
 /// Schedules of a topic.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Schedules {
     /// The schedules.
     pub schedules: Vec<ScheduleShown>,
@@ -148,8 +135,7 @@ pub struct Schedules {
 }
 
 /// The answer to a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleRan {
     /// The task.
     pub task_id: TaskId,
@@ -163,8 +149,7 @@ pub struct ScheduleRan {
 }
 
 /// The answer to a backfill.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleBackfilled {
     /// How many occurrences were added.
     pub added: u64,
@@ -175,8 +160,7 @@ pub struct ScheduleBackfilled {
 }
 
 /// The next moments of a recurring schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SchedulePreview {
     /// The time zone.
     pub zone: String,
@@ -185,8 +169,7 @@ pub struct SchedulePreview {
 }
 
 /// A moment at which a recurring schedule fires.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleMoment {
     /// The moment.
     pub moment_ms: UnixMillis,

@@ -1,31 +1,28 @@
 //! Recurring schedules, for a move to another store: the answers of `records`, `moved` and `adopt`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::{Answer, ErrorCode, TaskId, TopicName, UnixMillis};
+use crate::{Answer, ErrorCode, TaskId, Topic, UnixMillis};
 
 /// Schedules of a topic as another store adopts them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct ScheduleRecords<Record> {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleRecords {
     /// The schedules.
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<AnyShown>))]
-    pub records: Vec<Record>,
+    pub records: Vec<ScheduleRecord>,
     /// For the next page. Absent after the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyShown = ScheduleRecord<()>;
-
 /// A schedule as it is stored. An occurrence that was never handed out counts as not planned.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct ScheduleRecord<Definition> {
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleRecord {
     /// The topic.
-    pub topic: TopicName,
+    pub topic: Topic,
     /// The name.
     pub schedule: String,
     /// The revision: 16 hexadecimal digits.
@@ -35,7 +32,6 @@ pub struct ScheduleRecord<Definition> {
     /// Only moments after this one are planned.
     pub since_ms: UnixMillis,
     /// The local time of the last moment that was planned, and its fold.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Whether an operator has paused it.
     #[serde(default)]
@@ -44,18 +40,16 @@ pub struct ScheduleRecord<Definition> {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// The occurrence that was never handed out. It is not moved: the other store plans it again.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<TaskId>,
     /// The store that its occurrences have the `webhook-id`s of.
     pub origin: String,
     /// When it fires, and the task of each moment.
-    #[cfg_attr(feature = "schema", schema(value_type = Object))]
-    pub definition: Definition,
+    #[schema(value_type = Object)]
+    pub definition: Map<String, Value>,
 }
 
 /// The result of an adopt of schedules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleAdoptAnswer {
     /// How many records were refused.
     pub failed: usize,
@@ -70,8 +64,7 @@ item_of_batch! {
     pub enum ScheduleAdoptItem { Kept(KeptAnswer) }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleKept {
     pub schedule: String,
     /// An earlier call had adopted it. It may have changed since.
@@ -79,8 +72,7 @@ pub struct ScheduleKept {
 }
 
 /// The answer to a `moved` of schedules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SchedulesEnded {
     /// How many are gone, or go on if `back`.
     pub count: u64,

@@ -6,15 +6,11 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::{Answer, Rate, Rfc3339, ServiceName, Span, TaskId, TopicName, UnixMillis};
-
-/// The largest id: 2^53 - 1.
-pub const MAX_ID: u64 = (1 << 53) - 1;
+use crate::name::MAX_ID;
+use crate::{Answer, Destination, Rate, Receipt, Rfc3339, Span, TaskId, Topic, UnixMillis};
 
 /// A task's id in a request.
 pub enum TaskIdGiven {}
-/// A receipt in a request.
-pub enum ReceiptText {}
 /// A part of the names of topics.
 pub enum TopicMatch {}
 /// The cursor of a page.
@@ -24,9 +20,7 @@ pub enum DeadCursor {}
 /// A duration.
 pub enum SpanText {}
 /// A task's content in a request.
-pub enum ContentText {}
-/// A rate.
-pub enum RateText {}
+pub enum Content {}
 
 /// Implements the schema of types, with a name for each.
 #[macro_export]
@@ -47,8 +41,8 @@ macro_rules! schemas {
 }
 
 schemas! {
-    TopicName, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
-    ServiceName, "Service" => name(
+    Topic, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
+    Destination, "Service" => name(
         "A service's name, or a host with its port.",
         "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$",
     );
@@ -62,7 +56,7 @@ schemas! {
         .item(whole(0).maximum(Some(MAX_ID)))
         .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))
         .description(Some("A task's id, as a number or a string of digits. 0 counts as absent."));
-    ReceiptText, "Receipt" => name(
+    Receipt, "Receipt" => name(
         "The receipt of a lease, as the pull or the callback gave it; opaque.",
         "^[A-Za-z0-9_-]{1,64}$",
     );
@@ -81,16 +75,15 @@ schemas! {
              most 1000000 (in a lease 3600, in a backoff 86400).",
         ));
     Span, "Span" => SpanText::schema();
-    ContentText, "Content" => AnyOfBuilder::new()
+    Content, "Content" => AnyOfBuilder::new()
         .item(ObjectBuilder::new())
         .item(ObjectBuilder::new().schema_type(Type::String))
         .description(Some(
             "A JSON object, or a string that holds one (with mode \"pull\": any text). It is kept \
              byte for byte.",
         ));
-    RateText, "Rate" => string("Events per unit of time: \"100/s\", \"6000/m\" or \"500/h\".")
+    Rate, "Rate" => string("Events per unit of time: \"100/s\", \"6000/m\" or \"500/h\".")
         .min_length(Some(1));
-    Rate, "Rate" => RateText::schema();
     Rfc3339, "Rfc3339" => string(
         "A time such as \"2026-11-21T12:30:00.000Z\" (RFC 3339); in UTC, unless the request names \
          another zone.",

@@ -187,28 +187,26 @@ impl Serialize for Span {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        UpTo::<MOST_BARE>::deserialize(from).map(|UpTo(span)| span)
+        UpTo::<MOST_BARE>::span(from)
     }
 }
 
-/// Reads a lease.
-pub fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    UpTo::<MOST_BARE_LEASE>::deserialize(from).map(|UpTo(span)| span)
-}
-
-/// For `deserialize_with`: a wait of a backoff that may be absent.
-pub fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
-    Ok(Option::<UpTo<MOST_BARE_WAIT>>::deserialize(from)?.map(|UpTo(span)| span))
-}
-
-/// For `deserialize_with`: several such waits.
-pub fn waits_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Span>>, D::Error> {
-    let waits = Option::<Vec<UpTo<MOST_BARE_WAIT>>>::deserialize(from)?;
-    Ok(waits.map(|waits| waits.into_iter().map(|UpTo(span)| span).collect()))
-}
+/// A lease: a number without a unit may be at most an hour.
+pub type Lease = UpTo<MOST_BARE_LEASE>;
+/// A wait of a backoff: a number without a unit may be at most a day.
+pub(crate) type Wait = UpTo<MOST_BARE_WAIT>;
 
 /// A span for which a number without a unit may be at most `MOST` seconds.
-struct UpTo<const MOST: u64>(Span);
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub struct UpTo<const MOST: u64>(pub Span);
+
+impl<const MOST: u64> UpTo<MOST> {
+    /// For `deserialize_with`: the span alone.
+    pub fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+        Self::deserialize(from).map(|UpTo(span)| span)
+    }
+}
 
 impl<'de, const MOST: u64> Deserialize<'de> for UpTo<MOST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -1,15 +1,17 @@
 //! The answers of the calls about tasks.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
 use crate::{
-    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskSchedule, TaskState,
-    TopicName, UnixMillis, Way,
+    Answer, Destination, Durability, ErrorCode, Holder, Rfc3339, TaskId, TaskSchedule, TaskState,
+    Topic, UnixMillis, Way,
 };
 
 /// The answer to an add.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stored {
     /// The task's id, which all other calls take.
     pub task_id: TaskId,
@@ -33,8 +35,7 @@ pub struct Stored {
 }
 
 /// The answer to a batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Batch {
     /// How many tasks were not stored.
     pub failed: usize,
@@ -51,8 +52,7 @@ item_of_batch! {
 }
 
 /// A task as its consumer sees it. If nothing is due, `content` and `task_id` are null.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pulled {
     /// Null if nothing is due, and if it was removed.
     pub content: Option<String>,
@@ -72,22 +72,19 @@ pub struct Pulled {
 }
 
 /// The answer to a pull with `count`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PulledMany {
     pub tasks: Vec<Pulled>,
 }
 
 /// The answer to a cancel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Gone {
     pub task_id: TaskId,
 }
 
 /// The answer to an update.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Moved {
     pub task_id: TaskId,
     pub due_ms: UnixMillis,
@@ -96,40 +93,30 @@ pub struct Moved {
 }
 
 /// The answer to a nack.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Returned {
     /// Only with `at`: when the next attempt is due. Absent if the task is not tried again.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<UnixMillis>,
     /// `due_ms` as text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Rfc3339>,
 }
 
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyTask = Task<()>;
-
 /// The answer to a get.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct Found<Options> {
-    #[cfg_attr(feature = "schema", schema(value_type = AnyTask))]
-    pub task: Task<Options>,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Found {
+    pub task: Task,
 }
 
-// `Options` is the service's own type there, and plain JSON in its clients.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct Task<Options> {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Task {
     pub task_id: TaskId,
     /// The `webhook-id` of its callbacks.
     pub webhook_id: String,
     pub state: TaskState,
     /// How the task is delivered.
     pub mode: Way,
-    pub sn: Option<ServiceName>,
+    pub sn: Option<Destination>,
     pub key: Option<String>,
     pub due_ms: UnixMillis,
     /// `due_ms` as text.
@@ -144,8 +131,8 @@ pub struct Task<Options> {
     /// The task's own options, which override its topic's settings, in the form that an add takes.
     /// Without the scope `admin` the values of `headers` are null. With only the scope `view`
     /// there is no `headers`, and the `url` of `on_dead` is null.
-    #[cfg_attr(feature = "schema", schema(value_type = Object))]
-    pub options: Options,
+    #[schema(value_type = Object)]
+    pub options: Value,
     /// Null for a token with only the scope `view`, and if it was removed.
     pub content: Option<String>,
     /// The content was removed after the end of the task (`history.contents = false`).
@@ -161,8 +148,7 @@ pub struct Task<Options> {
 
 /// An attempt as `get` shows it. `outcome` and `answer` are null for a token with only the scope
 /// `view`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     pub attempt: u32,
     pub started_ms: UnixMillis,
@@ -175,8 +161,7 @@ pub struct Attempt {
     pub answer: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Note {
     pub attempt: u32,
     pub started_ms: UnixMillis,
@@ -186,8 +171,7 @@ pub struct Note {
 }
 
 /// A page of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page {
     pub tasks: Vec<Entry>,
     /// For the next page; absent on the last page.
@@ -198,14 +182,13 @@ pub struct Page {
 }
 
 /// A task without its content.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     pub task_id: TaskId,
     pub state: TaskState,
     /// How the task is delivered.
     pub mode: Way,
-    pub sn: Option<ServiceName>,
+    pub sn: Option<Destination>,
     pub due_ms: UnixMillis,
     /// `due_ms` as text.
     pub due: Rfc3339,
@@ -220,8 +203,7 @@ pub struct Entry {
 }
 
 /// The tasks that a lookup over all topics found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FoundTasks {
     /// In the order of their topics' names.
     pub tasks: Vec<FoundTask>,
@@ -231,16 +213,14 @@ pub struct FoundTasks {
     pub cursor: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FoundTask {
-    pub topic: TopicName,
+    pub topic: Topic,
     pub task: Entry,
 }
 
 /// What a change of many tasks did, or would have done with `dry_run`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
     pub count: u64,
     /// How many tasks the call looked at, including those that the filter excluded.

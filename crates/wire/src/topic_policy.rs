@@ -3,195 +3,143 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
-use crate::TopicName;
-#[cfg(feature = "schema")]
-use crate::schema::{RateText, SpanText, string};
-use crate::{Backoff, MisfirePolicy, Mode, Rate, Span};
+use crate::schema::string;
+use crate::value::object_if_given;
+use crate::{AtMost, Backoff, MisfirePolicy, Mode, Number, Rate, Span, Topic};
 
 // The registry stores the settings as JSON of this shape, and answers show it. A setting that a
 // newer version added is ignored.
 /// A topic's settings. A setting that is absent follows the configuration. A task's own options
 /// override them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicPolicy {
     /// How failed tasks are retried.
     #[serde(skip_serializing_if = "TopicRetry::is_unset")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicRetry>))]
+    #[schema(value_type = Option<TopicRetry>)]
     pub retry: TopicRetry,
     /// The timeout of one callback.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// What the mode `auto` means in this topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The limit of calls per unit of time, per instance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// The limit of concurrent calls, per instance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
     /// The limit of waiting and leased tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<u64>,
     /// How long, and how many, ended tasks are kept readable.
     #[serde(skip_serializing_if = "TopicHistory::is_unset")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicHistory>))]
+    #[schema(value_type = Option<TopicHistory>)]
     pub history: TopicHistory,
     /// What happens to tasks that were due during a pause.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub misfire: Option<MisfirePolicy>,
     /// How late a task may be because of delayd or of the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_objective: Option<Span>,
 }
 
 /// How a topic's failed tasks are retried.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicRetry {
     /// The attempts before a task is dead.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// The wait between attempts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     /// HTTP statuses that make a task dead without a retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub final_statuses: Option<Vec<u16>>,
 }
 
 /// How long, and how many, ended tasks of a topic are kept readable.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicHistory {
     /// The age at which an ended task may be purged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Span>,
     /// The number of ended tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
 
 // The request that sets them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TopicSetRequest<Topic, Number, Time, Frequency, ModeWord, Misfire, Retry, History, Reset>
-{
+pub struct TopicSetRequest {
     /// The topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
-    pub topic: Option<Topic>,
+    pub topic: Topic,
     /// The number of lanes; only when the topic is created.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 256))]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
     pub shards: Option<Number>,
     /// How failed tasks are retried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<AnyRetry>))]
-    pub retry: Option<Retry>,
+    #[serde(default, deserialize_with = "object_if_given")]
+    pub retry: Option<TopicRetryGiven>,
     /// The timeout of one callback: 100 ms to 10 min.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
-    pub timeout: Option<Time>,
+    pub timeout: Option<Span>,
     /// What the mode `auto` means in this topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Mode>))]
-    pub mode: Option<ModeWord>,
+    pub mode: Option<Mode>,
     /// The limit of calls per unit of time, per instance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<RateText>))]
-    pub rate: Option<Frequency>,
+    pub rate: Option<Rate>,
     /// The limit of concurrent calls, per instance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)
-    )]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub concurrency: Option<Number>,
     /// The limit of waiting and leased tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)
-    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
     pub quota: Option<Number>,
     /// How long, and how many, ended tasks are kept readable.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<AnyHistory>))]
-    pub history: Option<History>,
+    #[serde(default, deserialize_with = "object_if_given")]
+    pub history: Option<TopicHistoryGiven>,
     /// What happens to tasks that were due during a pause.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
-    pub misfire: Option<Misfire>,
+    pub misfire: Option<MisfirePolicy>,
     /// How late a task may be because of delayd or of the store: 1 ms to 2 h.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
-    pub lateness_objective: Option<Time>,
+    pub lateness_objective: Option<Span>,
     /// Pauses or resumes the topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Settings that follow the configuration again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<TopicSetting>>))]
-    pub reset: Option<Reset>,
+    #[schema(value_type = Option<Vec<TopicSetting>>)]
+    pub reset: Option<AtMost<TopicSetting, 16>>,
 }
 
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyRetry = TopicRetryGiven<(), (), ()>;
-#[cfg(feature = "schema")]
-type AnyHistory = TopicHistoryGiven<(), ()>;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Retry, bound = ""))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Retry)]
 #[serde(deny_unknown_fields)]
-pub struct TopicRetryGiven<Number, Wait, Statuses> {
+pub struct TopicRetryGiven {
     /// The attempts before a task is dead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     pub max_attempts: Option<Number>,
     /// The wait between attempts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Backoff>))]
-    pub backoff: Option<Wait>,
+    pub backoff: Option<Backoff>,
     /// HTTP statuses, from 300 to 599, that make a task dead without a retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<u32>>))]
-    pub final_statuses: Option<Statuses>,
+    #[schema(value_type = Option<Vec<u32>>)]
+    pub final_statuses: Option<AtMost<Number, 300>>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = History, bound = ""))]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = History)]
 #[serde(deny_unknown_fields)]
-pub struct TopicHistoryGiven<Time, Number> {
+pub struct TopicHistoryGiven {
     /// The age at which an ended task may be purged: 1 minute to 3650 days.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
-    pub keep: Option<Time>,
+    pub keep: Option<Span>,
     /// The number of ended tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)
-    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
     pub max: Option<Number>,
 }
 
-impl<Number, Wait, Statuses> TopicRetryGiven<Number, Wait, Statuses> {
+impl TopicRetryGiven {
     /// Whether no field is given.
     pub fn is_empty(&self) -> bool {
         self.max_attempts.is_none() && self.backoff.is_none() && self.final_statuses.is_none()
     }
 }
 
-impl<Time, Number> TopicHistoryGiven<Time, Number> {
+impl TopicHistoryGiven {
     /// Whether no field is given.
     pub fn is_empty(&self) -> bool {
         self.keep.is_none() && self.max.is_none()
@@ -203,17 +151,20 @@ impl<Time, Number> TopicHistoryGiven<Time, Number> {
 #[serde(transparent)]
 pub struct TopicSetting(pub &'static str);
 
-impl<'de> Deserialize<'de> for TopicSetting {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(from)?;
-        let known = TopicPolicy::SETTINGS.iter().find(|known| **known == name);
-        known
-            .map(|known| Self(known))
-            .ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
+impl TopicSetting {
+    /// The setting of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        TopicPolicy::SETTINGS.into_iter().find(|known| *known == name).map(Self)
     }
 }
 
-#[cfg(feature = "schema")]
+impl<'de> Deserialize<'de> for TopicSetting {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::of(&name).ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
+    }
+}
+
 crate::schemas! {
     TopicSetting, "Setting" => string("The name of a setting.")
         .enum_values(Some(TopicPolicy::SETTINGS));
@@ -263,10 +214,11 @@ impl TopicPolicy {
     }
 }
 
-fn object(policy: &TopicPolicy) -> Map<String, Value> {
-    match serde_json::to_value(policy) {
-        Ok(Value::Object(settings)) => settings,
-        other => unreachable!("settings are plain data: {other:?}"),
+/// A struct of plain data as a JSON object.
+pub fn object(data: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(data) {
+        Ok(Value::Object(fields)) => fields,
+        other => unreachable!("a struct is an object: {other:?}"),
     }
 }
 
@@ -291,8 +243,6 @@ mod tests {
 
     use super::*;
 
-    type AnySet = TopicSetRequest<(), (), (), (), (), (), (), (), ()>;
-
     fn fields(schema: RefOr<Schema>) -> BTreeSet<String> {
         let RefOr::T(Schema::Object(object)) = schema else { panic!("a struct is an object") };
         object.properties.into_keys().collect()
@@ -303,9 +253,9 @@ mod tests {
         let mut settings = fields(TopicPolicy::schema());
         assert_eq!(settings, TopicPolicy::SETTINGS.map(str::to_owned).into());
         settings.extend(["topic", "shards", "paused", "reset"].map(str::to_owned));
-        assert_eq!(settings, fields(AnySet::schema()));
-        assert_eq!(fields(TopicRetry::schema()), fields(AnyRetry::schema()));
-        assert_eq!(fields(TopicHistory::schema()), fields(AnyHistory::schema()));
+        assert_eq!(settings, fields(TopicSetRequest::schema()));
+        assert_eq!(fields(TopicRetry::schema()), fields(TopicRetryGiven::schema()));
+        assert_eq!(fields(TopicHistory::schema()), fields(TopicHistoryGiven::schema()));
     }
 
     #[test]

@@ -1,12 +1,51 @@
-//! Values that are one of several names.
+//! Values that are one of several words.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserializer;
+use serde::de::Visitor;
+use strum::{VariantArray, VariantNames};
+
+/// Declares values that are one of several words, in the given case. A word is read from a string,
+/// and from nothing else.
+macro_rules! words {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis enum $name:ident $case:tt { $($(#[$about:meta])* $word:ident,)+ }
+    )+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+        #[derive(strum::EnumCount, strum::IntoStaticStr, strum::VariantArray, strum::VariantNames)]
+        #[serde(rename_all = $case)]
+        #[strum(serialize_all = $case, const_into_str)]
+        $visibility enum $name { $($(#[$about])* $word,)+ }
+
+        #[allow(dead_code, reason = "not every word needs both")]
+        impl $name {
+            /// Every value.
+            $visibility const ALL: [Self; <Self as strum::EnumCount>::COUNT] =
+                *<Self as strum::VariantArray>::VARIANTS.first_chunk().expect("as many");
+
+            /// The name.
+            $visibility const fn as_str(self) -> &'static str {
+                self.into_str()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                crate::word::read(from)
+            }
+        }
+    )+};
+}
+
+words! {
 
 /// A task's state. A task whose lease has expired counts as `scheduled`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum TaskState {
+#[derive(PartialOrd, Ord, Hash)]
+pub enum TaskState "lowercase" {
     /// Waits for its due time, for a retry, or for a free slot.
     Scheduled,
     /// A holder has the task until its lease ends.
@@ -22,10 +61,8 @@ pub enum TaskState {
 }
 
 /// How a task is delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
+#[derive(Default)]
+pub enum Mode "lowercase" {
     /// `push` if the content has `sn` or `url`, otherwise `pull`.
     #[default]
     Auto,
@@ -36,10 +73,7 @@ pub enum Mode {
 }
 
 /// `push`: delayd calls the receiver. `pull`: consumers pull the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum Way "lowercase" {
     /// delayd calls the receiver.
     Push,
     /// Consumers pull the task.
@@ -47,10 +81,7 @@ pub enum Way {
 }
 
 /// The kind of a lease's holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Holder {
+pub enum Holder "lowercase" {
     /// A worker, which calls the destination.
     Worker,
     /// A consumer, which pulled the task.
@@ -62,10 +93,7 @@ pub enum Holder {
 }
 
 /// Which failures a stored task survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Durability {
+pub enum Durability "kebab-case" {
     /// On disk before the answer.
     Fsynced,
     /// Redis with `appendfsync always`.
@@ -77,10 +105,8 @@ pub enum Durability {
 }
 
 /// What happens to tasks that were due while their topic was paused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum MisfirePolicy {
+#[derive(Default)]
+pub enum MisfirePolicy "lowercase" {
     /// They are delivered late.
     #[default]
     Fire,
@@ -91,10 +117,8 @@ pub enum MisfirePolicy {
 }
 
 /// The order of a list of tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ListOrder {
+#[derive(Default)]
+pub enum ListOrder "lowercase" {
     /// The earliest first.
     #[default]
     Oldest,
@@ -103,10 +127,8 @@ pub enum ListOrder {
 }
 
 /// The order of a list of topics. Topics of equal value follow each other by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum TopicSort {
+#[derive(Default)]
+pub enum TopicSort "snake_case" {
     /// By name.
     #[default]
     Name,
@@ -123,10 +145,8 @@ pub enum TopicSort {
 /// The state of a circuit breaker.
 ///
 /// The order is from healthy to unhealthy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum BreakerState {
+#[derive(Default, PartialOrd, Ord)]
+pub enum BreakerState "snake_case" {
     /// Calls go through.
     #[default]
     Closed,
@@ -136,163 +156,89 @@ pub enum BreakerState {
     Open,
 }
 
+}
+
 impl TaskState {
-    /// Every state, in the order of the life cycle.
-    pub const ALL: [Self; 6] = [
-        Self::Scheduled,
-        Self::Leased,
-        Self::Delivered,
-        Self::Dead,
-        Self::Cancelled,
-        Self::Expired,
-    ];
-
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Leased => "leased",
-            Self::Delivered => "delivered",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-        }
-    }
-
     /// Whether the task has ended. (A dead task can still be replayed.)
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Scheduled | Self::Leased)
     }
 }
 
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Push, Self::Pull];
-
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Push => "push",
-            Self::Pull => "pull",
+impl From<Way> for Mode {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Push => Self::Push,
+            Way::Pull => Self::Pull,
         }
     }
 }
 
-impl MisfirePolicy {
-    /// Every policy.
-    pub const ALL: [Self; 3] = [Self::Fire, Self::Skip, Self::Dead];
+/// Reads a word from a string.
+///
+/// serde_json alone reports a number or a list as invalid JSON, and accepts `{"push": null}` for
+/// `"push"`. This reader refuses both, and its error lists the words.
+pub(crate) fn read<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Copy + VariantArray + VariantNames,
+{
+    struct Reader<T>(PhantomData<T>);
 
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fire => "fire",
-            Self::Skip => "skip",
-            Self::Dead => "dead",
+    impl<T: Copy + VariantArray + VariantNames> Visitor<'_> for Reader<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let names: Vec<_> =
+                <T as VariantNames>::VARIANTS.iter().map(|name| format!("{name:?}")).collect();
+            write!(f, "one of {}", names.join(", "))
+        }
+
+        fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<T, E> {
+            let names = <T as VariantNames>::VARIANTS;
+            let at = names.iter().position(|known| *known == name);
+            at.map(|at| <T as VariantArray>::VARIANTS[at])
+                .ok_or_else(|| E::unknown_variant(name, names))
         }
     }
-}
 
-impl TopicSort {
-    /// Every order.
-    pub const ALL: [Self; 5] =
-        [Self::Name, Self::NextDue, Self::OldestOverdue, Self::Pending, Self::Dead];
-
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::NextDue => "next_due",
-            Self::OldestOverdue => "oldest_overdue",
-            Self::Pending => "pending",
-            Self::Dead => "dead",
-        }
-    }
-}
-
-impl Way {
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pull => "pull",
-        }
-    }
-}
-
-impl Holder {
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Consumer => "consumer",
-            Self::Receiver => "receiver",
-            Self::Mover => "mover",
-        }
-    }
-}
-
-impl Durability {
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fsynced => "fsynced",
-            Self::AofAlways => "aof-always",
-            Self::AofEverysec => "aof-everysec",
-            Self::Volatile => "volatile",
-        }
-    }
-}
-
-impl BreakerState {
-    /// Every state, in the order of the variants.
-    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
-
-    /// The name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
+    from.deserialize_str(Reader(PhantomData))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
 
     #[test]
     fn a_name_is_the_one_on_the_wire() {
-        let check = |value: &dyn Fn() -> serde_json::Value, name: &str| assert_eq!(value(), name);
-        for state in TaskState::ALL {
-            check(&|| serde_json::to_value(state).unwrap(), state.as_str());
+        fn check<T: Copy + Serialize + VariantArray>(name: fn(T) -> &'static str) {
+            for value in T::VARIANTS {
+                assert_eq!(serde_json::to_value(value).unwrap(), name(*value));
+            }
         }
-        for mode in Mode::ALL {
-            check(&|| serde_json::to_value(mode).unwrap(), mode.as_str());
-        }
-        for policy in MisfirePolicy::ALL {
-            check(&|| serde_json::to_value(policy).unwrap(), policy.as_str());
-        }
-        for sort in TopicSort::ALL {
-            check(&|| serde_json::to_value(sort).unwrap(), sort.as_str());
-        }
-        for way in [Way::Push, Way::Pull] {
-            check(&|| serde_json::to_value(way).unwrap(), way.as_str());
-        }
-        for holder in [Holder::Worker, Holder::Consumer, Holder::Receiver, Holder::Mover] {
-            check(&|| serde_json::to_value(holder).unwrap(), holder.as_str());
-        }
-        for kept in [
-            Durability::Fsynced,
-            Durability::AofAlways,
-            Durability::AofEverysec,
-            Durability::Volatile,
-        ] {
-            check(&|| serde_json::to_value(kept).unwrap(), kept.as_str());
-        }
-        for state in [BreakerState::Closed, BreakerState::HalfOpen, BreakerState::Open] {
-            check(&|| serde_json::to_value(state).unwrap(), state.as_str());
-        }
+        check(TaskState::as_str);
+        check(Mode::as_str);
+        check(Way::as_str);
+        check(Holder::as_str);
+        check(Durability::as_str);
+        check(MisfirePolicy::as_str);
+        check(ListOrder::as_str);
+        check(TopicSort::as_str);
+        check(BreakerState::as_str);
+    }
+
+    #[test]
+    fn only_a_string_names_a_word() {
+        let said = |json: &str| serde_json::from_str::<Mode>(json).unwrap_err().to_string();
+        let check = |json: &str, says: &str| {
+            assert!(said(json).starts_with(says), "{json}: {}", said(json))
+        };
+        assert_eq!(serde_json::from_str::<Mode>(r#""push""#).unwrap(), Mode::Push);
+        check("5", r#"invalid type: integer `5`, expected one of "auto", "push", "pull""#);
+        check(r#"["push"]"#, r#"invalid type: sequence, expected one of "auto", "push", "pull""#);
+        check(r#"{"push":null}"#, r#"invalid type: map, expected one of "auto", "push", "pull""#);
+        check(r#""fly""#, "unknown variant `fly`, expected one of `auto`, `push`, `pull`");
     }
 }

@@ -4,37 +4,38 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use delayd_wire::HoldRequest;
 use delayd_wire::{
     BreakerChange, BreakerState, DestinationDetail, DestinationListRequest, DestinationShown,
     Destinations, Held, Probed, Unharmed,
 };
 
 use super::everywhere::{Everywhere, everywhere, recent, store_now};
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, ServiceName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::limits::Allowance;
 use crate::metrics::Quantiles;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
 use crate::sampler::Snapshot;
 use crate::store::{Admin, Holds, Topics};
-
-pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
+use axum::extract::State;
 
 /// `POST /delay/destination/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<DestinationListRequest>,
 ) -> Result<Success<Destinations>, Error> {
-    let DestinationListRequest { sampled } = json::read(request.body())?;
+    let DestinationListRequest { sampled } = request;
     let Counted { waiting, holds, as_of } = match sampled.unwrap_or_default() {
         true => Counted::sampled(&api),
         false => {
-            let _place = api.reading(&caller, route.access).await?;
+            let _place = api.reading(&caller).await?;
             Counted::read(&api).await?
         }
     };
@@ -152,10 +153,11 @@ fn shown(
 
 /// `POST /delay/destination/get`: what is in memory, without a look at the store.
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<DestinationDetail>, Error> {
-    let sn = read_sn(request.body())?;
+    let sn = read_sn(&body)?;
     let snapshot = api.sampled.snapshots().borrow().clone();
     let sampled = snapshot.destinations.get(&sn);
     let service = api.services.get(sn.as_str());
@@ -207,10 +209,11 @@ pub(crate) async fn get(
 /// `POST /delay/destination/probe`: open breakers become half-open, on this instance now, on the
 /// others when they hear of it. The probes are tasks that are due: nothing else is sent.
 pub(crate) async fn probe(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<Probed>, Error> {
-    let sn = read_sn(request.body())?;
+    let sn = read_sn(&body)?;
     let service = api.services.get(sn.as_str()).ok_or_else(no_service)?;
     let breaker = api.limits.probe(&sn);
     api.instances.probe(&sn, store_now(&api));
@@ -228,10 +231,10 @@ fn no_service() -> Error {
 
 /// `POST /delay/destination/hold`
 pub(crate) async fn hold(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Held>, Error> {
-    let sn = read_sn(request.body())?;
+    let sn = read_sn(&body)?;
     if api.services.get(sn.as_str()).is_none() {
         return Err(no_service());
     }
@@ -240,10 +243,10 @@ pub(crate) async fn hold(
 
 /// `POST /delay/destination/release`
 pub(crate) async fn release(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Held>, Error> {
-    let sn = read_sn(request.body())?;
+    let sn = read_sn(&body)?;
     if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
         return Err(Error::NotFound(
             "sn: there is no such service, and no destination of that name is held".into(),
@@ -254,7 +257,7 @@ pub(crate) async fn release(
 
 fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     let request: HoldRequest = json::read(body)?;
-    let Name(sn) = required(request.sn, "sn")?;
+    let sn = request.sn;
     if sn.is_pull() {
         return Err(Error::invalid(
             "sn: must be a service; @pull cannot be held, nor has it a state",

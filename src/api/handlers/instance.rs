@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use delayd_wire::SeriesRequest;
 use delayd_wire::{
     ConfigReloads, DiskSpace, InstanceDetail, InstanceGetRequest, InstanceListRequest,
-    InstanceShown, Instances, LogLines, Series, Span, StoreErrors, StoreOperation, StoreServer,
+    InstanceShown, Instances, LogLines, Series, StoreErrors, StoreOperation, StoreServer,
 };
 
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::api::wire::json;
 use crate::metrics::{DiskMetrics, ErrorKind, LogLine, OpFigures, log_figures};
 use crate::sampler::{FIGURES, Point};
-
-pub(crate) type SeriesRequest = delayd_wire::SeriesRequest<Span>;
+use axum::extract::State;
 
 /// How far back the series goes unless the request says it.
 const SPAN: Duration = Duration::from_secs(300);
@@ -26,10 +26,10 @@ const SPANS: std::ops::RangeInclusive<Duration> =
 
 /// `POST /delay/instance/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<InstanceListRequest>,
 ) -> Result<Success<Instances>, Error> {
-    let InstanceListRequest {} = json::read(request.body())?;
+    let InstanceListRequest {} = request;
     let shown = |instance: &crate::store::Instance| InstanceShown {
         id: instance.id.clone(),
         name: instance.name.clone(),
@@ -50,10 +50,11 @@ pub(crate) async fn list(
 
 /// `POST /delay/instance/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<InstanceGetRequest>,
 ) -> Result<Success<InstanceDetail>, Error> {
-    let InstanceGetRequest {} = json::read(request.body())?;
+    let InstanceGetRequest {} = request;
     let (metrics, now) = (&api.metrics, api.clock.now());
     let (reloads, log) = (metrics.config.reloads(), log_figures());
     let servers = metrics.store.breakers.as_ref().and_then(|servers| servers.now());
@@ -118,10 +119,9 @@ fn millis(span: Duration) -> f64 {
 
 /// `POST /delay/series`
 pub(crate) async fn series(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<SeriesRequest>,
 ) -> Result<Success<Series>, Error> {
-    let request: SeriesRequest = json::read(request.body())?;
     let span = request.span.map_or(Ok(SPAN), |span| within(span, "span", SPANS))?;
     let history = api.sampled.history();
     let (step, points) = history.since(span);

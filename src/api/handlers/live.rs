@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use delayd_wire::LiveRequest;
@@ -17,12 +18,11 @@ use http::header;
 use tokio::sync::watch;
 
 use super::overview;
-use crate::api::auth::{Access, Caller};
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::sampler::Snapshot;
 
 /// A comment is sent if there is no event for this long, so that proxies keep the connection.
@@ -34,7 +34,6 @@ struct Viewer {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     draining: watch::Receiver<bool>,
     caller: Caller,
-    access: Access,
     is_first: bool,
     _place: Place,
 }
@@ -49,7 +48,7 @@ impl Viewer {
             biased;
             // An error: the instance has gone.
             _ = self.draining.wait_for(|draining| *draining) => None,
-            _ = self.api.tokens.refusal(&self.caller, self.access, None) => None,
+            _ = self.api.tokens.refusal(&self.caller, None) => None,
             changed = tokio::time::timeout(HEARTBEAT, self.snapshots.changed()) => match changed {
                 Ok(Ok(())) => {
                     let snapshot = self.snapshots.borrow_and_update().clone();
@@ -68,15 +67,15 @@ impl Viewer {
 
 /// `POST /delay/live`
 pub(crate) async fn serve(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<LiveRequest>,
 ) -> Result<Response, Error> {
-    let LiveRequest {} = json::read(request.body())?;
+    let LiveRequest {} = request;
     api.check_accepting()?;
     let place = api.live.place(&caller).await?;
     let (snapshots, draining) = (api.sampled.snapshots(), api.draining.clone());
-    let access = route.access;
-    let viewer = Viewer { api, snapshots, draining, caller, access, is_first: true, _place: place };
+    let viewer = Viewer { api, snapshots, draining, caller, is_first: true, _place: place };
     let events = stream::unfold(viewer, |mut viewer| async move {
         Some((Ok::<_, Infallible>(viewer.next().await?), viewer))
     });

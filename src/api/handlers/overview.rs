@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use axum::extract::State;
 use delayd_wire::{
     DestinationFigures, InstanceHealth, Objective, OverdueShown, Overview, OverviewRequest,
     TaskCounts, WhoAmI, WhoAmIRequest,
@@ -12,11 +13,11 @@ use delayd_wire::{
 
 use super::everywhere::{Everywhere, everywhere};
 use super::instance;
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::metrics::Metrics;
 use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
@@ -29,10 +30,11 @@ const MOST_DESTINATIONS: usize = 20;
 
 /// `POST /delay/whoami`
 pub(crate) async fn whoami(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<WhoAmIRequest>,
 ) -> Result<Success<WhoAmI>, Error> {
-    let WhoAmIRequest {} = json::read(request.body())?;
+    let WhoAmIRequest {} = request;
     let token = caller.token();
     let scopes = token.map_or(&Scope::ALL[..], |token| &token.scopes);
     let every_topic = || vec!["*".to_owned()];
@@ -52,10 +54,11 @@ pub(crate) async fn whoami(
 
 /// `POST /delay/overview`
 pub(crate) async fn overview(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<OverviewRequest>,
 ) -> Result<Success<Overview>, Error> {
-    let OverviewRequest {} = json::read(request.body())?;
+    let OverviewRequest {} = request;
     let snapshot = api.sampled.snapshots().borrow().clone();
     Ok(Success::of(shown(&api, &snapshot, caller.sees_content())))
 }

@@ -1,121 +1,128 @@
-//! Admission: a call needs a free slot and an authorized caller; a page needs only the
-//! authorization.
+//! What every request passes on its way to the handler, and its answer on its way back.
+//!
+//! ```text
+//! page:  token ─▶ handler
+//! call:  slot ─▶ token ─▶ audit ─▶ deadline ─▶ body ─▶ topic ─▶ memory of the answer ─▶ handler
+//! ```
 //!
 //! A refusal happens before the body is read, so that it costs little. Health checks take no slot:
 //! an overloaded instance is still alive.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Uri};
-use tower::{ServiceExt, service_fn};
+use http::{HeaderMap, Method, Uri};
 
-use crate::api::auth::{Caller, Refused, Tokens};
-use crate::api::middleware::audit::{Auditor, CallRecord};
-use crate::api::middleware::body;
-use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
+use crate::api::auth::{Caller, Refused};
+use crate::api::concurrency_limit::Slot;
+use crate::api::middleware::audit::CallRecord;
+use crate::api::middleware::body::{self, read_body};
+use crate::api::middleware::call::Call;
 use crate::api::middleware::deadline::Deadline;
-use crate::api::middleware::route::{Route, Routed, Routes};
-use crate::api::middleware::service::Answers;
-use crate::api::wire::error::Error;
-use crate::metrics::{Metrics, Rejection};
+use crate::api::middleware::response_budget::{keep_room, reserve, take_room};
+use crate::api::middleware::route::{BodySize, Route};
+use crate::api::state::Api;
+use crate::api::wire::error::{self, Error};
+use crate::metrics::Rejection;
 
-/// What a request is checked against.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    pub(crate) routes: &'static Routes,
-    /// The access tokens.
-    pub(crate) tokens: Arc<Tokens>,
-    /// The limit of concurrent calls.
-    pub(crate) slots: ConcurrencyLimit,
-    /// The longest time from a call's admission to its answer.
-    pub(crate) timeout: Duration,
-    pub(crate) auditor: Auditor,
-    pub(crate) metrics: Arc<Metrics>,
-    /// The router for all requests that are not calls.
-    pub(crate) pages: Router,
+/// Admits a request to its route, and runs it.
+pub(crate) async fn admit(api: &Api, route: &Route, request: Request, next: Next) -> Response {
+    let is_call = route.is_call() && request.method() == Method::POST;
+    let answer = match check(api, route, is_call, request.uri(), request.headers()).await {
+        Ok(None) => next.run(request).await,
+        Ok(Some((caller, slot))) => {
+            let record = CallRecord::begin(&api.audit, route, &caller);
+            let deadline = Deadline::after(api.params.timeout);
+            let target = record.as_deref().map(CallRecord::target).unwrap_or_default();
+            let call =
+                Call { caller, slot, deadline: deadline.clone(), target, body: [][..].into() };
+            let answer = handle(api, route, call, request, next);
+            let answer = deadline.limit(route.only_reads, answer).await;
+            let answer = answer.unwrap_or_else(IntoResponse::into_response);
+            if let Some(record) = record {
+                record.answered(&answer);
+            }
+            answer
+        }
+        Err(refused) => {
+            CallRecord::refused(&api.audit, route, &refused);
+            refuse(api, request, refused.error)
+        }
+    };
+    api.metrics.api.answered(route.row, answer.status().as_u16());
+    answer
 }
 
-/// Sends calls to `calls`, and all other requests to the pages.
-pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
-    admission: &'a Admission,
-    calls: S,
-) -> impl Answers<Request> + 'a {
-    service_fn(move |request: Request| async move {
-        let mut calls = calls;
-        let path = request.uri().path();
-        let route = admission.routes.call(request.method(), path);
-        let row = admission.routes.row(route, path);
-        let answer: Result<Response, Infallible> = match route {
-            Some(route) => match admission.call(route, request.uri(), request.headers()).await {
-                Ok((caller, slot)) => {
-                    let deadline = Deadline::after(admission.timeout);
-                    let record = admission.auditor.begin(route, &caller);
-                    let target = record.as_deref().map(CallRecord::target);
-                    let routed = Routed { route, request, caller, slot, deadline, target };
-                    let answer = calls.call(routed).await;
-                    if let (Some(record), Ok(response)) = (record, &answer) {
-                        record.answered(response);
-                    }
-                    answer
-                }
-                Err(refused) => {
-                    admission.auditor.refused(route, &refused);
-                    Ok(admission.refused(request, refused.error))
-                }
-            },
-            None => match admission.page(&request) {
-                Ok(()) => admission.pages.clone().oneshot(request).await,
-                Err(refused) => Ok(admission.refused(request, refused.error)),
-            },
-        };
-        let Ok(response) = answer;
-        admission.metrics.api.answered(row, response.status().as_u16());
-        Ok(response)
+/// Whether the route may be requested by this caller. A call gets its slot.
+async fn check(
+    api: &Api,
+    route: &Route,
+    is_call: bool,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<(Caller, Slot)>, Refused> {
+    let slot = match is_call {
+        true => Some(api.slots.slot().await?),
+        false => None,
+    };
+    let caller = api.tokens.admit(route.access, uri, headers)?;
+    match (slot, caller) {
+        (Some(slot), Some(caller)) => Ok(Some((caller, slot))),
+        // A call without an access rule is a bug and is refused.
+        (Some(_), None) => Err(Error::Internal.into()),
+        (None, Some(caller)) => Ok(caller.check_topic(&[]).map(|()| None)?),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Reads the body, checks that the caller may use the topic in it, and calls the handler. The call
+/// holds its slot until the answer, even if the handler drops its own.
+async fn handle(
+    api: &Api,
+    route: &Route,
+    mut call: Call,
+    request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    let (mut head, body) = request.into_parts();
+    read_body(api, route, &mut call, &head.headers, body).await?;
+    let (slot, caller) = (call.slot.clone(), call.caller.clone());
+    let share = match route.size {
+        BodySize::Batch => Some(reserve(api, &call)?),
+        BodySize::Content | BodySize::Small => None,
+    };
+    head.extensions.insert(call);
+    let answer = next.run(Request::from_parts(head, Body::empty()));
+    let answer = match route.only_reads {
+        true => error::reading(answer).await,
+        false => answer.await,
+    };
+    drop(slot);
+    Ok(match share {
+        Some(share) => keep_room(share, answer),
+        None => take_room(&api.memory, &caller, answer),
     })
 }
 
-impl Admission {
-    async fn call(
-        &self,
-        route: &Route,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<(Caller, Slot), Refused> {
-        let slot = self.slots.slot().await?;
-        let caller = self.tokens.admit(route.access, uri, headers)?;
-        // A call without an access rule is a bug and is refused.
-        Ok((caller.ok_or(Error::Internal)?, slot))
+fn refuse(api: &Api, request: Request, error: Error) -> Response {
+    let reason = match &error {
+        Error::Unauthenticated(_) => Some(Rejection::Unauthenticated),
+        Error::Forbidden(_) => Some(Rejection::Forbidden),
+        Error::TooFast { .. } => Some(Rejection::TokenRate),
+        Error::Unavailable(_) => Some(Rejection::Concurrency),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        api.metrics.api.rejected(reason);
     }
-
-    fn page(&self, request: &Request) -> Result<(), Refused> {
-        let access = self.routes.access(request.uri().path());
-        match self.tokens.admit(access, request.uri(), request.headers())? {
-            Some(caller) => Ok(caller.check_topic(access, &[])?),
-            None => Ok(()),
-        }
-    }
-
-    fn refused(&self, request: Request, error: Error) -> Response {
-        let reason = match &error {
-            Error::Unauthenticated(_) => Some(Rejection::Unauthenticated),
-            Error::Forbidden(_) => Some(Rejection::Forbidden),
-            Error::TooFast { .. } => Some(Rejection::TokenRate),
-            Error::Unavailable(_) => Some(Rejection::Concurrency),
-            _ => None,
-        };
-        if let Some(reason) = reason {
-            self.metrics.api.rejected(reason);
-        }
-        let (head, body) = request.into_parts();
-        let path = head.uri.path();
-        tracing::debug!(path, %error, "Not admitted to {path}: {error}");
-        body::refuse(&head.headers, body);
-        error.into_response()
-    }
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    tracing::debug!(path, %error, "Not admitted to {path}: {error}");
+    body::refuse(&head.headers, body);
+    error.into_response()
 }
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod tests;

@@ -3,8 +3,6 @@
 //! The table of routes says which calls are recorded. A call is recorded when it is answered, and
 //! also if its caller disconnects before, because it may have been carried out.
 
-use std::sync::Arc;
-
 use axum::response::Response;
 use delayd_wire::{AuditEntry, AuditResult, AuditSource, ErrorCode};
 
@@ -14,47 +12,18 @@ use crate::api::middleware::route::Route;
 use crate::api::wire::request_id;
 use crate::audit::AuditLog;
 
-/// Records calls in the audit log.
-#[derive(Debug)]
-pub(crate) struct Auditor(pub(crate) Arc<AuditLog>);
-
 /// A call that is recorded once it is answered, or dropped.
 pub(crate) struct CallRecord<'a> {
-    auditor: &'a Auditor,
+    log: &'a AuditLog,
     entry: Option<AuditEntry>,
     target: KnownTarget,
 }
 
-impl Auditor {
-    /// Begins the record of an admitted call; `None` if the route records none.
-    pub(crate) fn begin(&self, route: &Route, caller: &Caller) -> Option<Box<CallRecord<'_>>> {
-        if !route.is_recorded() {
-            return None;
-        }
-        let entry = self.entry(route, caller.name(), AuditResult::Unanswered);
-        let target = KnownTarget::default();
-        // Boxed, because it is part of the future of every request.
-        Some(Box::new(CallRecord { auditor: self, entry: Some(entry), target }))
-    }
-
-    /// Records a call that was not admitted.
-    pub(crate) fn refused(&self, route: &Route, refused: &Refused) {
-        if !route.is_recorded() {
-            return;
-        }
-        let token = refused.caller.as_ref().and_then(Caller::name);
-        self.0.refused(token, || {
-            let (error, entry) = (&refused.error, self.entry(route, token, AuditResult::Refused));
-            entry.answered(error.status().as_u16(), Some(error.code()))
-        });
-    }
-
-    fn entry(&self, route: &Route, token: Option<&str>, result: AuditResult) -> AuditEntry {
-        AuditEntry {
-            token: token.map(str::to_owned),
-            request_id: request_id::current(),
-            ..self.0.entry(AuditSource::Api, action(route.path), result)
-        }
+fn entry(log: &AuditLog, route: &Route, token: Option<&str>, result: AuditResult) -> AuditEntry {
+    AuditEntry {
+        token: token.map(str::to_owned),
+        request_id: request_id::current(),
+        ..log.entry(AuditSource::Api, action(route.path), result)
     }
 }
 
@@ -63,7 +32,29 @@ fn action(path: &str) -> &str {
     path.strip_prefix("/delay/").unwrap_or(path)
 }
 
-impl CallRecord<'_> {
+impl<'a> CallRecord<'a> {
+    /// Begins the record of an admitted call; `None` if the route records none.
+    pub(crate) fn begin(log: &'a AuditLog, route: &Route, caller: &Caller) -> Option<Box<Self>> {
+        if !route.is_recorded() {
+            return None;
+        }
+        let entry = Some(entry(log, route, caller.name(), AuditResult::Unanswered));
+        // Boxed, because it is part of the future of every request.
+        Some(Box::new(Self { log, entry, target: KnownTarget::of_a_record() }))
+    }
+
+    /// Records a call that was not admitted.
+    pub(crate) fn refused(log: &AuditLog, route: &Route, refused: &Refused) {
+        if !route.is_recorded() {
+            return;
+        }
+        let token = refused.caller.as_ref().and_then(Caller::name);
+        log.refused(token, || {
+            let (error, entry) = (&refused.error, entry(log, route, token, AuditResult::Refused));
+            entry.answered(error.status().as_u16(), Some(error.code()))
+        });
+    }
+
     pub(crate) fn target(&self) -> KnownTarget {
         self.target.clone()
     }
@@ -84,6 +75,6 @@ impl Drop for CallRecord<'_> {
             true => entry.answered(ErrorCode::Internal.status(), Some(ErrorCode::Internal)),
             false => entry,
         };
-        self.auditor.0.record(self.target.get().of(entry));
+        self.log.record(self.target.get().of(entry));
     }
 }

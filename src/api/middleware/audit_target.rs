@@ -6,22 +6,31 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use delayd_wire::AuditEntry;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::api::wire::long_body::reading;
 use crate::model::task::{Destination, ScheduleName, TaskId, Topic};
 
 /// What a call is about. It is known once the body has been read, and the handler adds what it
-/// found.
+/// found. The default belongs to a call that is not recorded, and stays empty.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownTarget(Arc<Mutex<Target>>);
+pub(crate) struct KnownTarget(Option<Arc<Mutex<Target>>>);
 
 impl KnownTarget {
+    pub(crate) fn of_a_record() -> Self {
+        Self(Some(Arc::default()))
+    }
+
     /// Sets what the body names.
-    pub(crate) fn set(&self, target: Target) {
-        self.change(|known| *known = target);
+    pub(crate) async fn read(&self, body: &Bytes) {
+        if self.0.is_some() {
+            let target = reading(body.clone(), Target::read).await;
+            self.change(|known| *known = target);
+        }
     }
 
     /// The call changed so many tasks, or would in a dry run. `reason` is the cause by which they
@@ -36,11 +45,16 @@ impl KnownTarget {
 
     /// What is known.
     pub(crate) fn get(&self) -> Target {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let lock = |target: &Arc<Mutex<Target>>| {
+            target.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        self.0.as_ref().map(lock).unwrap_or_default()
     }
 
     fn change(&self, change: impl FnOnce(&mut Target)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(target) = &self.0 {
+            change(&mut target.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
@@ -103,8 +117,8 @@ impl Target {
     /// The entry with this target.
     pub(crate) fn of(self, entry: AuditEntry) -> AuditEntry {
         AuditEntry {
-            topic: self.topic.as_ref().map(Into::into),
-            sn: self.destination.map(|sn| delayd_wire::ServiceName(sn.to_string())),
+            topic: self.topic,
+            sn: self.destination,
             schedule: self.schedule.map(Into::into),
             task_id: self.task_id.map(Into::into),
             tasks: self.tasks,

@@ -6,28 +6,24 @@
 //! a connection while the caller still sends would reset it, and the answer would be lost.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tower::service_fn;
 
-use crate::api::middleware::audit_target::Target;
-use crate::api::middleware::concurrency_limit::{ConcurrencyLimit, Slot};
-use crate::api::middleware::memory_budget::{Budget, Exhausted};
-use crate::api::middleware::route::{BodySize, Routed};
-use crate::api::middleware::service::Answers;
-use crate::api::middleware::topic_access::check_topic;
-use crate::api::params::Limit;
+use crate::api::auth::Caller;
+use crate::api::concurrency_limit::Slot;
+use crate::api::memory_budget::{Budget, Exhausted};
+use crate::api::middleware::call::Call;
+use crate::api::middleware::route::{BodySize, Route};
+use crate::api::params::Bounds;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::long_body::{reading, size};
+use crate::api::wire::long_body::{LONG, reading, size};
 use crate::model::coding::is_compression;
 
 /// The most bytes of a refused body that are discarded.
@@ -39,93 +35,43 @@ const MAX_DISCARDING: Duration = Duration::from_secs(2);
 /// milliseconds.
 const MAX_SMALL: usize = 1 << 20;
 
-/// The limits of bodies and their memory budgets.
-#[derive(Debug)]
-pub(crate) struct Bodies {
-    batch: (Limit, Budget),
-    content: (Limit, Budget),
-    small: (Limit, Budget),
-    /// Where a request that released its slot gets another one.
-    slots: ConcurrencyLimit,
-    /// For its tokens, against which a caller is checked again if its body took time, and for the
-    /// limit of batches. Each service holds a copy of what it refers to, so this is not passed on.
-    api: Arc<Api>,
+/// Reads the body of a call, and checks that the caller may use the topic in it. The call keeps its
+/// slot if the body had already arrived, and gets another one otherwise.
+pub(crate) async fn read_body(
+    api: &Api,
+    route: &Route,
+    call: &mut Call,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(), Error> {
+    let Bounds { body_limit, batch_body_limit, .. } = api.bounds();
+    let (limit, budget) = match route.size {
+        BodySize::Batch => (batch_body_limit, &api.memory.of_batches()),
+        BodySize::Content => (body_limit, &api.memory),
+        BodySize::Small => (body_limit.min(MAX_SMALL), &api.memory),
+    };
+    let room = Room { budget, token: call.caller.name(), limit };
+    let (whole, waited) = read(headers, body, &call.slot, room).await?;
+    if waited {
+        call.slot = api.slots.slot().await?;
+        // The tokens may have been replaced while the body arrived.
+        call.caller = api.tokens.renewed(&call.caller)?;
+    }
+    call.target.read(&whole).await;
+    check_topic(&call.caller, &whole).await?;
+    call.body = whole;
+    Ok(())
 }
 
-impl Bodies {
-    /// `content` limits bodies with one task's content, `batch` bodies with many tasks.
-    pub(crate) fn new(
-        content: &Limit,
-        batch: &Limit,
-        budget: &Budget,
-        slots: &ConcurrencyLimit,
-        api: &Arc<Api>,
-    ) -> Self {
-        Self {
-            batch: (batch.clone(), budget.of_batches()),
-            content: (content.clone(), budget.clone()),
-            small: (content.at_most(MAX_SMALL), budget.clone()),
-            slots: slots.clone(),
-            api: api.clone(),
+/// Refuses a call whose topic the caller may not use.
+async fn check_topic(caller: &Caller, body: &Bytes) -> Result<(), Error> {
+    match body.len() {
+        ..=LONG => caller.check_topic(body),
+        _ => {
+            let caller = caller.clone();
+            reading(body.clone(), move |body| caller.check_topic(body)).await
         }
     }
-
-    fn of(&self, size: BodySize) -> &(Limit, Budget) {
-        match size {
-            BodySize::Batch => &self.batch,
-            BodySize::Content => &self.content,
-            BodySize::Small => &self.small,
-        }
-    }
-
-    /// The most items of a batch.
-    pub(crate) fn batch_limit(&self) -> usize {
-        self.api.bounds().batch_limit
-    }
-
-    /// The memory budget of answers.
-    pub(crate) fn budget(&self) -> &Budget {
-        &self.content.1
-    }
-
-    /// Reads the body. The request keeps its slot if the body had already arrived, and gets another
-    /// one otherwise.
-    async fn whole(&self, routed: Routed<Body>) -> Result<Routed, Error> {
-        let Routed { route, request, caller, slot, deadline, target } = routed;
-        let (head, body) = request.into_parts();
-        let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
-        let room = Room { budget, token: caller.name(), limit: limit.bytes() };
-        let body = read(&head.headers, body, &mut slot, room).await?;
-        let (slot, caller) = match slot {
-            Some(slot) => (slot, caller),
-            // The tokens may have been replaced while the body arrived.
-            None => {
-                let slot = self.slots.slot().await?;
-                (slot, self.api.tokens.renewed(&caller, route.access)?)
-            }
-        };
-        if let Some(target) = &target {
-            target.set(reading(body.clone(), Target::read).await);
-        }
-        let request = Request::from_parts(head, body);
-        let routed = Routed { route, request, caller, slot, deadline, target };
-        check_topic(&routed).await?;
-        Ok(routed)
-    }
-}
-
-/// Reads the body of each call, and checks that the caller may use the topic in it.
-pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(
-    bodies: &'a Bodies,
-    inner: S,
-) -> impl Answers<Routed<Body>> + 'a {
-    service_fn(move |routed: Routed<Body>| async move {
-        let mut inner = inner;
-        match bodies.whole(routed).await {
-            Ok(routed) => inner.call(routed).await,
-            Err(error) => Ok(error.into_response()),
-        }
-    })
 }
 
 /// The room that a body has.
@@ -138,20 +84,22 @@ struct Room<'a> {
 }
 
 /// Reads the body within the route's limit and the memory budget. If it has not arrived yet,
-/// releases the slot.
+/// releases the slot, and says so.
 async fn read(
     headers: &HeaderMap,
     mut body: Body,
-    slot: &mut Option<Slot>,
+    slot: &Slot,
     room: Room<'_>,
-) -> Result<Bytes, Error> {
+) -> Result<(Bytes, bool), Error> {
+    let mut waited = false;
     let whole = match check_type(headers).and_then(|()| check_encoding(headers)) {
         Ok(()) => {
             let mut reading = pin!(whole(&mut body, room));
             match reading.as_mut().now_or_never() {
                 Some(whole) => whole,
                 None => {
-                    drop(slot.take());
+                    slot.free();
+                    waited = true;
                     reading.await
                 }
             }
@@ -161,7 +109,7 @@ async fn read(
     if whole.is_err() {
         refuse(headers, body);
     }
-    whole
+    whole.map(|whole| (whole, waited))
 }
 
 /// Makes sure that the answer to a refused request arrives: the rest of its body is read and
@@ -252,6 +200,7 @@ async fn discard(mut body: Body) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::concurrency_limit::ConcurrencyLimit;
 
     #[test]
     fn json_and_no_type_and_curls_default_are_taken_as_json() {
@@ -278,7 +227,8 @@ mod tests {
                 headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
             }
             let room = Room { budget: &Budget::new(1_000), token: None, limit: 100 };
-            let whole = read(&headers, Body::from("{}"), &mut None, room).await;
+            let slot = ConcurrencyLimit::of(1).slot().await.unwrap();
+            let whole = read(&headers, Body::from("{}"), &slot, room).await;
             match whole {
                 Ok(_) => assert!(allowed, "{values:?}"),
                 Err(error) => {

@@ -2,25 +2,17 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 
-use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use tower::service_fn;
 
-use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 use crate::api::wire::request_id;
 
-/// Answers 500 if `inner` panics. The panic hook logs the location.
-pub(crate) fn catch_panic<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
-    service_fn(move |request: Request| async move {
-        let mut inner = inner;
-        let answer = pin!(inner.call(request));
-        let answered = AssertUnwindSafe(answer).catch_unwind().await;
-        answered.unwrap_or_else(|panic| Ok(panicked(&*panic)))
-    })
+/// The answer, or 500 if it panics. The panic hook logs the location.
+pub(crate) async fn catch_panic(answer: impl Future<Output = Response>) -> Response {
+    let answer = AssertUnwindSafe(answer).catch_unwind().await;
+    answer.unwrap_or_else(|panic| panicked(&*panic))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Response {

@@ -1,9 +1,12 @@
-//! The deadline of a request's answer.
+//! The deadline of a request's answer. That includes reading a slow body.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::api::wire::error::Error;
 
 /// The deadline of a request's answer. Clones share it.
 #[derive(Clone, Debug)]
@@ -19,7 +22,32 @@ impl Deadline {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += wait;
     }
 
-    pub(crate) fn moment(&self) -> Instant {
+    fn moment(&self) -> Instant {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer, if it comes before the deadline.
+    ///
+    /// # Errors
+    /// 503 otherwise.
+    pub(crate) async fn limit<T>(
+        &self,
+        only_reads: bool,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut answer = pin!(answer);
+        loop {
+            let moment = self.moment();
+            match tokio::time::timeout_at(moment, answer.as_mut()).await {
+                Ok(answer) => return answer,
+                Err(_) if self.moment() > moment => {}
+                Err(_) => {
+                    return Err(Error::Unavailable(match only_reads {
+                        true => "the request took too long: try again",
+                        false => "the request took too long, so it is not confirmed: repeat it",
+                    }));
+                }
+            }
+        }
     }
 }

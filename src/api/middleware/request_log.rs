@@ -2,40 +2,48 @@
 //! may hold secrets. Only the trace's id is taken from the header `traceparent`.
 
 use axum::extract::Request;
+use axum::response::Response;
+use http::Method;
 use tokio::time::Instant;
-use tower::service_fn;
 
-use crate::api::middleware::service::Answers;
 use crate::api::wire::request_id;
 use crate::model::trace::TraceContext;
 
-/// Logs each request after it has been answered.
-pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
-    service_fn(move |request: Request| async move {
-        let mut inner = inner;
-        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
-        let request_line = is_logged.then(|| {
-            let trace = TraceContext::of_headers(request.headers());
-            let path = request.uri().path().to_owned();
-            // In a box, because requests are rarely logged.
-            Box::new((Instant::now(), request.method().clone(), path, trace))
-        });
-        let Ok(response) = inner.call(request).await;
-        if let Some(request_line) = request_line {
-            let (started, method, path, trace) = *request_line;
-            let (status, latency) = (response.status().as_u16(), started.elapsed());
-            let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-            let request_id = request_id::current();
-            tracing::debug!(
-                %method,
-                path,
-                status,
-                latency_us,
-                request_id,
-                trace_id = trace.map(|trace| tracing::field::display(trace.trace_id())),
-                "{method} {path} answered {status} in {latency:?}"
-            );
-        }
-        Ok(response)
-    })
+/// What a line of the log says of a request.
+pub(crate) struct RequestLine {
+    started: Instant,
+    method: Method,
+    path: String,
+    trace: Option<TraceContext>,
+}
+
+impl RequestLine {
+    /// The beginning of the line, if requests are logged. In a box, because they rarely are.
+    pub(crate) fn of(request: &Request) -> Option<Box<Self>> {
+        tracing::enabled!(tracing::Level::DEBUG).then(|| {
+            Box::new(Self {
+                started: Instant::now(),
+                method: request.method().clone(),
+                path: request.uri().path().to_owned(),
+                trace: TraceContext::of_headers(request.headers()),
+            })
+        })
+    }
+
+    /// Logs the request with its answer.
+    pub(crate) fn log(self, answer: &Response) {
+        let Self { started, method, path, trace } = self;
+        let (status, latency) = (answer.status().as_u16(), started.elapsed());
+        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let request_id = request_id::current();
+        tracing::debug!(
+            %method,
+            path,
+            status,
+            latency_us,
+            request_id,
+            trace_id = trace.map(|trace| tracing::field::display(trace.trace_id())),
+            "{method} {path} answered {status} in {latency:?}"
+        );
+    }
 }

@@ -7,46 +7,29 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::TryFutureExt;
-use futures_util::future::Either;
 use http_body::{Body as _, Frame, SizeHint};
-use tower::service_fn;
 
 use crate::api::auth::Caller;
-use crate::api::middleware::body::Bodies;
-use crate::api::middleware::memory_budget::{Budget, Exhausted, Share, held};
-use crate::api::middleware::route::{BodySize, Routed};
-use crate::api::middleware::service::Answers;
+use crate::api::memory_budget::{Budget, Exhausted, Share, held};
+use crate::api::middleware::call::Call;
+use crate::api::state::Api;
 use crate::api::wire::batch::LONGEST_ITEM;
 use crate::api::wire::error::Error;
 
 /// Shorter answers do not count: the number of connections bounds them.
 const SMALL_ANSWER: usize = 1024;
 
-/// Takes each answer's share of the budget. What a batch stores cannot be undone, so the share of
-/// its longest answer is taken before.
-pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
-    bodies: &'a Bodies,
-    inner: S,
-) -> impl Answers<Routed> + 'a {
-    service_fn(move |routed: Routed| {
-        let (mut inner, budget, caller) = (inner, bodies.budget(), routed.caller.clone());
-        if routed.route.size() != BodySize::Batch {
-            let answer =
-                inner.call(routed).map_ok(move |response| take_room(budget, &caller, response));
-            return Either::Left(answer);
-        }
-        // Boxed, because the future of every request would be longer otherwise.
-        Either::Right(Box::pin(async move {
-            let items = most_items(routed.request.body(), bodies.batch_limit());
-            match budget.answer(caller.name(), items * LONGEST_ITEM + SMALL_ANSWER) {
-                Ok(share) => inner.call(routed).await.map(|response| keep_room(share, response)),
-                Err(Exhausted) => Ok(Error::Unavailable(
-                    "too many bytes of answers at once, so this one was not processed: repeat it",
-                )
-                .into_response()),
-            }
-        }))
+/// Takes the share of a batch's longest answer before it is stored, which cannot be undone.
+///
+/// # Errors
+/// 503 if the budget is used up.
+pub(crate) fn reserve(api: &Api, call: &Call) -> Result<Share, Error> {
+    let items = most_items(&call.body, api.bounds().batch_limit);
+    let longest = items * LONGEST_ITEM + SMALL_ANSWER;
+    api.memory.answer(call.caller.name(), longest).map_err(|Exhausted| {
+        Error::Unavailable(
+            "too many bytes of answers at once, so this one was not processed: repeat it",
+        )
     })
 }
 
@@ -84,7 +67,7 @@ fn end_of_string(body: &[u8], mut at: usize) -> usize {
 }
 
 /// Keeps of the share what the answer takes.
-fn keep_room(mut share: Share, response: Response) -> Response {
+pub(crate) fn keep_room(mut share: Share, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
@@ -168,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn batches_are_refused_before_they_are_stored_while_nobody_reads_the_answers() {
         let (mut api, _draining, _folder) = edge_with_store();
-        api.params.bodies = 3 * LONGEST;
+        api.memory = Budget::new(3 * LONGEST);
         let params = Params::new(Policy { max_attempts: 3, backoff: Default::default() });
         api.set_bounds(&Params { batch_limit: ITEMS, ..params });
         let api = Arc::new(api);

@@ -19,7 +19,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::auth::{About, Access};
-use crate::api::middleware::route::{Answer, Operation, Route, Routes};
+use crate::api::middleware::route::{Answer, Operation, Route};
+use crate::api::middleware::router::Routes;
 use crate::api::wire::schema::{Described, described, reference};
 use crate::model::task::TopicPolicy;
 use crate::model::token::Scope;

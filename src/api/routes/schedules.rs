@@ -17,61 +17,65 @@ pub(super) fn schedules() -> Vec<Route> {
         Route::call(
             "/delay/schedule/set",
             "Create or change a recurring schedule",
+            (&[Admin], Topic),
             schedule::set::set,
         )
-        .access(&[Admin], Topic)
         .body(Content)
-        .reads::<schedule::set::Request<'_>>()
+        .reads::<schedule::set::Request>()
         .answers::<wire::ScheduleShown>(),
         Route::call(
             "/delay/schedule/get",
             "Show a recurring schedule with its last occurrences",
+            (READ, Topic),
             schedule::manage::get,
         )
         .only_reads()
-        .access(READ, Topic)
         .reads::<schedule::manage::Request>()
         .answers::<wire::ScheduleShown>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/list",
             "List the recurring schedules of a topic",
+            (READ, Topic),
             schedule::manage::list,
         )
         .only_reads()
-        .access(READ, Topic)
         .reads::<schedule::manage::ListRequest>()
         .answers::<wire::Schedules>()
         .errors(UNKNOWN),
-        Route::call("/delay/schedule/pause", "Pause a recurring schedule", schedule::manage::pause)
-            .access(&[Admin], Topic)
-            .reads::<schedule::manage::Request>()
-            .answers::<wire::ScheduleShown>()
-            .errors(UNKNOWN),
+        Route::call(
+            "/delay/schedule/pause",
+            "Pause a recurring schedule",
+            (&[Admin], Topic),
+            schedule::manage::pause,
+        )
+        .reads::<schedule::manage::Request>()
+        .answers::<wire::ScheduleShown>()
+        .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/resume",
             "Resume a recurring schedule",
+            (&[Admin], Topic),
             schedule::manage::resume,
         )
-        .access(&[Admin], Topic)
         .reads::<schedule::manage::Request>()
         .answers::<wire::ScheduleShown>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/delete",
             "Delete a recurring schedule",
+            (&[Admin], Topic),
             schedule::manage::delete,
         )
-        .access(&[Admin], Topic)
         .reads::<schedule::manage::Request>()
         .answers::<Nothing>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/run",
             "Add an occurrence of a recurring schedule now",
+            (&[Produce], Topic),
             schedule::add::run,
         )
-        .access(&[Produce], Topic)
         .reads::<schedule::add::RunRequest>()
         .answers::<wire::ScheduleRan>()
         .errors(&[1004, 1022])
@@ -79,47 +83,47 @@ pub(super) fn schedules() -> Vec<Route> {
         Route::call(
             "/delay/schedule/backfill",
             "Add the occurrences of past moments",
+            (&[Admin], Topic),
             schedule::add::backfill,
         )
-        .access(&[Admin], Topic)
         .reads::<schedule::add::BackfillRequest>()
         .answers::<wire::ScheduleBackfilled>()
         .errors(&[1004, 1022]),
         Route::call(
             "/delay/schedule/records",
             "Show whole recurring schedules, or pause them for a move to another store",
+            (&[Admin], Topic),
             schedule::transfer::records,
         )
-        .access(&[Admin], Topic)
         .reads::<schedule::transfer::RecordsRequest>()
-        .answers::<wire::ScheduleRecords<schedule::transfer::Record>>()
+        .answers::<wire::ScheduleRecords>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/moved",
             "Delete recurring schedules that were moved to another store",
+            (&[Admin], Topic),
             schedule::transfer::moved,
         )
-        .access(&[Admin], Topic)
         .reads::<schedule::transfer::MovedRequest>()
         .answers::<wire::SchedulesEnded>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/adopt",
             "Store recurring schedules of another store, which continue here",
+            (&[Admin], Topic),
             schedule::adopt::adopt,
         )
-        .access(&[Admin], Topic)
         .body(Batch)
-        .reads::<schedule::adopt::Request<'_>>()
+        .reads::<schedule::adopt::Request>()
         .answers::<wire::ScheduleAdoptAnswer>()
         .errors(&[1009]),
         Route::call(
             "/delay/schedule/preview",
             "Show the next moments of a recurring schedule",
+            (&Scope::ALL, EachOfThem),
             schedule::preview::preview,
         )
         .only_reads()
-        .access(&Scope::ALL, EachOfThem)
         .reads::<schedule::preview::PreviewRequest>()
         .answers::<wire::SchedulePreview>(),
     ]

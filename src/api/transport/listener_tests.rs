@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::api::auth::Caller;
-use crate::api::middleware::memory_budget::Budget;
+use crate::api::memory_budget::Budget;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 

@@ -1,9 +1,6 @@
 //! The envelope of successful answers.
 
-/// The text with which every successful answer begins.
-pub(crate) const BEGIN: &str = r#"{"dm_error":0,"error_msg":"操作成功""#;
-
-/// A successful answer, written as [`delayd_wire::Answer`] is.
+/// A successful answer, written as [`delayd_wire::Answer`].
 #[derive(Debug)]
 pub(crate) struct Success<T> {
     pub(crate) fields: T,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::long_body::{LONG, size};
+use crate::api::wire::long_body::size;
 
 /// The longest quotation of the caller's text, in characters.
 const MAX_QUOTE: usize = 64;
@@ -69,9 +69,6 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
             return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object")));
         }
     }
-    if text.len() > LONG {
-        check_strings(text)?;
-    }
     spend(text.len());
     // One UTF-8 check of the whole text is faster than one per string.
     if let Some(value) =
@@ -83,7 +80,7 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
     spend(text.len());
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
+        let path = quoted(&error.path().to_string());
         let path = match (at, path.as_str()) {
             ("", path) => path.to_owned(),
             (at, "." | "?") => at.to_owned(),
@@ -141,6 +138,9 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
     }
     for intro in ["invalid type: ", "invalid value: "] {
         if let Some((found, expected)) = split(text, intro, ", expected ") {
+            if found == "null" {
+                return format!("{at}is missing");
+            }
             let found = plain(found).map_or_else(|| quoted(&found.replace('`', "")), str::to_owned);
             return format!("{at}must be {}, not {found}", plain(expected).unwrap_or(expected));
         }
@@ -201,63 +201,6 @@ pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that an error about a long text cannot repeat much of it, because serde's errors repeat
-/// whole names and strings. No field name may be longer than the known ones, and no string except
-/// the content may be long.
-///
-/// # Errors
-/// [`Error::Invalid`], naming the field.
-fn check_strings(text: &[u8]) -> Result<(), Error> {
-    spend(text.len());
-    let (mut at, mut depth, mut is_name, mut field) = (0, 0_usize, false, &b""[..]);
-    while let Some(byte) = text.get(at) {
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                is_name = depth == 1;
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b',' => is_name = depth == 1,
-            b'"' => {
-                let end = end_of_string(text, at + 1);
-                let string = &text[at + 1..end];
-                if std::mem::take(&mut is_name) {
-                    if string.len() > MAX_NAME {
-                        let name = String::from_utf8_lossy(&string[..MAX_QUOTE]);
-                        return Err(Error::Invalid(format!(
-                            "unknown field \"{name}…\": no field has such a long name"
-                        )));
-                    }
-                    field = string;
-                } else if depth == 1 && string.len() > LONG && field != b"content" {
-                    let field = String::from_utf8_lossy(field);
-                    return Err(Error::Invalid(format!(
-                        "{field}: must be at most {} long",
-                        size(LONG)
-                    )));
-                }
-                at = end;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    Ok(())
-}
-
-/// The position of the closing quotation mark of the string that starts at `from`, or the end of
-/// the text.
-fn end_of_string(text: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        if text[at + found] == b'"' {
-            return at + found;
-        }
-        at += found + 2;
-    }
-    text.len()
-}
-
 /// The parts of `{intro}left{between}right`. The left part may be any text of the caller, so the
 /// last `between` counts.
 fn split<'a>(text: &'a str, intro: &str, between: &str) -> Option<(&'a str, &'a str)> {
@@ -307,7 +250,6 @@ mod tests {
 
     use super::*;
     use crate::model::task::Mode;
-    use delayd_wire::OneOf;
     use delayd_wire::Span;
 
     #[derive(Deserialize)]
@@ -315,7 +257,7 @@ mod tests {
     struct Request<'a> {
         topic: Option<String>,
         delay: Option<Span>,
-        mode: Option<OneOf<Mode>>,
+        mode: Option<Mode>,
         #[serde(borrow)]
         content: Option<&'a RawValue>,
     }

@@ -24,16 +24,13 @@ pub(crate) fn current() -> Option<String> {
 }
 
 /// Runs `work` with the id, and adds the id to its answer.
-pub(crate) async fn scope<E>(
-    id: HeaderValue,
-    work: impl Future<Output = Result<Response, E>>,
-) -> Result<Response, E> {
+pub(crate) async fn scope(id: HeaderValue, work: impl Future<Output = Response>) -> Response {
     let mut work = pin!(CURRENT.scope(id, work));
-    let mut response = work.as_mut().await?;
+    let mut response = work.as_mut().await;
     if let Some(id) = work.take_value() {
         response.headers_mut().insert(HEADER, id);
     }
-    Ok(response)
+    response
 }
 
 /// The id of a request with these headers.

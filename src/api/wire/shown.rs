@@ -1,14 +1,20 @@
 //! Converts the store's types into those of answers.
 
-use delayd_wire::{Count, Holder, Rfc3339, ServiceName, Stored, TaskSchedule, TopicName, Way};
+use delayd_wire::{Count, Holder, Rfc3339, Stored, TaskSchedule, Way};
 
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Destination, Occurrence, TaskId, Topic};
+use crate::model::task::{Destination, Occurrence, TaskId};
 use crate::model::zone::Zone;
 use crate::store::{Added, AttemptNote, Counts, Durability, LeaseKind, Novelty};
 
 impl From<TaskId> for delayd_wire::TaskId {
     fn from(id: TaskId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<delayd_wire::TaskId> for TaskId {
+    fn from(id: delayd_wire::TaskId) -> Self {
         Self(id.0)
     }
 }
@@ -22,12 +28,6 @@ impl From<UnixMillis> for delayd_wire::UnixMillis {
 impl From<UnixMillis> for Rfc3339 {
     fn from(moment: UnixMillis) -> Self {
         Self(moment.rfc3339())
-    }
-}
-
-impl From<&Topic> for TopicName {
-    fn from(topic: &Topic) -> Self {
-        Self(topic.to_string())
     }
 }
 
@@ -83,8 +83,8 @@ pub(crate) fn way_of(destination: &Destination) -> Way {
 }
 
 /// The service or host that is called; `None` for a pulled task.
-pub(crate) fn sn_of(destination: &Destination) -> Option<ServiceName> {
-    (!destination.is_pull()).then(|| ServiceName(destination.to_string()))
+pub(crate) fn sn_of(destination: &Destination) -> Option<Destination> {
+    (!destination.is_pull()).then(|| destination.clone())
 }
 
 /// The last outcome, if there was one.

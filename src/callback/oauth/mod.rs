@@ -26,22 +26,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use delayd_wire::Rate;
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::known_secrets::KnownSecrets;
-use super::secret_text::{SecretText, Unexpected};
+use super::secret_text::Unexpected;
 use crate::limits::TokenBucket;
 
 mod calls;
 mod fetch;
 mod keeper;
+mod params;
 #[cfg(test)]
 mod tests;
 
 use fetch::Grant;
 pub use keeper::keep;
+pub use params::OAuthParams;
 
 /// How many secrets and tokens are remembered for [`OAuth::known_secrets`]. A receiver may repeat
 /// the previous token a little later.
@@ -50,19 +52,6 @@ const REMEMBERED: usize = 8;
 /// once.
 const REPEATS: &str = "1/s";
 const BURST: Duration = Duration::from_secs(5);
-
-/// How a service gets its tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OAuthParams {
-    /// The token endpoint.
-    pub token_url: Uri,
-    /// The id of this client.
-    pub client_id: String,
-    /// Its secret. A file is read for each request of a token.
-    pub client_secret: SecretText,
-    /// The scope to ask for.
-    pub scope: Option<String>,
-}
 
 /// The tokens of one service. `Debug` shows none.
 pub struct OAuth {

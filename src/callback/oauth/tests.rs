@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::callback::encoding::tests::gzip;
-use crate::callback::{Client, Params};
+use crate::callback::{Client, Params, SecretText};
 use crate::model::clock::Clock;
 
 fn oauth(token_url: &str) -> OAuth {

@@ -1,13 +1,13 @@
 //! Copies dead tasks and the history.
 
-use delayd_wire::{Records, TaskId, TaskState};
+use delayd_wire::{Records, TaskId, TaskState, Topic};
 
 use super::{ENDED, Mover};
 use crate::cli::exported::{Exported, records_of};
 
 impl Mover {
     /// Copies dead tasks, and the history if asked for. They also stay at the old service.
-    pub(super) async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
+    pub(super) async fn ended(&mut self, topic: &Topic) -> anyhow::Result<()> {
         let states = if self.args.history { &ENDED[..] } else { &[] };
         for state in [TaskState::Dead].iter().chain(states).copied() {
             let mut cursor = None;
@@ -26,14 +26,19 @@ impl Mover {
         Ok(())
     }
 
-    async fn copy(&mut self, topic: &str, state: TaskState, ids: &[TaskId]) -> anyhow::Result<()> {
+    async fn copy(
+        &mut self,
+        topic: &Topic,
+        state: TaskState,
+        ids: &[TaskId],
+    ) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
-            let answer: Records<Exported> =
+            let answer: Records =
                 self.old.call("/delay/task/records", &records_of(topic, &rest)).await?;
             rest = answer.rest;
             let records: Vec<Exported> =
-                answer.records.into_iter().filter(|task| task.record.state == state).collect();
+                Exported::all(answer.records).filter(|task| task.record.state == state).collect();
             if records.is_empty() {
                 continue;
             }
@@ -42,7 +47,7 @@ impl Mover {
             for (id, adopted) in ids.iter().zip(adopted) {
                 match adopted {
                     Ok(_) => {
-                        let tally = self.tallies.of(topic);
+                        let tally = self.tallies.of(topic.as_str());
                         *(if state == TaskState::Dead {
                             &mut tally.dead
                         } else {
@@ -51,7 +56,7 @@ impl Mover {
                     }
                     Err(why) => {
                         self.tell(topic, *id, &why.sentence);
-                        self.tallies.of(topic).refused += 1;
+                        self.tallies.of(topic.as_str()).refused += 1;
                     }
                 }
             }

@@ -3,11 +3,13 @@
 
 use anyhow::{anyhow, ensure};
 use delayd_wire::{
-    AdoptRequest, AdoptedTask, AdoptionBecame, ErrorCode, ScheduleAdoptRequest, ScheduleKept,
+    AdoptRequest, AdoptedTask, AdoptionBecame, AtMost, ErrorCode, ScheduleAdoptRequest,
+    ScheduleKept, Topic,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::client::raw;
 use crate::cli::exported::{Exported, ExportedSchedule};
 use crate::cli::retry_client::RetryClient;
 
@@ -111,7 +113,7 @@ pub(crate) async fn adopt(
     records: &[Exported],
     between: impl AsyncFn(),
 ) -> anyhow::Result<Vec<Adoption>> {
-    let body = |records| AdoptRequest { records: Some(records) };
+    let body = |records| AdoptRequest { records: AtMost(raw(records)) };
     let adopted = send_all(to, "/delay/task/adopt", records, body, between).await?;
     let adopted = settled::<AdoptedTask>(adopted)?;
     Ok(adopted.into_iter().map(|adopted| adopted.map(|task| read(&task))).collect())
@@ -124,10 +126,11 @@ pub(crate) async fn adopt(
 /// As those of [`adopt`].
 pub(crate) async fn adopt_schedules(
     to: &RetryClient,
-    topic: &str,
+    topic: &Topic,
     schedules: &[ExportedSchedule],
 ) -> anyhow::Result<Vec<Result<bool, Refusal>>> {
-    let body = |records| ScheduleAdoptRequest { topic: Some(topic), records: Some(records) };
+    let body =
+        |records| ScheduleAdoptRequest { topic: topic.clone(), records: AtMost(raw(records)) };
     let adopted = send_all(to, "/delay/schedule/adopt", schedules, body, async || ()).await?;
     let adopted = settled::<ScheduleKept>(adopted)?;
     Ok(adopted.into_iter().map(|adopted| adopted.map(|kept| kept.known)).collect())

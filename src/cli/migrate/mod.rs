@@ -24,12 +24,10 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use delayd_wire::{
-    Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest, TaskId,
-    TaskState, TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis,
+    AtMost, Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest,
+    TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis, UpTo,
 };
 use indicatif::ProgressBar;
-use serde::Serialize;
-use serde::de::IgnoredAny;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::client::{GivenBy, Server, ServerUrl};
@@ -53,7 +51,7 @@ use import_batch::{Adopted, Adoption, adopt};
 use report::Tallies;
 
 /// The lease at the old service. A run that died should be restarted within it.
-const HOLD: &str = "10m";
+const HOLD: Span = Span::seconds(600);
 /// The lease is extended if the adoption takes this long.
 const RENEW: Duration = Duration::from_secs(150);
 /// The pause between two passes.
@@ -133,7 +131,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let mut mover = Mover {
         bar: progress::counting("tasks moved"),
         began: Instant::now(),
-        receipt: Receipt::random().to_string(),
+        receipt: Receipt::random(),
         old,
         new,
         sent: 0,
@@ -177,7 +175,7 @@ struct Mover {
     old: RetryClient,
     new: RetryClient,
     /// The lease for the moved tasks at the old service.
-    receipt: String,
+    receipt: Receipt,
     bar: ProgressBar,
     began: Instant,
     /// For the rate limit.
@@ -192,7 +190,7 @@ struct Mover {
     signs: u64,
     /// By topic: tasks that the new service has stored, and that another consumer holds at the old
     /// one. If they succeed there, they must end at the new one.
-    held: BTreeMap<String, Vec<TaskId>>,
+    held: BTreeMap<Topic, Vec<TaskId>>,
     /// The recurring schedules that the new service refuses: topic and name.
     kept_schedules: HashSet<(String, String)>,
     told: u64,
@@ -252,17 +250,17 @@ impl Mover {
     }
 
     /// The topics that were named, or all topics.
-    async fn topics(&self) -> anyhow::Result<Vec<String>> {
+    async fn topics(&self) -> anyhow::Result<Vec<Topic>> {
         if !self.args.topics.is_empty() {
-            return Ok(self.args.topics.iter().map(ToString::to_string).collect());
+            return Ok(self.args.topics.clone());
         }
         let listed: Topics = self.old.call("/delay/topic/list", &TopicListRequest::ALL).await?;
-        Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
+        Ok(listed.topics.into_iter().map(|listed| listed.topic).collect())
     }
 
     /// One pass over the waiting tasks, or over those that are leased: some may be leased by an
     /// earlier run.
-    async fn waiting(&mut self, topic: &str, state: TaskState) -> anyhow::Result<()> {
+    async fn waiting(&mut self, topic: &Topic, state: TaskState) -> anyhow::Result<()> {
         let mut cursor = None;
         loop {
             let page = self.page(&self.old, topic, state, cursor).await?;
@@ -295,7 +293,7 @@ impl Mover {
     async fn page(
         &self,
         at: &RetryClient,
-        topic: &str,
+        topic: &Topic,
         state: TaskState,
         cursor: Option<String>,
     ) -> anyhow::Result<Page> {
@@ -323,14 +321,14 @@ impl Mover {
 
     /// Moves these tasks. Tasks that were claimed, cancelled or forgotten meanwhile are not leased,
     /// and stay.
-    async fn batch(&mut self, topic: &str, ids: &[TaskId]) -> anyhow::Result<()> {
+    async fn batch(&mut self, topic: &Topic, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
-            let answer: Records<Exported> =
+            let answer: Records =
                 self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
             rest = answer.rest;
             let records: Vec<Exported> =
-                answer.records.into_iter().filter(Exported::waits).collect();
+                Exported::all(answer.records).filter(Exported::waits).collect();
             if !records.is_empty() {
                 self.hand_over(topic, records).await?;
             }
@@ -338,17 +336,17 @@ impl Mover {
         Ok(())
     }
 
-    fn lending<'a>(&'a self, topic: &'a str, ids: &'a [TaskId]) -> impl Serialize + 'a {
+    fn lending(&self, topic: &Topic, ids: &[TaskId]) -> RecordsRequest {
         RecordsRequest {
-            topic: Some(topic),
-            task_ids: Some(ids),
-            lend: Some(HOLD),
-            receipt: Some(&self.receipt),
+            topic: topic.clone(),
+            task_ids: AtMost(ids.to_vec()),
+            lend: Some(UpTo(HOLD)),
+            receipt: Some(self.receipt.clone()),
         }
     }
 
     /// Has leased tasks adopted, and ends them here.
-    async fn hand_over(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
+    async fn hand_over(&mut self, topic: &Topic, records: Vec<Exported>) -> anyhow::Result<()> {
         let (cancelled, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|task| task.record.cancelling);
         self.withdraw(topic, cancelled).await?;
@@ -377,7 +375,7 @@ impl Mover {
                     if let hash_map::Entry::Vacant(first) = self.refused.entry(id) {
                         first.insert(None);
                         self.tell(topic, id, &why.sentence);
-                        self.tallies.of(topic).refused += 1;
+                        self.tallies.of(topic.as_str()).refused += 1;
                     }
                 }
             }
@@ -389,7 +387,7 @@ impl Mover {
         // consumer. Returning a task also carries out its pending cancel.
         let changed = self.end(topic, &superseded, false).await?;
         self.end(topic, &changed, true).await?;
-        let tally = self.tallies.of(topic);
+        let tally = self.tallies.of(topic.as_str());
         tally.moved += (kept.len() - stale.len()) as u64;
         tally.known += known;
         tally.superseded += superseded.len() as u64;
@@ -402,15 +400,14 @@ impl Mover {
 
     /// Reports leased tasks as moved, or returns them if `back`. Returns those that are no longer
     /// leased.
-    async fn end(&self, topic: &str, ids: &[TaskId], back: bool) -> anyhow::Result<Vec<TaskId>> {
+    async fn end(&self, topic: &Topic, ids: &[TaskId], back: bool) -> anyhow::Result<Vec<TaskId>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let receipt = Some(&self.receipt);
         let body = MovedRequest {
-            topic: Some(topic),
-            task_ids: Some(ids),
-            receipt,
+            topic: topic.clone(),
+            task_ids: AtMost(ids.to_vec()),
+            receipt: self.receipt.clone(),
             back: back.then_some(true),
         };
         let ended: Ended = self.old.call("/delay/task/moved", &body).await?;
@@ -422,7 +419,7 @@ impl Mover {
     async fn adopt(
         &self,
         records: Vec<Exported>,
-        lent_in: Option<&str>,
+        lent_in: Option<&Topic>,
     ) -> anyhow::Result<Vec<Adoption>> {
         let held_since = Cell::new(Instant::now());
         let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
@@ -437,12 +434,11 @@ impl Mover {
         adopt(&self.new, &records, renew).await
     }
 
-    async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {
-        let shown: Option<TopicShown<IgnoredAny>> =
-            self.old.find("/delay/topic/get", &of_topic(topic)).await?;
+    async fn count_left(&mut self, topic: &Topic) -> anyhow::Result<u64> {
+        let shown: Option<TopicShown> = self.old.find("/delay/topic/get", &of_topic(topic)).await?;
         let Count { scheduled, leased, .. } = shown.map(|shown| shown.counts).unwrap_or_default();
         let left = scheduled + leased;
-        self.tallies.of(topic).left = left;
+        self.tallies.of(topic.as_str()).left = left;
         Ok(left)
     }
 
@@ -455,7 +451,7 @@ impl Mover {
         }
     }
 
-    fn tell(&mut self, topic: &str, id: TaskId, why: &str) {
+    fn tell(&mut self, topic: &Topic, id: TaskId, why: &str) {
         self.say(&format!("task {id} of {topic} stays: {}", output::plain(why, 300)));
     }
 
@@ -470,6 +466,6 @@ impl Mover {
     }
 }
 
-fn of_topic(topic: &str) -> TopicRequest<&str> {
-    TopicRequest { topic: Some(topic) }
+fn of_topic(topic: &Topic) -> TopicRequest {
+    TopicRequest { topic: topic.clone() }
 }

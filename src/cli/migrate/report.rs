@@ -54,7 +54,7 @@ impl Tallies {
 
     /// The results of a topic, initially zero.
     pub(super) fn of(&mut self, topic: &str) -> &mut Tally {
-        self.0.entry(topic.to_owned()).or_default()
+        self.0.entry(topic.to_string()).or_default()
     }
 
     /// The numbers of moved and of remaining tasks.

@@ -14,7 +14,9 @@
 
 use std::collections::HashSet;
 
-use delayd_wire::{MovedSchedule, ScheduleMovedRequest, ScheduleRecordsRequest, SchedulesEnded};
+use delayd_wire::{
+    AtMost, MovedSchedule, ScheduleMovedRequest, ScheduleRecordsRequest, SchedulesEnded, Topic,
+};
 
 use super::Mover;
 use super::import_batch::adopt_schedules;
@@ -24,7 +26,7 @@ use crate::cli::output;
 
 impl Mover {
     /// Moves the recurring schedules of a topic.
-    pub(super) async fn schedules(&mut self, topic: &str) -> anyhow::Result<()> {
+    pub(super) async fn schedules(&mut self, topic: &Topic) -> anyhow::Result<()> {
         let mut cursor = None;
         loop {
             let body = schedules_of(topic, cursor);
@@ -32,7 +34,7 @@ impl Mover {
             let found = self.old.find("/delay/schedule/records", &body).await?;
             let Some(SchedulePage { records, cursor: next }) = found else { return Ok(()) };
             let is_kept = |schedule: &ExportedSchedule| {
-                self.kept_schedules.contains(&(topic.to_owned(), schedule.schedule.clone()))
+                self.kept_schedules.contains(&(topic.to_string(), schedule.schedule.clone()))
             };
             let (kept, to_move): (Vec<_>, Vec<_>) = records.into_iter().partition(is_kept);
             for id in kept.into_iter().filter_map(|schedule| schedule.waiting) {
@@ -52,12 +54,12 @@ impl Mover {
 
     async fn hand_over_schedules(
         &mut self,
-        topic: &str,
+        topic: &Topic,
         listed: Vec<ExportedSchedule>,
     ) -> anyhow::Result<()> {
         let names: Vec<String> = listed.into_iter().map(|schedule| schedule.schedule).collect();
-        let (limit, cursor) = (None::<u16>, None::<String>);
-        let hold = ScheduleRecordsRequest { topic: Some(topic), hold: Some(names), limit, cursor };
+        let (limit, cursor, hold) = (None, None, Some(AtMost(names)));
+        let hold = ScheduleRecordsRequest { topic: topic.clone(), hold, limit, cursor };
         let SchedulePage { records: held, .. } =
             self.old.call("/delay/schedule/records", &hold).await?;
         let adopted = match adopt_schedules(&self.new, topic, &held).await {
@@ -79,7 +81,7 @@ impl Mover {
                     let name = &schedule.schedule;
                     let why = output::plain(&why.sentence, 300);
                     self.say(&format!("schedule {name} of {topic} stays: {why}"));
-                    self.kept_schedules.insert((topic.to_owned(), name.clone()));
+                    self.kept_schedules.insert((topic.to_string(), name.clone()));
                     back.push(schedule);
                 }
             }
@@ -88,7 +90,7 @@ impl Mover {
         // One that was changed here meanwhile is moved again by the next pass.
         let stale = self.end_schedules(topic, &kept, false).await?;
         let moved = (kept.len() - stale.len()) as u64;
-        self.tallies.of(topic).schedules += moved;
+        self.tallies.of(topic.as_str()).schedules += moved;
         self.signs += kept.len() as u64;
         Ok(())
     }
@@ -97,7 +99,7 @@ impl Mover {
     /// changed since.
     async fn end_schedules(
         &self,
-        topic: &str,
+        topic: &Topic,
         schedules: &[&ExportedSchedule],
         back: bool,
     ) -> anyhow::Result<HashSet<String>> {
@@ -105,12 +107,12 @@ impl Mover {
             return Ok(HashSet::new());
         }
         let moved = |schedule: &&ExportedSchedule| MovedSchedule {
-            schedule: Some(schedule.schedule.clone()),
-            revision: Some(schedule.revision.clone()),
+            schedule: schedule.schedule.clone(),
+            revision: schedule.revision.clone(),
         };
         let body = ScheduleMovedRequest {
-            topic: Some(topic),
-            schedules: Some(schedules.iter().map(moved).collect::<Vec<_>>()),
+            topic: topic.clone(),
+            schedules: AtMost(schedules.iter().map(moved).collect()),
             back: back.then_some(true),
         };
         let ended: SchedulesEnded = self.old.call("/delay/schedule/moved", &body).await?;

@@ -1,6 +1,7 @@
 //! Sets topics at the new service.
 
 use anyhow::Context;
+use delayd_wire::Topic;
 use delayd_wire::TopicShown;
 
 use super::{Mover, of_topic};
@@ -8,11 +9,11 @@ use crate::cli::topic_settings::TopicSettings;
 
 impl Mover {
     /// Sets the topic at the new service before any of its tasks is moved.
-    pub(super) async fn settings(&mut self, topic: &str) -> anyhow::Result<()> {
-        if self.tallies.knows(topic) {
+    pub(super) async fn settings(&mut self, topic: &Topic) -> anyhow::Result<()> {
+        if self.tallies.knows(topic.as_str()) {
             return Ok(());
         }
-        let shown: TopicShown<_> = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
+        let shown: TopicShown = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
         let settings = TopicSettings::from(shown);
         let there = settings
             .create_at(&self.new)
@@ -32,7 +33,7 @@ impl Mover {
                 eprintln!("delayd: topic {topic} exists at the new service, and has {what}");
             }
         }
-        self.tallies.of(topic);
+        self.tallies.of(topic.as_str());
         Ok(())
     }
 }

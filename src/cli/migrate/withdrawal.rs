@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use delayd_wire::{ErrorCode, GetRequest, Records, TaskId, TaskState};
+use delayd_wire::{ErrorCode, GetRequest, Records, TaskId, TaskState, Topic};
 use serde::de::IgnoredAny;
 
 use super::Mover;
@@ -14,14 +14,14 @@ impl Mover {
     /// Checks tasks that the new service has stored, but that could not be ended here. If they were
     /// cancelled, pushed back by their key, succeeded or expired meanwhile, they must not fire at
     /// the new service.
-    pub(super) async fn follow(&mut self, topic: &str, ids: Vec<TaskId>) -> anyhow::Result<()> {
+    pub(super) async fn follow(&mut self, topic: &Topic, ids: Vec<TaskId>) -> anyhow::Result<()> {
         let (mut ended, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = ids.clone();
         while !rest.is_empty() {
-            let answer: Records<Exported> =
+            let answer: Records =
                 self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
             rest = answer.rest;
-            for task in answer.records {
+            for task in Exported::all(answer.records) {
                 seen.insert(task.id());
                 match task.record.state {
                     // The lease ended, and the task is leased again: the next pass moves it.
@@ -36,9 +36,9 @@ impl Mover {
         for id in ids.into_iter().filter(|id| !seen.contains(id)) {
             let (key, idempotency_key) = (None, None);
             let task_id = Some(id);
-            let body = GetRequest { topic: Some(topic), task_id, key, idempotency_key };
+            let body = GetRequest { topic: topic.clone(), task_id, key, idempotency_key };
             if self.old.find::<IgnoredAny>("/delay/task/get", &body).await?.is_some() {
-                self.held.entry(topic.to_owned()).or_default().push(id);
+                self.held.entry(topic.clone()).or_default().push(id);
             }
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Mover {
     /// carried out after this.
     pub(super) async fn withdraw(
         &mut self,
-        topic: &str,
+        topic: &Topic,
         records: Vec<Exported>,
     ) -> anyhow::Result<()> {
         if records.is_empty() {
@@ -65,7 +65,7 @@ impl Mover {
                     "task {id} of {topic} ended here, but is leased at the new service: \
                      it is not retried there"
                 )),
-                Ok(_) => self.tallies.of(topic).withdrawn += 1,
+                Ok(_) => self.tallies.of(topic.as_str()).withdrawn += 1,
                 // If both have the same store, the task has ended there as well.
                 Err(why) if why.code == ErrorCode::OwnTask => {}
                 Err(why) => self.say(&format!(

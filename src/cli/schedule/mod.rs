@@ -151,19 +151,18 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/schedule/delete", &of(&topic, &schedule), deleted).await?;
         }
         Verb::Run(RunArgs { topic, schedule, idempotency_key, server }) => {
-            let (topic, schedule) = (Some(topic), Some(schedule));
+            let schedule = schedule.to_string();
             let body = ScheduleRunRequest { topic, schedule, idempotency_key };
             server.ask("/delay/schedule/run", &body, ran).await?;
         }
         Verb::Backfill(BackfillArgs { topic, schedule, from, to, server }) => {
-            let (topic, schedule) = (Some(topic), Some(schedule));
-            let (from, to) = (Some(from), Some(to));
+            let schedule = schedule.to_string();
             let body = ScheduleBackfillRequest { topic, schedule, from, to };
             server.ask("/delay/schedule/backfill", &body, backfilled).await?;
         }
         Verb::Preview(args) => {
             let PreviewArgs { cron, every, zone, start, end, after, count, server } = args;
-            let (zone, count) = (Some(zone), Some(count));
+            let (zone, count) = (Some(zone), Some(count.into()));
             let body = SchedulePreviewRequest { cron, every, zone, start, end, after, count };
             server.ask("/delay/schedule/preview", &body, previewed).await?;
         }
@@ -171,17 +170,14 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-fn of<'a>(
-    topic: &'a Topic,
-    schedule: &'a ScheduleName,
-) -> ScheduleRequest<&'a Topic, &'a ScheduleName> {
-    ScheduleRequest { topic: Some(topic), schedule: Some(schedule) }
+fn of(topic: &Topic, schedule: &ScheduleName) -> ScheduleRequest {
+    ScheduleRequest { topic: topic.clone(), schedule: schedule.to_string() }
 }
 
 async fn list(ListArgs { topic, paging, server }: ListArgs) -> anyhow::Result<Code> {
     let client = server.client()?;
     let read = async |limit, cursor| {
-        let body = ScheduleListRequest { topic: Some(&topic), limit, cursor };
+        let body = ScheduleListRequest { topic: topic.clone(), limit, cursor };
         let page: Schedules = client.call("/delay/schedule/list", &body).await?;
         Ok((page.schedules, page.cursor))
     };

@@ -1,13 +1,15 @@
 //! `delayd schedule set`: creates or changes a recurring schedule.
 
-use delayd_wire::{ScheduleSetRequest, ScheduleShown, Span};
+use delayd_wire::{
+    Number, ScheduleMisfire, ScheduleOverlap, ScheduleSetRequest, ScheduleShown, Span,
+};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::cli::add;
-use crate::cli::args::TaskOptions;
+use crate::cli::args::{TaskOptions, one_of};
 use crate::cli::client::ServerArgs;
 use crate::model::task::{ScheduleName, Topic};
+use serde_json::value::to_raw_value;
 
 /// Create or change a recurring schedule.
 ///
@@ -38,11 +40,19 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION")]
     jitter: Option<Span>,
     /// Missed moments: once, one occurrence for all of them; all, each has one
-    #[arg(long, value_name = "MISFIRE", value_parser = ["once", "all"])]
-    misfire: Option<String>,
+    #[arg(
+        long,
+        value_name = "MISFIRE",
+        value_parser = one_of(&ScheduleMisfire::ALL, ScheduleMisfire::as_str)
+    )]
+    misfire: Option<ScheduleMisfire>,
     /// While an occurrence runs: allow, the next one runs too; skip, it expires
-    #[arg(long, value_name = "OVERLAP", value_parser = ["allow", "skip"])]
-    overlap: Option<String>,
+    #[arg(
+        long,
+        value_name = "OVERLAP",
+        value_parser = one_of(&ScheduleOverlap::ALL, ScheduleOverlap::as_str)
+    )]
+    overlap: Option<ScheduleOverlap>,
     #[command(flatten)]
     options: TaskOptions,
     /// The content of each occurrence; - reads it from standard input
@@ -58,24 +68,24 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
 
 fn body(args: &Args, content: String) -> impl Serialize {
     ScheduleSetRequest {
-        topic: Some(&args.topic),
-        schedule: Some(&args.schedule),
+        topic: args.topic.clone(),
+        schedule: args.schedule.to_string(),
         cron: args.cron.clone(),
         every: args.every,
         zone: args.zone.clone(),
         start: args.start.clone(),
         end: args.end.clone(),
         jitter: args.jitter,
-        misfire: args.misfire.as_ref(),
-        overlap: args.overlap.as_ref(),
-        content: Some(content),
+        misfire: args.misfire,
+        overlap: args.overlap,
+        content: to_raw_value(&content).expect("a text is plain data"),
         mode: args.options.mode,
-        max_attempts: args.options.max_attempts.map(Value::from),
+        max_attempts: args.options.max_attempts.map(Number::from),
         timeout: args.options.timeout,
-        backoff: args.options.backoff.as_ref(),
+        backoff: args.options.backoff.clone(),
         headers: args.options.headers(),
         expires_after: args.options.expires_after,
-        on_dead: args.options.on_dead.as_ref(),
+        on_dead: args.options.on_dead.clone(),
     }
 }
 

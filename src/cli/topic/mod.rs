@@ -141,7 +141,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/topic/pause", &of(&topic), shown).await?;
         }
         Verb::Resume(ResumeArgs { topic, misfire, server }) => {
-            let body = ResumeRequest { topic: Some(topic), misfire };
+            let body = ResumeRequest { topic, misfire };
             server.ask("/delay/topic/resume", &body, |_: Nothing| "resumed".into()).await?;
         }
         Verb::Purge(args) => return purge(args).await,
@@ -149,7 +149,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/topic/delete", &of(&topic), |_: Nothing| "deleted".into()).await?;
         }
         Verb::Forecast(ForecastArgs { topic, step, steps, server }) => {
-            let body = ForecastRequest { topic: Some(topic), step: Some(step), steps: Some(steps) };
+            let body = ForecastRequest { topic, step, steps: Some(steps.into()) };
             server.ask("/delay/topic/forecast", &body, forecast).await?;
         }
     }
@@ -166,8 +166,7 @@ async fn list(args: ListArgs) -> anyhow::Result<Code> {
     let read = async |limit, cursor| {
         // At least one field, so that the answer has counts.
         let sort = Some(sort.unwrap_or_default());
-        let body =
-            TopicListRequest { matches: matches.as_deref(), sort, limit, trend: None, cursor };
+        let body = TopicListRequest { matches: matches.clone(), sort, limit, trend: None, cursor };
         let page: Topics = client.call("/delay/topic/list", &body).await?;
         Ok((page.topics, page.cursor))
     };
@@ -175,14 +174,14 @@ async fn list(args: ListArgs) -> anyhow::Result<Code> {
 }
 
 /// The body of a request that has only a topic.
-pub(super) fn of(topic: &Topic) -> TopicRequest<&Topic> {
-    TopicRequest { topic: Some(topic) }
+pub(super) fn of(topic: &Topic) -> TopicRequest {
+    TopicRequest { topic: topic.clone() }
 }
 
 /// Repeats the call until nothing is left to delete.
 async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
     let PurgeArgs { topic, confirm, server } = args;
-    let body = TopicPurgeRequest { topic: Some(topic), confirm: Some(confirm) };
+    let body = TopicPurgeRequest { topic, confirm };
     let client = server.client()?;
     let (mut total, bar) = (0, progress::counting("tasks deleted"));
     loop {

@@ -1,13 +1,15 @@
 //! `delayd topic set`: sets what a topic has instead of the configuration.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::shown;
 use crate::cli::args::{self, one_of};
 use crate::cli::client::ServerArgs;
 use crate::model::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
-use delayd_wire::{Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest};
+use delayd_wire::{
+    AtMost, Backoff, Number, Rate, Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest,
+    TopicSetting,
+};
 
 /// Create a topic, or change its settings.
 ///
@@ -31,7 +33,7 @@ pub(super) struct Args {
     max_attempts: Option<u32>,
     /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
     #[arg(long, value_name = "BACKOFF", value_parser = args::backoff)]
-    backoff: Option<Value>,
+    backoff: Option<Backoff>,
     /// Statuses after which a task is not retried
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     final_statuses: Option<Vec<u16>>,
@@ -43,7 +45,7 @@ pub(super) struct Args {
     mode: Option<Mode>,
     /// The maximum rate of calls per instance, such as 100/s
     #[arg(long, value_name = "RATE")]
-    rate: Option<String>,
+    rate: Option<Rate>,
     /// The maximum number of concurrent calls per instance
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
@@ -88,32 +90,39 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
 
 fn body(args: &Args) -> impl Serialize {
     let retry = TopicRetryGiven {
-        max_attempts: args.max_attempts,
-        backoff: args.backoff.as_ref(),
-        final_statuses: args.final_statuses.as_ref(),
+        max_attempts: args.max_attempts.map(Number::from),
+        backoff: args.backoff.clone(),
+        final_statuses: args
+            .final_statuses
+            .as_ref()
+            .map(|all| AtMost(all.iter().copied().map(Number::from).collect())),
     };
-    let history = TopicHistoryGiven { keep: args.history_keep, max: args.history_max };
+    let history =
+        TopicHistoryGiven { keep: args.history_keep, max: args.history_max.map(Number::from) };
     TopicSetRequest {
-        topic: Some(&args.topic),
-        shards: args.shards.map(u32::from),
+        topic: args.topic.clone(),
+        shards: args.shards.map(Number::from),
         retry: Some(retry).filter(|retry| !retry.is_empty()),
         timeout: args.timeout,
         mode: args.mode,
-        rate: args.rate.as_ref(),
-        concurrency: args.concurrency,
-        quota: args.quota,
+        rate: args.rate,
+        concurrency: args.concurrency.map(Number::from),
+        quota: args.quota.map(Number::from),
         history: Some(history).filter(|history| !history.is_empty()),
         misfire: args.misfire,
         lateness_objective: args.lateness_objective,
         paused: args.paused.then_some(true),
-        reset: args.reset.as_ref(),
+        reset: args
+            .reset
+            .as_ref()
+            .map(|names| AtMost(names.iter().filter_map(|name| TopicSetting::of(name)).collect())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -69,7 +69,7 @@ pub(super) fn names(Topics { topics, .. }: Topics) -> String {
 }
 
 /// The answer of `/delay/topic/get` and `/set`.
-pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
+pub(super) fn one(shown: TopicShown) -> String {
     let mut pairs = vec![
         ("topic", shown.topic.cell()),
         ("shards", shown.shards.cell()),

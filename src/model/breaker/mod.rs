@@ -39,6 +39,9 @@
 
 use std::time::Duration;
 
+use delayd_wire::Span;
+use serde::{Deserialize, Deserializer};
+
 mod machine;
 mod shared;
 mod window;
@@ -47,23 +50,31 @@ pub use delayd_wire::BreakerState as State;
 pub use machine::{Breaker, Ticket};
 pub use shared::{Pass, Refused, SharedBreaker};
 
-/// The parameters of a breaker.
-#[derive(Clone, Debug, PartialEq)]
+/// The parameters of a breaker; a section of the configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Params {
     /// The failure ratio that opens it, above 0 and up to 1.
     pub failure_ratio: f64,
     /// The minimum number of calls for the ratio, from 1.
     pub min_calls: u32,
     /// The length of the window.
+    #[serde(deserialize_with = "duration")]
     pub window: Duration,
     /// The consecutive failures that open it, from 1.
     pub consecutive_failures: u32,
     /// The initial open time.
+    #[serde(deserialize_with = "duration")]
     pub open: Duration,
     /// The maximum open time.
+    #[serde(deserialize_with = "duration")]
     pub open_max: Duration,
     /// Concurrent probes, and the number of successes that close it; from 1.
     pub half_open_probes: u32,
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Span::deserialize(from).map(|span| span.0)
 }
 
 impl Default for Params {

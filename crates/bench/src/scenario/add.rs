@@ -1,84 +1,73 @@
-//! Adds with one task per request: HTTP, parsing and the group commit of the store.
+//! Adds: HTTP, parsing and the group commit of the store.
 
 use bytes::Bytes;
 
-use super::options;
-use crate::account::check_ids;
-use crate::error::Error;
+use super::options::{Closed, topics};
+use crate::account::{check_ids, kept};
 use crate::figures::{Figures, Usage};
-use crate::load::{Load, Pace};
+use crate::load::Load;
 use crate::stage::Stage;
-use crate::task::{Template, When};
-use delayd_wire::Span;
+use crate::task::{When, batch};
 
-/// Requests per connection before the measurement begins.
-const WARM_UP: u64 = 20;
-
-/// Add tasks that are due tomorrow, one per request, as fast as the service accepts them (closed
-/// loop).
+/// Add tasks that are due tomorrow as fast as the service accepts them (closed loop).
 ///
 /// Verifies that each task has a unique id, and that the service counts all of them.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
-pub struct Params {
-    /// Concurrent requests; 1 sends one after the other
-    #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
-    connections: usize,
-    /// How long to measure
-    #[arg(
-        long = "for",
-        value_name = "DURATION",
-        default_value = "3s",
-        value_parser = options::span
-    )]
-    span: Span,
-    /// Bytes of each task's content
-    #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
-    bytes: u16,
+pub(crate) struct Params {
+    #[command(flatten)]
+    #[serde(flatten)]
+    closed: Closed,
+    /// Tasks per request; without it, each request adds one task
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: Option<u64>,
+    /// Number of topics; requests go to them in turn
+    #[arg(long, value_name = "N", default_value = "1", value_parser = topics())]
+    topics: u32,
 }
 
-pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
-    let topic = stage.topic("add");
+pub(super) async fn play(stage: &Stage, params: &Params) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
-    measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures).await?;
+    let topics = stage.topics("add", params.topics);
+    measure(stage, &topics, &params.closed, params.batch, &mut figures).await?;
     Ok(figures)
 }
 
-/// Measures adds to a topic, which may have waiting tasks.
+/// Measures adds to topics, which may have waiting tasks.
 pub(super) async fn measure(
     stage: &Stage,
-    topic: &str,
-    connections: usize,
-    span: Span,
-    bytes: u16,
+    topics: &[String],
+    closed: &Closed,
+    of: Option<u64>,
     figures: &mut Figures,
-) -> Result<(), Error> {
-    let template = Template::push(topic, stage.service(), bytes)?;
-    let request = Bytes::from(stage.peer().post("/delay/task/add", &template.task(When::Tomorrow)));
-    let adds = |pace| {
-        stage.adds(connections, pace, {
-            let request = request.clone();
-            move |_| request.clone()
-        })
+) -> anyhow::Result<()> {
+    let request = |topic: &String| {
+        let template = stage.template(topic)?;
+        anyhow::Ok(Bytes::from(match of {
+            None => stage.peer.post("/delay/task/add", &template.task(When::Tomorrow)),
+            Some(tasks) => {
+                let body = batch(0..tasks, |_, body| template.write(When::Tomorrow, body));
+                stage.peer.post("/delay/task/add_batch", &body)
+            }
+        }))
     };
-    stage.progress.step("adds to warm up", connections as u64 * WARM_UP);
-    let warm = adds(Pace::Count(connections as u64 * WARM_UP)).await?;
-    let before = stage.counts(topic).await?.scheduled;
-    stage.progress.step("adds", 0);
-    let usage = Usage::now(stage);
-    let load = adds(Pace::For(span.0)).await?;
+    let requests = topics.iter().map(request).collect::<anyhow::Result<Vec<_>>>()?;
+    let request = |n: u64| requests[n as usize % requests.len()].clone();
+    let begin = async || anyhow::Ok((stage.scheduled(topics).await?, Usage::now(stage)));
+    let (warm, (before, usage), load) =
+        closed.run(&stage.peer, &stage.progress, request, begin).await?;
     figures.put_load("adds", &load);
     usage.put(stage, figures);
     check(&[&warm, &load])?;
-    let (stored, counted) =
-        (load.accepted.len() as u64, stage.counts(topic).await?.scheduled - before);
-    if stored == counted {
-        return Ok(());
-    }
-    Err(Error::Defect(format!("{stored} adds were accepted, and {counted} tasks are counted")))
+    let sent = load.requests * of.unwrap_or(1);
+    let (accepted, after) = (load.accepted.len() as u64, stage.scheduled(topics).await?);
+    kept((sent, sent) == (accepted, after - before), || {
+        let counted = after - before;
+        format!("{sent} tasks were sent, {accepted} were accepted, and {counted} are counted")
+    })
 }
 
 /// Checks that ids are unique over all loads.
-pub(super) fn check(loads: &[&Load]) -> Result<(), Error> {
+pub(super) fn check(loads: &[&Load]) -> anyhow::Result<()> {
     let mut all: Vec<_> = loads.iter().flat_map(|load| &load.accepted).copied().collect();
     all.sort_unstable();
     check_ids(&all)

@@ -5,13 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{add, lateness, options};
-use crate::account::percentile_ms;
+use crate::account::{kept, percentile_ms};
 use crate::clock;
-use crate::error::Error;
 use crate::figures::Figures;
 use crate::stage::{FILL_BATCH, Stage};
-use crate::task::{Template, When};
-use delayd_wire::Span;
+use crate::task::When;
 
 const DAY_MS: u64 = 86_400_000;
 /// Spreads due times over the day. Has no common factor with the milliseconds of a day.
@@ -27,37 +25,25 @@ const ROUNDS: usize = 3;
 /// task, adds to the topic (closed loop), and the lateness of other tasks of the topic (open loop,
 /// the median of three rounds by p99).
 ///
-/// Adds begin after the log rewrite of Redis that the filling may have started; `log_rewrites`
-/// counts rewrites that ran nevertheless. The size of a task is the growth of `used_memory` of
-/// Redis, or of the files of the embedded store. Batches answered with 503 during the filling are
-/// repeated; `fill_unconfirmed` counts them.
+/// Adds begin after the log rewrite of Redis that the filling may have started. The size of a task
+/// is the growth of `used_memory` of Redis, or of the files of the embedded store. Batches answered
+/// with 503 during the filling are repeated; `fill_unconfirmed` counts them.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
-pub struct Params {
+pub(crate) struct Params {
     /// Number of waiting tasks
     #[arg(long, value_name = "N", default_value = "50000", value_parser = options::tasks())]
     tasks: u64,
-    /// Concurrent adds
-    #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
-    connections: usize,
+    #[command(flatten)]
+    #[serde(flatten)]
+    closed: options::Closed,
     /// Tasks per second for the lateness measurement
     #[arg(long, value_name = "N", default_value = "1000", value_parser = options::rate())]
     rate: u32,
-    /// Duration of each measurement
-    #[arg(
-        long = "for",
-        value_name = "DURATION",
-        default_value = "3s",
-        value_parser = options::span
-    )]
-    span: Span,
-    /// Bytes of each task's content
-    #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
-    bytes: u16,
 }
 
-pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
+pub(super) async fn play(stage: &Stage, params: &Params) -> anyhow::Result<Figures> {
     let topic = stage.topic("pending");
-    let template = Template::push(&topic, stage.service(), params.bytes)?;
+    let template = stage.template(&topic)?;
     let begin_ms = clock::now_ms() + DAY_MS as i64;
     let before = stored_bytes(stage).await?;
     let write = move |n: u64, body: &mut String| {
@@ -68,12 +54,9 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let counted = stage.counts(&topic).await?.scheduled;
     // Unconfirmed batches may have been stored nevertheless.
     let most = params.tasks + filled.unconfirmed * FILL_BATCH;
-    if !(params.tasks..=most).contains(&counted) {
-        return Err(Error::Defect(format!(
-            "{} tasks were accepted, and {counted} are counted",
-            params.tasks
-        )));
-    }
+    kept((params.tasks..=most).contains(&counted), || {
+        format!("{} tasks were accepted, and {counted} are counted", params.tasks)
+    })?;
     rest(stage).await?;
     let after = stored_bytes(stage).await?;
     let mut figures = Figures::default();
@@ -84,23 +67,18 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     if let (Some(before), Some(after)) = (before, after) {
         figures.put("bytes_per_task", (after - before) / counted as f64);
     }
-    let (rewrites, rewriting) = (log_rewrites(stage).await?, is_rewriting(stage).await?);
-    add::measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures)
-        .await?;
-    if let (Some(before), Some(after)) = (rewrites, log_rewrites(stage).await?) {
-        figures.put("log_rewrites", after - before + f64::from(u8::from(rewriting)));
-    }
+    add::measure(stage, std::slice::from_ref(&topic), &params.closed, None, &mut figures).await?;
     let late = lateness_beside(stage, &topic, params).await?;
     figures.extend(late.only(&["earliest", "lateness", "add_"]));
     Ok(figures)
 }
 
 /// The figures of the median round.
-async fn lateness_beside(stage: &Stage, topic: &str, params: &Params) -> Result<Figures, Error> {
+async fn lateness_beside(stage: &Stage, topic: &str, params: &Params) -> anyhow::Result<Figures> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let mut late = Figures::default();
-        lateness::measure(stage, topic, params.rate, params.span, params.bytes, &mut late).await?;
+        lateness::measure(stage, topic, params.rate, params.closed.span, &mut late).await?;
         rounds.push(late);
     }
     let p99_ms = |round: &Figures| round.get("lateness_p99_ms").unwrap_or(f64::MAX);
@@ -108,7 +86,7 @@ async fn lateness_beside(stage: &Stage, topic: &str, params: &Params) -> Result<
     Ok(rounds.swap_remove(ROUNDS / 2))
 }
 
-async fn rest(stage: &Stage) -> Result<(), Error> {
+async fn rest(stage: &Stage) -> anyhow::Result<()> {
     tokio::time::sleep(REST).await;
     let since = Instant::now();
     while is_rewriting(stage).await? && since.elapsed() < REWRITING {
@@ -118,21 +96,13 @@ async fn rest(stage: &Stage) -> Result<(), Error> {
 }
 
 /// Whether Redis is rewriting its log.
-async fn is_rewriting(stage: &Stage) -> Result<bool, Error> {
-    let Some(redis) = stage.redis() else { return Ok(false) };
+async fn is_rewriting(stage: &Stage) -> anyhow::Result<bool> {
+    let Some(redis) = &stage.redis else { return Ok(false) };
     Ok(redis.number("persistence", "aof_rewrite_in_progress").await? > 0.0)
 }
 
-/// The number of rewrites since the start of Redis.
-async fn log_rewrites(stage: &Stage) -> Result<Option<f64>, Error> {
-    match stage.redis() {
-        Some(redis) => Ok(Some(redis.number("persistence", "aof_rewrites").await?)),
-        None => Ok(None),
-    }
-}
-
-async fn stored_bytes(stage: &Stage) -> Result<Option<f64>, Error> {
-    match stage.redis() {
+async fn stored_bytes(stage: &Stage) -> anyhow::Result<Option<f64>> {
+    match &stage.redis {
         Some(redis) => Ok(Some(redis.number("memory", "used_memory").await?)),
         None => Ok(stage.disk_bytes().map(|bytes| bytes as f64)),
     }

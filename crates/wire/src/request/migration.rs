@@ -1,58 +1,77 @@
 //! The requests that move tasks and recurring schedules from one store to another.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
-use crate::schema::{ReceiptText, SpanText, TaskIdGiven};
-#[cfg(feature = "schema")]
-use crate::{TaskState, TopicName, Way};
+use crate::schema::{SpanText, TaskIdGiven};
+use crate::value::object_if_given;
+use crate::{
+    AtMost, Backoff, Destination, GivenHeaders, Lease, Mode, Number, Receipt, Span, TaskId,
+    TaskState, Topic, Way,
+};
 
-requests! {
-
-pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
-    ..moved_tasks,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordsRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The tasks' ids.
+    #[schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000)]
+    pub task_ids: AtMost<TaskId, 1000>,
     /// Leases the waiting tasks to the caller, who is about to move them, for 1 s to 12 h. The
     /// answer then holds only tasks that are leased by this call or have ended.
     #[schema(value_type = Option<SpanText>)]
     pub lend: Option<Lease>,
     /// Leases the tasks under this receipt, and extends the lease of tasks that have it already.
     /// Absent: a new receipt.
-    #[schema(value_type = Option<ReceiptText>)]
     pub receipt: Option<Receipt>,
 }
 
-pub struct MovedRequest<Topic, TaskIds, Receipt> {
-    ..moved_tasks,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovedRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The tasks' ids.
+    #[schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000)]
+    pub task_ids: AtMost<TaskId, 1000>,
     /// The receipt from the answer of `records`.
-    #[schema(value_type = ReceiptText, required = true)]
-    pub receipt: Option<Receipt>,
+    pub receipt: Receipt,
     /// The tasks were not moved: each waits again as before.
     pub back: Option<bool>,
 }
 
-pub struct AdoptRequest<Records> {
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptRequest {
     /// Records as `records` answers them.
-    #[schema(value_type = Vec<AnyRecord>, min_items = 1, required = true)]
-    pub records: Option<Records>,
+    #[schema(value_type = Vec<AdoptedRecord>, min_items = 1)]
+    pub records: AtMost<Box<RawValue>, 10_000>,
 }
 
 // A client sends a `Record` as the other service answered it. This is how the service reads it:
-// `null` is absent, so every field is optional, and numbers may have any notation.
-pub struct AdoptedRecord<Topic, TaskId, State, Mode, Number, Options, Log> {
-    #[schema(value_type = TopicName, required = true)]
-    pub topic: Option<Topic>,
+// numbers may have any notation.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptedRecord {
+    pub topic: Topic,
     /// The task's id, which it keeps.
-    #[schema(value_type = TaskIdGiven, required = true)]
-    pub task_id: Option<TaskId>,
+    #[schema(value_type = TaskIdGiven)]
+    #[serde(deserialize_with = "TaskId::given")]
+    pub task_id: TaskId,
     /// `scheduled` (default), or the state in which it ended.
-    #[schema(value_type = Option<TaskState>)]
-    pub state: Option<State>,
-    #[schema(value_type = Way, required = true)]
-    pub mode: Option<Mode>,
-    #[schema(value_type = f64, required = true)]
-    pub created_ms: Option<Number>,
-    #[schema(value_type = f64, required = true)]
-    pub due_ms: Option<Number>,
+    pub state: Option<TaskState>,
+    #[schema(value_type = Way)]
+    pub mode: Mode,
+    #[schema(value_type = f64)]
+    pub created_ms: Number,
+    #[schema(value_type = f64)]
+    pub due_ms: Number,
     #[schema(value_type = Option<f64>)]
     pub waits_ms: Option<Number>,
     #[schema(value_type = Option<f64>)]
@@ -69,95 +88,92 @@ pub struct AdoptedRecord<Topic, TaskId, State, Mode, Number, Options, Log> {
     /// The other service leases the task to the mover, and keeps it if it is refused here.
     pub lent: Option<bool>,
     #[schema(value_type = Option<Object>)]
-    pub options: Option<Options>,
-    #[schema(value_type = String, required = true)]
-    pub content: Option<String>,
+    #[serde(default, deserialize_with = "object_if_given")]
+    pub options: Option<AdoptedOptions>,
+    pub content: String,
     /// Only without a content: the service or the host that the task was delivered to.
     pub destination: Option<String>,
     #[schema(value_type = Option<Vec<AdoptedNote>>)]
-    pub log: Option<Log>,
+    pub log: Option<AtMost<AdoptedNote, 16>>,
 }
 
 /// Shows the schedules of a topic as another store adopts them.
-pub struct ScheduleRecordsRequest<Topic, Names, Number, Cursor> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRecordsRequest {
+    /// The topic.
+    pub topic: Topic,
     /// Pauses these schedules for the caller, who is about to move them, and shows only them.
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
-    pub hold: Option<Names>,
+    pub hold: Option<AtMost<String, 100>>,
     /// Schedules per page (default and maximum 100).
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
     pub limit: Option<Number>,
     /// The cursor of the previous page.
-    #[schema(value_type = Option<String>)]
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<String>,
 }
 
 /// Stores schedules of another store, which continue here.
-pub struct ScheduleAdoptRequest<Topic, Records> {
-    ..topic,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleAdoptRequest {
+    /// The topic.
+    pub topic: Topic,
     /// Records as `records` answers them, all of this topic.
-    #[schema(value_type = Vec<AnyScheduleRecord>, min_items = 1, max_items = 100, required = true)]
-    pub records: Option<Records>,
+    #[schema(value_type = Vec<AdoptedSchedule>, min_items = 1, max_items = 100)]
+    pub records: AtMost<Box<RawValue>, 100>,
 }
 
-// How the service reads a `ScheduleRecord`: `null` is absent, so every field is optional.
-pub struct AdoptedSchedule<Topic, Name, Number, TaskId, Json> {
-    #[schema(value_type = TopicName, required = true)]
-    pub topic: Option<Topic>,
-    #[schema(value_type = String, required = true)]
-    pub schedule: Option<Name>,
+// How the service reads a `ScheduleRecord`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptedSchedule {
+    pub topic: Topic,
+    pub schedule: String,
     pub revision: Option<String>,
-    #[schema(value_type = f64, required = true)]
-    pub set_ms: Option<Number>,
-    #[schema(value_type = f64, required = true)]
-    pub since_ms: Option<Number>,
+    #[schema(value_type = f64)]
+    pub set_ms: Number,
+    #[schema(value_type = f64)]
+    pub since_ms: Number,
     pub cursor: Option<String>,
     pub paused: Option<bool>,
     pub held: Option<bool>,
     #[schema(value_type = Option<TaskIdGiven>)]
+    #[serde(default, deserialize_with = "TaskId::if_given")]
     pub waiting: Option<TaskId>,
-    #[schema(value_type = String, required = true)]
-    pub origin: Option<String>,
-    #[schema(value_type = Object, required = true)]
-    pub definition: Option<Json>,
+    pub origin: String,
+    #[schema(value_type = Object)]
+    pub definition: Box<RawValue>,
 }
 
 /// Deletes schedules that another store has.
-pub struct ScheduleMovedRequest<Topic, Moved> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleMovedRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The schedules.
-    #[schema(value_type = Vec<AnyMoved>, min_items = 1, max_items = 100, required = true)]
-    pub schedules: Option<Moved>,
+    #[schema(value_type = Vec<MovedSchedule>, min_items = 1, max_items = 100)]
+    pub schedules: AtMost<MovedSchedule, 100>,
     /// The schedules were not moved: each goes on, and no moment is lost.
     pub back: Option<bool>,
 }
 
 /// A schedule, and the revision that was moved.
-pub struct MovedSchedule<Name> {
-    #[schema(value_type = String, required = true)]
-    pub schedule: Option<Name>,
-    #[schema(value_type = String, required = true)]
-    pub revision: Option<String>,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovedSchedule {
+    pub schedule: String,
+    pub revision: String,
 }
 
-}
-
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyRecord = AdoptedRecord<(), (), (), (), (), (), ()>;
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyScheduleRecord = AdoptedSchedule<(), (), (), (), ()>;
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyMoved = MovedSchedule<()>;
-
-#[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptedNote {
     pub attempt: u32,
-    #[cfg_attr(feature = "schema", schema(value_type = i64))]
     pub started_ms: i64,
     pub duration_ms: u64,
     pub outcome: String,
@@ -165,30 +181,34 @@ pub struct AdoptedNote {
 }
 
 /// The options of a record.
-#[derive(Clone, Debug, Deserialize)]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AdoptedOptions<Number, Span, Json> {
+pub struct AdoptedOptions {
     pub origin: Option<String>,
     pub max_attempts: Option<Number>,
     pub timeout: Option<Span>,
-    pub backoff: Option<Json>,
-    pub headers: Option<Json>,
+    pub backoff: Option<Backoff>,
+    pub headers: Option<GivenHeaders>,
     pub expires_after: Option<Span>,
-    pub on_dead: Option<Json>,
+    #[serde(default, deserialize_with = "object_if_given")]
+    pub on_dead: Option<AdoptedOnDead>,
     /// The trace context of its add.
     pub traceparent: Option<String>,
     /// The occurrence of a recurring schedule that the task is.
-    pub schedule: Option<Json>,
+    pub schedule: Option<Box<RawValue>>,
     /// The digest of a content that was removed, 16 hexadecimal digits.
     pub removed: Option<String>,
 }
 
 /// `on_dead` in the options of a record.
-#[derive(Clone, Debug, Deserialize)]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AdoptedOnDead<Service, TaskId> {
-    pub sn: Option<Service>,
-    pub url: Option<String>,
+pub struct AdoptedOnDead {
+    pub sn: Destination,
+    pub url: String,
+    #[serde(default, deserialize_with = "TaskId::if_given")]
     pub task_id: Option<TaskId>,
 }
 
@@ -210,8 +230,8 @@ mod tests {
             let RefOr::T(Schema::Object(object)) = schema else { panic!("a struct is an object") };
             object.properties.into_keys().collect()
         };
-        assert_eq!(fields(AnyRecord::schema()), fields(Record::<()>::schema()));
-        assert_eq!(fields(AnyScheduleRecord::schema()), fields(ScheduleRecord::<()>::schema()));
+        assert_eq!(fields(AdoptedRecord::schema()), fields(Record::schema()));
+        assert_eq!(fields(AdoptedSchedule::schema()), fields(ScheduleRecord::schema()));
         assert_eq!(fields(AdoptedNote::schema()), fields(Note::schema()));
     }
 }

@@ -1,11 +1,11 @@
-//! Requests: the names of their fields.
+//! Requests.
 //!
-//! The types of the values are parameters, because each side has its own. The service uses types
-//! whose errors name the field and the expected value; clients use plain values. Every field is
-//! optional: the service treats `null` as absent, and reports a missing field itself.
-
-#[macro_use]
-mod declare;
+//! The service reads them, and clients write them. The types of the values refuse what cannot be
+//! meant; the service decides which of the other values a call accepts. `null` is absent, unless
+//! the field is required.
+//!
+//! Fields that several requests have are repeated. `serde(flatten)` copies every field before it
+//! reads one, loses the path of an error, and cannot read a `RawValue`.
 
 mod audit;
 mod content;
@@ -16,7 +16,7 @@ mod task;
 mod topic;
 
 pub use audit::AuditListRequest;
-pub use content::{AddRequest, BatchRequest, OnDeadCall, UpdateRequest};
+pub use content::{AddRequest, BatchRequest, GivenHeaders, OnDeadCall, UpdateRequest};
 pub use many::{CancelManyRequest, UpdateManyRequest};
 pub use migration::{
     AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, AdoptedSchedule,

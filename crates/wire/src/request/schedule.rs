@@ -1,21 +1,33 @@
 //! The requests about recurring schedules.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
-use crate::schema::{ContentText, PageCursor, SpanText};
-#[cfg(feature = "schema")]
-use crate::{Backoff, Mode, ScheduleMisfire, ScheduleOverlap, TopicName};
+use crate::schema::{Content, PageCursor};
+use crate::value::object_if_given;
+use crate::{
+    Backoff, GivenHeaders, Mode, Number, OnDeadCall, ScheduleMisfire, ScheduleOverlap, Span, Topic,
+};
 
-requests! {
-
-#[derive(Default)]
-pub struct SchedulePreviewRequest<Span, Number> {
-    ..moments(
-        "A fixed distance, counted from `start`: 1 s to 366 days.",
-        "No moment lies before this time: RFC 3339, or a local time in `zone`. Without it, \
-         `every`\ncounts from now."
-    ),
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulePreviewRequest {
+    /// A cron expression with five fields (minute, hour, day of month, month, weekday), or with six
+    /// (second first). Give this or `every`.
+    #[schema(min_length = 1, max_length = 256)]
+    pub cron: Option<String>,
+    /// A fixed distance, counted from `start`: 1 s to 366 days.
+    pub every: Option<Span>,
+    /// The time zone in which `cron` and local times are meant (default `UTC`).
+    pub zone: Option<String>,
+    /// No moment lies before this time: RFC 3339, or a local time in `zone`. Without it, `every`
+    /// counts from now.
+    pub start: Option<String>,
+    /// No moment lies after this time, written as `start`.
+    pub end: Option<String>,
     /// Only moments after this time, written as `start` (default now).
     pub after: Option<String>,
     /// How many moments to show (default 5).
@@ -24,61 +36,88 @@ pub struct SchedulePreviewRequest<Span, Number> {
 }
 
 /// Creates a recurring schedule, or changes it.
-pub struct ScheduleSetRequest<
-    Topic,
-    Name,
-    Number,
-    Span,
-    Content,
-    ModeWord,
-    Wait,
-    Headers,
-    OnDead,
-    Misfire,
-    Overlap,
-> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleSetRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The name of the schedule, unique within its topic.
-    #[schema(value_type = String, required = true)]
-    pub schedule: Option<Name>,
-    ..moments(
-        "A fixed distance, counted from `start` or from the moment of the set: 1 s to 366 days.",
-        "No moment lies before this time: RFC 3339, or a local time in `zone`."
-    ),
+    pub schedule: String,
+    /// A cron expression with five fields (minute, hour, day of month, month, weekday), or with six
+    /// (second first). Give this or `every`.
+    #[schema(min_length = 1, max_length = 256)]
+    pub cron: Option<String>,
+    /// A fixed distance, counted from `start` or from the moment of the set: 1 s to 366 days.
+    pub every: Option<Span>,
+    /// The time zone in which `cron` and local times are meant (default `UTC`).
+    pub zone: Option<String>,
+    /// No moment lies before this time: RFC 3339, or a local time in `zone`.
+    pub start: Option<String>,
+    /// No moment lies after this time, written as `start`.
+    pub end: Option<String>,
     /// Each occurrence is due up to this much after its moment, always the same for one moment: at
     /// most a day, and less than the shortest distance of two moments.
-    #[schema(value_type = Option<SpanText>)]
     pub jitter: Option<Span>,
     /// What becomes of moments that were missed (default `once`).
-    #[schema(value_type = Option<ScheduleMisfire>)]
-    pub misfire: Option<Misfire>,
+    pub misfire: Option<ScheduleMisfire>,
     /// What becomes of an occurrence that falls due while an earlier one runs (default `allow`).
-    #[schema(value_type = Option<ScheduleOverlap>)]
-    pub overlap: Option<Overlap>,
+    pub overlap: Option<ScheduleOverlap>,
     /// The content of each occurrence, as in an add.
-    #[schema(value_type = ContentText, required = true)]
-    pub content: Option<Content>,
-    ..options(
-        "The attempts before an occurrence is dead.",
-        "An occurrence expires if it is not delivered within this time after it was due.",
-        "A callback that is made once, if an occurrence becomes dead."
-    ),
+    #[schema(value_type = Content)]
+    pub content: Box<RawValue>,
+    /// `push`, `pull`, or `auto`, which decides by the content.
+    pub mode: Option<Mode>,
+    /// The attempts before an occurrence is dead.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub max_attempts: Option<Number>,
+    /// The timeout of one callback: 100 ms to 10 min.
+    pub timeout: Option<Span>,
+    /// The wait between attempts.
+    pub backoff: Option<Backoff>,
+    /// Additional headers of the callback.
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
+    pub headers: Option<GivenHeaders>,
+    /// An occurrence expires if it is not delivered within this time after it was due.
+    pub expires_after: Option<Span>,
+    /// A callback that is made once, if an occurrence becomes dead.
+    #[serde(default, deserialize_with = "object_if_given")]
+    pub on_dead: Option<OnDeadCall>,
 }
 
 /// Names a schedule.
-pub struct ScheduleRequest<Topic, Name> {
-    ..schedule,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The schedule.
+    pub schedule: String,
 }
 
-pub struct ScheduleListRequest<Topic, Number, Cursor> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleListRequest {
+    /// The topic.
+    pub topic: Topic,
     /// Schedules per page (default 100).
-    ..page,
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<Number>,
+    /// The cursor of the previous page.
+    #[schema(value_type = Option<PageCursor>)]
+    pub cursor: Option<String>,
 }
 
 /// Adds one occurrence now, beside the plan.
-pub struct ScheduleRunRequest<Topic, Name> {
-    ..schedule,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRunRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The schedule.
+    pub schedule: String,
     /// Makes the call safe to repeat within the idempotency window: a run with the same key
     /// answers with the first task.
     #[schema(min_length = 1, max_length = 100)]
@@ -86,18 +125,15 @@ pub struct ScheduleRunRequest<Topic, Name> {
 }
 
 /// Adds the occurrences of past moments.
-pub struct ScheduleBackfillRequest<Topic, Name> {
-    ..schedule,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleBackfillRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The schedule.
+    pub schedule: String,
     /// The first moment: RFC 3339, or a local time in the zone of the schedule.
-    #[schema(value_type = String, required = true)]
-    pub from: Option<String>,
+    pub from: String,
     /// The last moment, written as `from`; not after now.
-    #[schema(value_type = String, required = true)]
-    pub to: Option<String>,
+    pub to: String,
 }
-
-}
-
-/// The derive takes no generic arguments in a `value_type`.
-#[cfg(feature = "schema")]
-type AnyOnDead = crate::OnDeadCall<()>;

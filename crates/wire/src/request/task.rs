@@ -1,62 +1,130 @@
 //! The requests about tasks and dead letters.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-#[cfg(feature = "schema")]
-use crate::schema::{DeadCursor, PageCursor, RateText, ReceiptText, SpanText, TaskIdGiven};
-#[cfg(feature = "schema")]
-use crate::{ListOrder, ServiceName, TaskState, TopicName};
+use crate::schema::{DeadCursor, PageCursor, SpanText, TaskIdGiven};
+use crate::{
+    AtMost, Destination, Lease, ListOrder, Number, Rate, Receipt, Span, TaskId, TaskState, Topic,
+};
 
-requests! {
-
-pub struct GetRequest<Topic, TaskId> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The task's id; give this, `key` or `idempotency_key`.
+    #[schema(value_type = Option<TaskIdGiven>)]
+    #[serde(default, deserialize_with = "TaskId::if_given")]
+    pub task_id: Option<TaskId>,
     /// The task's key: shows the newest task that was added with it.
-    ..task_name,
+    #[schema(min_length = 1, max_length = 256)]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[schema(min_length = 1, max_length = 256)]
+    pub idempotency_key: Option<String>,
 }
 
-pub struct FindRequest<TaskId, Cursor> {
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindRequest {
+    /// The task's id; give this, `key` or `idempotency_key`.
+    #[schema(value_type = Option<TaskIdGiven>)]
+    #[serde(default, deserialize_with = "TaskId::if_given")]
+    pub task_id: Option<TaskId>,
     /// The task's key: finds the newest task of each topic that was added with it.
-    ..task_name,
+    #[schema(min_length = 1, max_length = 256)]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[schema(min_length = 1, max_length = 256)]
+    pub idempotency_key: Option<String>,
     /// The cursor of the previous call.
     #[schema(value_type = Option<PageCursor>)]
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<String>,
 }
 
-pub struct CancelRequest<Topic, TaskId> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The task's id; give this, `key` or `idempotency_key`.
+    #[schema(value_type = Option<TaskIdGiven>)]
+    #[serde(default, deserialize_with = "TaskId::if_given")]
+    pub task_id: Option<TaskId>,
     /// The task's key: cancels the newest task that was added with it.
-    ..task_name,
+    #[schema(min_length = 1, max_length = 256)]
+    pub key: Option<String>,
+    /// The task's idempotency key, until its window ends; with `key`, if the task has one.
+    #[schema(min_length = 1, max_length = 256)]
+    pub idempotency_key: Option<String>,
 }
 
-pub struct AckRequest<Topic, TaskId, Receipt> {
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AckRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The task.
+    #[schema(value_type = TaskIdGiven)]
+    #[serde(deserialize_with = "TaskId::given")]
+    pub task_id: TaskId,
     /// The receipt of the lease.
-    ..leased_task,
+    pub receipt: Receipt,
 }
 
-pub struct NackRequest<Topic, TaskId, Receipt, Span> {
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NackRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The task.
+    #[schema(value_type = TaskIdGiven)]
+    #[serde(deserialize_with = "TaskId::given")]
+    pub task_id: TaskId,
     /// The receipt of the lease.
-    ..leased_task,
+    pub receipt: Receipt,
     /// The time until the next attempt. Without it and `at`, the backoff decides.
-    #[schema(value_type = Option<SpanText>)]
     pub delay: Option<Span>,
     /// When the next attempt is due, instead of `delay`: RFC 3339, RFC 9557, or a local time whose
     /// zone is in `zone`.
-    ..written_time,
+    #[schema(max_length = 128, example = "2026-11-23T20:00:00+08:00")]
+    pub at: Option<String>,
+    /// The time zone of `at`: a name such as `Asia/Shanghai`, or an offset such as `+08:00`.
+    #[schema(max_length = 64, example = "Asia/Shanghai")]
+    pub zone: Option<String>,
 }
 
-pub struct ExtendRequest<Topic, TaskId, Receipt, Lease> {
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The task.
+    #[schema(value_type = TaskIdGiven)]
+    #[serde(deserialize_with = "TaskId::given")]
+    pub task_id: TaskId,
     /// The receipt of the lease, which stays the same.
-    ..leased_task,
+    pub receipt: Receipt,
     /// The new length of the lease, from now: 1 s to 12 h.
-    #[schema(value_type = SpanText, required = true)]
-    pub lease: Option<Lease>,
+    #[schema(value_type = SpanText)]
+    pub lease: Lease,
 }
 
-pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullRequest {
+    /// The topic.
+    pub topic: Topic,
     /// Only reads this task's content, in any state. Nothing is consumed.
     #[schema(value_type = Option<TaskIdGiven>)]
+    #[serde(default, deserialize_with = "TaskId::if_given")]
     pub task_id: Option<TaskId>,
     /// The task's key: only reads the newest task that was added with it.
     #[schema(min_length = 1, max_length = 256)]
@@ -73,17 +141,23 @@ pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
     pub count: Option<Number>,
     /// If nothing is due, waits for a task for this time, at most 30 s.
-    #[schema(value_type = Option<SpanText>)]
     pub wait: Option<Span>,
 }
 
-pub struct ListRequest<Topic, State, Number, Cursor, Order, Service> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The state of the tasks to list.
-    #[schema(value_type = TaskState, required = true)]
-    pub state: Option<State>,
+    pub state: TaskState,
     /// Tasks per page.
-    ..page,
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<Number>,
+    /// The cursor of the previous page.
+    #[schema(value_type = Option<PageCursor>)]
+    pub cursor: Option<String>,
     /// Only tasks at or after this time, in Unix seconds.
     #[schema(value_type = Option<f64>)]
     pub from: Option<Number>,
@@ -91,11 +165,9 @@ pub struct ListRequest<Topic, State, Number, Cursor, Order, Service> {
     #[schema(value_type = Option<f64>)]
     pub to: Option<Number>,
     /// The order (default `oldest`).
-    #[schema(value_type = Option<ListOrder>)]
-    pub order: Option<Order>,
+    pub order: Option<ListOrder>,
     /// Only tasks for this service or host; `@pull`: only pulled tasks.
-    #[schema(value_type = Option<ServiceName>)]
-    pub sn: Option<Service>,
+    pub sn: Option<Destination>,
     /// Only tasks whose last outcome is exactly this text. Needs a token with another scope than
     /// `view`.
     pub outcome: Option<String>,
@@ -107,41 +179,82 @@ pub struct ListRequest<Topic, State, Number, Cursor, Order, Service> {
     pub due_to: Option<Number>,
 }
 
-pub struct SearchRequest<Topic, State, Number, Cursor, Order> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The state of the tasks to search.
-    #[schema(value_type = TaskState, required = true)]
-    pub state: Option<State>,
+    pub state: TaskState,
     /// The text that the content contains, byte for byte.
-    #[schema(value_type = String, min_length = 1, max_length = 256, required = true)]
-    pub text: Option<String>,
+    #[schema(min_length = 1, max_length = 256)]
+    pub text: String,
     /// Tasks per page.
-    ..page,
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<Number>,
+    /// The cursor of the previous page.
+    #[schema(value_type = Option<PageCursor>)]
+    pub cursor: Option<String>,
     /// The order (default `newest`).
-    #[schema(value_type = Option<ListOrder>)]
-    pub order: Option<Order>,
+    pub order: Option<ListOrder>,
 }
 
-pub struct CausesRequest<Topic, Cursor> {
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CausesRequest {
     /// The topic. Absent: all topics.
-    #[schema(value_type = Option<TopicName>)]
     pub topic: Option<Topic>,
     /// The cursor of the previous call over all topics.
     #[schema(value_type = Option<PageCursor>)]
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<String>,
 }
 
-pub struct DeadReplayRequest<Topic, TaskIds, Rate, Number, Cursor> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadReplayRequest {
+    /// The topic.
+    pub topic: Topic,
     /// Spreads the due times at this rate.
-    #[schema(value_type = Option<RateText>)]
     pub rate: Option<Rate>,
-    ..dead_tasks,
+    /// The tasks' ids; give this or `all`.
+    #[schema(value_type = Option<Vec<TaskIdGiven>>)]
+    pub task_ids: Option<AtMost<TaskId, 10_000>>,
+    /// All dead tasks of the topic.
+    pub all: Option<bool>,
+    /// Only tasks whose last outcome is exactly this text.
+    pub reason: Option<String>,
+    /// Only counts.
+    pub dry_run: Option<bool>,
+    /// The most tasks to look at, including those that `reason` excludes (default 100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    pub limit: Option<Number>,
+    /// The cursor of the previous call: continues after the tasks that it looked at.
+    #[schema(value_type = Option<DeadCursor>)]
+    pub cursor: Option<String>,
 }
 
-pub struct DeadPurgeRequest<Topic, TaskIds, Number, Cursor> {
-    ..topic,
-    ..dead_tasks,
-}
-
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadPurgeRequest {
+    /// The topic.
+    pub topic: Topic,
+    /// The tasks' ids; give this or `all`.
+    #[schema(value_type = Option<Vec<TaskIdGiven>>)]
+    pub task_ids: Option<AtMost<TaskId, 10_000>>,
+    /// All dead tasks of the topic.
+    pub all: Option<bool>,
+    /// Only tasks whose last outcome is exactly this text.
+    pub reason: Option<String>,
+    /// Only counts.
+    pub dry_run: Option<bool>,
+    /// The most tasks to look at, including those that `reason` excludes (default 100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    pub limit: Option<Number>,
+    /// The cursor of the previous call: continues after the tasks that it looked at.
+    #[schema(value_type = Option<DeadCursor>)]
+    pub cursor: Option<String>,
 }

@@ -1,25 +1,24 @@
 //! The requests about topics and destinations.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
-use crate::TopicSort;
-#[cfg(feature = "schema")]
-use crate::schema::{PageCursor, SpanText, TopicMatch};
-#[cfg(feature = "schema")]
-use crate::{MisfirePolicy, ServiceName, TopicName};
-
-requests! {
+use crate::schema::{PageCursor, TopicMatch};
+use crate::{Destination, MisfirePolicy, Number, Span, Topic, TopicSort};
 
 /// Without any field, the answer has the names of all topics.
-pub struct TopicListRequest<Match, Sort, Number, Cursor> {
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopicListRequest {
     /// Only topics whose name contains this text, or begins with it if it ends with `*`. Upper and
     /// lower case are the same.
     #[schema(value_type = Option<TopicMatch>)]
     #[serde(rename = "match")]
-    pub matches: Option<Match>,
+    pub matches: Option<String>,
     /// The order (default `name`).
-    #[schema(value_type = Option<TopicSort>)]
-    pub sort: Option<Sort>,
+    pub sort: Option<TopicSort>,
     /// Topics per page (default 100). A page has fewer if its topics have many lanes.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     pub limit: Option<Number>,
@@ -27,62 +26,64 @@ pub struct TopicListRequest<Match, Sort, Number, Cursor> {
     pub trend: Option<bool>,
     /// The cursor of the previous page.
     #[schema(value_type = Option<PageCursor>)]
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<String>,
 }
 
-pub struct TopicRequest<Topic> {
-    ..topic,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopicRequest {
+    /// The topic.
+    pub topic: Topic,
 }
 
-pub struct TopicPurgeRequest<Topic> {
-    ..topic,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopicPurgeRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The topic's name, repeated.
-    #[schema(value_type = String, required = true)]
-    pub confirm: Option<String>,
+    pub confirm: String,
 }
 
-pub struct ResumeRequest<Topic, Misfire> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// The topic.
+    pub topic: Topic,
     /// What happens to tasks that were due during the pause, instead of the topic's own setting.
-    #[schema(value_type = Option<MisfirePolicy>)]
-    pub misfire: Option<Misfire>,
+    pub misfire: Option<MisfirePolicy>,
 }
 
-pub struct ForecastRequest<Topic, Span, Number> {
-    ..topic,
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForecastRequest {
+    /// The topic.
+    pub topic: Topic,
     /// The length of one step: 1 s to 366 days.
-    #[schema(value_type = SpanText, required = true)]
-    pub step: Option<Span>,
+    pub step: Span,
     /// The number of steps (default 24).
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     pub steps: Option<Number>,
 }
 
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct DestinationListRequest {
     /// Answers with the last counts of the instance, and does not read the store.
     pub sampled: Option<bool>,
 }
 
-pub struct HoldRequest<Service> {
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HoldRequest {
     /// The service.
-    #[schema(value_type = ServiceName, required = true)]
-    pub sn: Option<Service>,
+    pub sn: Destination,
 }
 
-}
-
-impl<Match, Sort, Number, Cursor> TopicListRequest<Match, Sort, Number, Cursor> {
-    /// Whether it has no field.
-    pub fn is_empty(&self) -> bool {
-        self.matches.is_none()
-            && self.sort.is_none()
-            && self.limit.is_none()
-            && self.trend.is_none()
-            && self.cursor.is_none()
-    }
-}
-
-impl TopicListRequest<String, TopicSort, u32, String> {
+impl TopicListRequest {
     /// The request for the names of all topics.
     pub const ALL: Self =
         Self { matches: None, sort: None, limit: None, trend: None, cursor: None };

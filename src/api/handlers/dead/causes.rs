@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract;
 use delayd_wire::{Cause, CauseTopic, Causes};
 use tokio::time::Instant;
 
 use super::{MAX_TASKS, TIME};
 use crate::api::auth::Caller;
 use crate::api::handlers::task::scan::{Bounds, EVER, PAGE, Scan, Selection};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{LastTopic, Name, TopicName};
-use crate::api::wire::json;
+use crate::api::wire::fields::{self, LastTopic};
 use crate::api::wire::shown::sn_of;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::{Registered, SampleQuery, Sampling, Summary, TopicEntry};
@@ -37,7 +37,7 @@ const LANES: usize = 512;
 /// The most topics that are named for a cause.
 const MOST_NAMED: usize = 20;
 
-pub(crate) type Request = delayd_wire::CausesRequest<TopicName, Name<LastTopic>>;
+pub(crate) use delayd_wire::CausesRequest as Request;
 
 /// How much a call over all topics reads.
 struct OfAll {
@@ -52,16 +52,18 @@ struct OfAll {
 
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Causes>, Error> {
-    let Request { topic, cursor } = json::read(request.body())?;
-    let _place = api.reading(&caller, route.access).await?;
+    let Request { topic, cursor } = request;
+    let cursor = fields::cursor(cursor)?;
+    let _place = api.reading(&caller).await?;
     let causes = match (topic, cursor) {
-        (Some(Name(topic)), None) => of_one(&api, &caller, &topic).await,
+        (Some(topic), None) => of_one(&api, &caller, &topic).await,
         (Some(_), Some(_)) => Err(Error::invalid("cursor: must be absent beside a topic")),
         (None, cursor) => {
-            let last = cursor.map(|Name(LastTopic(last))| last);
+            let last = cursor.map(|LastTopic(last)| last);
             of_all(&api, &caller, last, &BOUNDS).await
         }
     };
@@ -189,7 +191,7 @@ impl Found {
                     last_ms: ended,
                     task_id: task.id.into(),
                     sn: sn_of(&task.destination),
-                    topic: topic.map(Into::into),
+                    topic: topic.cloned(),
                     topics: Vec::new(),
                     more_topics: None,
                 },
@@ -215,7 +217,7 @@ impl Found {
             cause.more_topics =
                 cause.topic.as_ref().map(|_| named.len().saturating_sub(MOST_NAMED) as u64);
             let of_topic =
-                |(topic, count): (&Topic, u64)| CauseTopic { topic: topic.into(), count };
+                |(topic, count): (&Topic, u64)| CauseTopic { topic: topic.clone(), count };
             cause.topics = named.into_iter().take(MOST_NAMED).map(of_topic).collect();
             cause
         };

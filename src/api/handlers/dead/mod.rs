@@ -6,20 +6,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{DeadPurgeRequest, DeadReplayRequest, Done, Rate};
+use delayd_wire::{AtMost, Done, Number};
+pub(crate) use delayd_wire::{
+    DeadPurgeRequest as PurgeRequest, DeadReplayRequest as ReplayRequest,
+};
 
-use crate::api::auth::{Access, Caller};
-use crate::api::handlers::task::scan::{Bounds, Cursor, Filter, PAGE, Scan, Selection};
+use crate::api::auth::Caller;
+use crate::api::handlers::task::scan::{Bounds, Filter, PAGE, Scan, Selection};
 use crate::api::middleware::audit_target::KnownTarget;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{Lane, State, TaskId};
+use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::{Admin, Delivery, Spread};
+use axum::extract;
 
 pub(crate) mod causes;
 
@@ -30,24 +33,23 @@ const TIME: Duration = Duration::from_secs(4);
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;
 
-type Ids = AtMost<Id, MAX_IDS>;
-pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, Name<Cursor>>;
-pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MAX_IDS>;
 
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(
-    api: Arc<Api>,
-    Routed { request, caller, route, target, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    target: KnownTarget,
+    Json(request): Json<ReplayRequest>,
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
-    let request: ReplayRequest = json::read(request.body())?;
-    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
-    let mut dead = which.scan(&api, &caller, route.access).await?;
+    let mut dead = which.scan(&api, &caller).await?;
     let mut count = 0;
-    note(&target, 0, None);
+    target.changed(0, None);
     while let Some((lane, ids)) = dead.next(&api).await? {
         count += match dry_run {
             true => ids.len(),
@@ -57,7 +59,7 @@ pub(crate) async fn replay(
                 api.store.replay(&lane, ids, reason.as_deref(), spread).await?
             }
         };
-        note(&target, count, reason.as_deref());
+        target.changed(count, reason.as_deref());
     }
     let until = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
     let what = if dry_run { "counted for a replay" } else { "replayed" };
@@ -67,33 +69,27 @@ pub(crate) async fn replay(
 
 /// `POST /delay/dead/purge`
 pub(crate) async fn purge(
-    api: Arc<Api>,
-    Routed { request, caller, route, target, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    target: KnownTarget,
+    Json(request): Json<PurgeRequest>,
 ) -> Result<Success<Done>, Error> {
-    let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
-        json::read(request.body())?;
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = request;
     let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
-    let mut dead = which.scan(&api, &caller, route.access).await?;
+    let mut dead = which.scan(&api, &caller).await?;
     let mut count = 0;
-    note(&target, 0, None);
+    target.changed(0, None);
     while let Some((lane, ids)) = dead.next(&api).await? {
         count += match dry_run {
             true => ids.len(),
             false => api.store.discard(&lane, State::Dead, ids, reason.as_deref()).await?,
         };
-        note(&target, count, reason.as_deref());
+        target.changed(count, reason.as_deref());
     }
     let what = if dry_run { "counted for a purge" } else { "purged" };
     tracing::info!(count, dry_run, "{count} dead tasks were {what} by hand");
     Ok(Success::of(done(count, &dead)))
-}
-
-/// Tells the audit log how many tasks were changed so far.
-fn note(target: &Option<KnownTarget>, count: usize, reason: Option<&str>) {
-    if let Some(target) = target {
-        target.changed(count, reason);
-    }
 }
 
 fn done(count: usize, Dead { scan, .. }: &Dead) -> Done {
@@ -103,23 +99,20 @@ fn done(count: usize, Dead { scan, .. }: &Dead) -> Done {
 
 /// The fields of a request that select tasks.
 struct Which {
-    topic: Option<TopicName>,
+    topic: Topic,
     task_ids: Option<Ids>,
     all: Option<bool>,
     reason: Option<String>,
     limit: Option<Number>,
-    cursor: Option<Name<Cursor>>,
+    cursor: Option<String>,
 }
 
 impl Which {
-    async fn scan(self, api: &Api, caller: &Caller, access: Access) -> Result<Dead, Error> {
-        let Name(topic) = required(self.topic, "topic")?;
+    async fn scan(self, api: &Api, caller: &Caller) -> Result<Dead, Error> {
+        let topic = self.topic;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
             (None, true) => None,
-            (Some(AtMost(ids)), false) if !ids.is_empty() => {
-                let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-                Some(ids.collect::<Result<Vec<_>, _>>()?)
-            }
+            (Some(AtMost(ids)), false) if !ids.is_empty() => Some(fields::ids(ids)?),
             (Some(_), false) => {
                 return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
             }
@@ -131,11 +124,12 @@ impl Which {
         };
         let tasks =
             self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let cursor = fields::cursor(self.cursor)?;
         let topic = api.topic(&topic).await?.entry;
         let lanes = topic.lanes().collect();
         let dead = Selection::dead(topic, lanes, now(api).await?).named(ids);
         let bounds = Bounds { tasks, time: TIME };
-        let scan = Scan::of_change(api, (caller, access), dead, bounds, self.cursor).await?;
+        let scan = Scan::of_change(api, caller, dead, bounds, cursor).await?;
         Ok(Dead { scan, filter: Filter { outcome: self.reason, ..Filter::default() } })
     }
 }

@@ -7,20 +7,17 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{
-    ForecastFigures, ForecastSpan, OneOf, ServiceForecast, ServiceForecasts,
-    ServiceForecastsRequest,
-};
+use axum::extract::State;
+use delayd_wire::{ForecastFigures, ServiceForecast, ServiceForecasts};
 
 use crate::api::forecasts::{Sums, Tally};
 use crate::api::handlers::everywhere::{Everywhere, everywhere};
 use crate::api::handlers::topic::list::Pattern;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Name;
-use crate::api::wire::json;
+use crate::api::wire::fields::parsed;
 use crate::limits::Allowance;
 use crate::model::task::Destination;
 use crate::sampler::DestinationFigures;
@@ -31,16 +28,16 @@ mod prediction;
 /// The most services of an answer.
 const MOST_SERVICES: usize = 20;
 
-pub(crate) type Request = ServiceForecastsRequest<OneOf<ForecastSpan>, Name<Pattern>>;
+pub(crate) use delayd_wire::ServiceForecastsRequest as Request;
 
 /// `POST /delay/forecast`
 pub(crate) async fn forecast(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<Request>,
 ) -> Result<Success<ServiceForecasts>, Error> {
-    let Request { span, matches } = json::read(request.body())?;
-    let span = span.map(|OneOf(span)| span).unwrap_or_default();
-    let pattern = matches.map(|Name(pattern)| pattern);
+    let Request { span, matches } = request;
+    let span = span.unwrap_or_default();
+    let pattern: Option<Pattern> = matches.map(|text| parsed(&text, "match")).transpose()?;
     let counted = api.forecasts.of(api.forecast_sources(), span).await?;
     let sums = counted.sums(|topic| pattern.as_ref().is_none_or(|pattern| pattern.matches(topic)));
     let workers = api.sampled.snapshots().borrow().workers;

@@ -7,23 +7,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
-    AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedRecord, AdoptedTask,
-    AdoptionBecame, Answer, OneOf, Span,
+    AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedTask,
+    AdoptionBecame, Answer, AtMost, Number, OnDeadCall,
 };
 use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
-use crate::api::handlers::task::add::MAX_BATCH;
-use crate::api::handlers::task::new_task::{self, GivenOptions, MAX_ON_DEAD};
+use crate::api::handlers::task::new_task::{self, GivenOptions};
 use crate::api::handlers::task::placing::placed;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
@@ -35,8 +34,8 @@ use crate::model::task::{
 };
 use crate::model::trace::TraceContext;
 use crate::store::{
-    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
-    Registered, Signals, Standing, TopicEntry,
+    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_OUTCOME, Registered,
+    Signals, Standing, TopicEntry,
 };
 
 /// Lower Unix milliseconds (before the year 2001) are refused: they are most likely seconds, and
@@ -44,21 +43,10 @@ use crate::store::{
 const EARLIEST: i64 = 978_307_200_000;
 /// Unix milliseconds from this on (the year 5138) are refused.
 const FAR: f64 = 1e14;
-/// The longest JSON text of a record's log and of its options, in bytes: their maximum with every
-/// character escaped.
-const MAX_LOG: usize = 512 << 10;
-const MAX_OPTIONS: usize = 256 << 10;
-/// The longest JSON text of an occurrence of a recurring schedule, in bytes.
-const MAX_OCCURRENCE: usize = 1 << 10;
 /// The most attempts of a record.
 const MAX_TRIED: u32 = 1_000_000_000;
 
-type Raw<'a> = &'a RawValue;
-// Each record is parsed on its own, so that an invalid one does not affect the others.
-pub(crate) type AdoptRequest<'a> = delayd_wire::AdoptRequest<AtMost<Raw<'a>, MAX_BATCH>>;
-pub(crate) type Record<'a> =
-    AdoptedRecord<TopicName, Id, OneOf<State>, OneOf<Mode>, Number, Raw<'a>, Raw<'a>>;
-type RecordOptions<'a> = AdoptedOptions<Number, Span, Raw<'a>>;
+pub(crate) use delayd_wire::{AdoptRequest, AdoptedRecord as Record};
 
 /// A record that passed the checks.
 pub(crate) struct Checked {
@@ -70,15 +58,16 @@ pub(crate) struct Checked {
 
 /// `POST /delay/task/adopt`: stores tasks of another store under their ids. May be repeated.
 pub(crate) async fn adopt(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Response, Error> {
     api.check_accepting()?;
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(request.body().clone(), move |body| {
+        reading(body.clone(), move |body| {
             let mut checked = all_checked(&api, &caller, body)?;
             for Checked { task, .. } in checked.iter_mut().flatten() {
                 task.options.origin = task.options.origin.filter(|origin| *origin != own);
@@ -106,8 +95,8 @@ pub(crate) fn all_checked(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<Result<Checked, Error>>, Error> {
-    let request: AdoptRequest<'_> = json::read(body)?;
-    let AtMost(records) = required(request.records, "records")?;
+    let request: AdoptRequest = json::read(body)?;
+    let AtMost(records) = request.records;
     let limit = api.bounds().batch_limit;
     if !(1..=limit).contains(&records.len()) {
         return Err(Error::Invalid(format!(
@@ -119,7 +108,7 @@ pub(crate) fn all_checked(
         let checked = check(api, record)?;
         caller.may_use(&checked.topic).map(|()| checked)
     };
-    Ok(records.into_iter().map(read).collect())
+    Ok(records.iter().map(|record| read(record)).collect())
 }
 
 /// Stores the tasks. One result per record, in order; an error if nothing is confirmed.
@@ -210,8 +199,7 @@ fn check_lane(task: &Adoptee) -> Result<(), Error> {
 
 /// Reads the parts that are parsed after the record itself.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn check_parts(record: &Record<'_>, services: &Services) -> Result<(), Error> {
-    record.log.map(read_log).transpose()?;
+pub(crate) fn check_parts(record: Record, services: &Services) -> Result<(), Error> {
     record.options.map(|options| read_options(options, services)).transpose().map(drop)
 }
 
@@ -246,21 +234,21 @@ pub(crate) fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Erro
 
 fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     // The content may have more escaped characters here than in its add.
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
     }
-    let record: Record<'_> = json::read(record.get().as_bytes())?;
-    let Name(topic) = required(record.topic, "topic")?;
-    let id = required(Id::given(record.task_id), "task_id")?;
+    let record: Record = json::read(record.get().as_bytes())?;
+    let topic = record.topic;
+    let id = TaskId::from(record.task_id);
     let latest = (api.clock.now() + TaskId::AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
     if id.0 > latest {
         return Err(Error::invalid(
             "task_id: lies further ahead of the clock than any allocated id",
         ));
     }
-    let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
-    let standing = match record.state.map_or(State::Scheduled, |OneOf(state)| state) {
+    let due = moment(record.due_ms, "due_ms")?;
+    let standing = match record.state.unwrap_or(State::Scheduled) {
         State::Scheduled if record.cancelling == Some(true) => {
             Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
         }
@@ -277,8 +265,8 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
             finished: moment(required(record.finished_ms, "finished_ms")?, "finished_ms")?,
         },
     };
-    let content = required(record.content, "content")?;
-    let OneOf(mode) = required(record.mode, "mode")?;
+    let content = record.content;
+    let mode = record.mode;
     let (content_limit, options) = (api.bounds().content_limit, record.options);
     if content.len() > content_limit {
         return Err(Error::TooLarge(format!("content: is larger than {}", size(content_limit))));
@@ -305,13 +293,13 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
     let outcome = record.last_outcome.unwrap_or_default();
-    let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
+    let notes = record.log.map_or_else(Vec::new, |AtMost(notes)| notes);
     if outcome.len() > MAX_OUTCOME || notes.iter().any(|note| note.answer.len() > MAX_ANSWER) {
         return Err(Error::invalid("last_outcome and log: are longer than a store keeps"));
     }
     let attempts =
         record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
-    let created = moment(required(record.created_ms, "created_ms")?, "created_ms")?;
+    let created = moment(record.created_ms, "created_ms")?;
     let key_set = record.key_set_ms.map(|set| moment(set, "key_set_ms")).transpose()?;
     let entry = TopicEntry { topic: topic.clone(), shards: 1 };
     let lent = record.lent.unwrap_or_default();
@@ -348,13 +336,6 @@ fn called_before(name: Option<String>) -> Result<Destination, Error> {
     }
 }
 
-fn read_log(raw: &RawValue) -> Result<Vec<AdoptedNote>, Error> {
-    json::check_length(raw, "log", MAX_LOG)?;
-    let AtMost(notes) = serde_json::from_str::<AtMost<AdoptedNote, MAX_NOTES>>(raw.get())
-        .map_err(|error| Error::Invalid(json::sentence("log", &error)))?;
-    Ok(notes)
-}
-
 pub(crate) fn read_origin(text: &str, field: &str) -> Result<StoreId, Error> {
     text.parse().map_err(|_| {
         let given: String = text.chars().take(64).collect();
@@ -374,31 +355,30 @@ fn read_trace(text: &str) -> Result<TraceContext, Error> {
 }
 
 fn read_occurrence(raw: &RawValue) -> Result<Occurrence, Error> {
-    json::check_length(raw, "options.schedule", MAX_OCCURRENCE)?;
     serde_json::from_str(raw.get())
         .map_err(|error| Error::Invalid(json::sentence("options.schedule", &error)))
 }
 
-/// Reads the options of a task.
-fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
-    let options = read_options_of(raw, services)?;
+/// Checks the options of a task.
+fn read_options(given: AdoptedOptions, services: &Services) -> Result<Options, Error> {
+    let options = read_options_of(given, services)?;
     let call = options.on_dead.as_ref();
     required(call.map_or(Some(()), |call| call.task_id.map(drop)), "options.on_dead.task_id")?;
     Ok(options)
 }
 
-/// Reads the options of a task, or those that a recurring schedule gives to its tasks: their
+/// Checks the options of a task, or those that a recurring schedule gives to its tasks: their
 /// dead-letter calls have no ids yet.
-pub(crate) fn read_options_of(raw: &RawValue, services: &Services) -> Result<Options, Error> {
-    let given: RecordOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
-    let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
-        let call: AdoptedOnDead<ServiceName, Id> =
-            json::read_field(raw, "options.on_dead", MAX_ON_DEAD)?;
-        let task_id = Id::given(call.task_id);
-        let call = new_task::on_dead(call.sn, call.url, "options.on_dead", services)?;
-        Ok(OnDead { task_id, ..call })
+pub(crate) fn read_options_of(
+    given: AdoptedOptions,
+    services: &Services,
+) -> Result<Options, Error> {
+    let on_dead = |AdoptedOnDead { sn, url, task_id }| -> Result<OnDead, Error> {
+        let call = OnDeadCall { sn, url };
+        let call = new_task::stored_on_dead(call, "options.on_dead", services)?;
+        Ok(OnDead { task_id: task_id.map(Into::into), ..call })
     };
-    let RecordOptions { max_attempts, timeout, backoff, headers, expires_after, .. } = given;
+    let AdoptedOptions { max_attempts, timeout, backoff, headers, expires_after, .. } = given;
     let options = GivenOptions { max_attempts, timeout, backoff, headers: None, expires_after };
     let below = |error: Error| error.below("options");
     let options = options.read().map_err(below)?;
@@ -415,7 +395,7 @@ pub(crate) fn read_options_of(raw: &RawValue, services: &Services) -> Result<Opt
             .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
         traceparent: given.traceparent.as_deref().map(read_trace).transpose()?,
-        schedule: given.schedule.map(read_occurrence).transpose()?.map(Box::new),
+        schedule: given.schedule.as_deref().map(read_occurrence).transpose()?.map(Box::new),
         removed: given.removed.as_deref().map(read_digest).transpose()?,
         ..options
     })

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Ended, Record, Records, StaleTask};
+use axum::extract;
+use delayd_wire::{AtMost, Ended, Record, Records, StaleTask};
 
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Lease, Name, ReceiptText, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::{self, within};
 use crate::api::wire::shown::{last_outcome, way_of};
 use crate::metrics::End;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
@@ -31,19 +31,21 @@ const MAX_BYTES: usize = 4 << 20;
 /// The shortest lease.
 const MIN_LEASE: Duration = Duration::from_secs(1);
 
-type Ids = AtMost<Id, MAX_IDS>;
-pub(crate) type RecordsRequest = delayd_wire::RecordsRequest<TopicName, Ids, Lease, ReceiptText>;
-pub(crate) type MovedRequest = delayd_wire::MovedRequest<TopicName, Ids, ReceiptText>;
+type Ids = AtMost<delayd_wire::TaskId, MAX_IDS>;
+pub(crate) use delayd_wire::{MovedRequest, RecordsRequest};
 
-fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Record<Options> {
+fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Record {
     let waits = task.lease.and_then(LeaseKind::returns_to);
     let names_destination = task.options.removed.is_some() && !task.destination.is_pull();
     let destination = names_destination.then(|| task.destination.to_string());
+    let key = task.options.key.clone();
+    let origin = task.options.origin.or(Some(store));
+    let options = Options { key: None, origin, ..task.options };
     Record {
-        topic: topic.into(),
+        topic: topic.clone(),
         task_id: task.id.into(),
         state: if waits.is_some() { State::Scheduled } else { task.state },
-        mode: way_of(&task.destination),
+        mode: way_of(&task.destination).into(),
         created_ms: task.created.into(),
         due_ms: task.due.into(),
         waits_ms: waits.filter(|waits| *waits != task.due).map(Into::into),
@@ -51,30 +53,30 @@ fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) ->
         attempts: task.attempts,
         last_outcome: last_outcome(task.last_outcome),
         cancelling: task.cancelling,
-        key: task.options.key.clone(),
+        key,
         key_set_ms: task.key_set.map(|set| set.max(task.created).into()),
         lent: false,
-        options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
+        options: delayd_wire::object(&options),
         content: task.content,
         destination,
         log: notes.into_iter().map(Into::into).collect(),
+        others: Default::default(),
     }
 }
 
 /// `POST /delay/task/records`
 pub(crate) async fn records(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
-) -> Result<Success<Records<Record<Options>>>, Error> {
-    let request: RecordsRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
+    extract::State(api): extract::State<Arc<Api>>,
+    Json(request): Json<RecordsRequest>,
+) -> Result<Success<Records>, Error> {
+    let topic = request.topic;
     let mut ids = ids(request.task_ids)?;
     let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
     let store = api.store.id().await?;
     let receipt = match request.lend {
-        Some(Lease(lease)) => {
-            let lease = within(lease, "lend", MIN_LEASE..=MAX_LEASE)?;
-            let receipt = request.receipt.map_or_else(Receipt::random, |Name(receipt)| receipt);
+        Some(lease) => {
+            let lease = within(lease.0, "lend", MIN_LEASE..=MAX_LEASE)?;
+            let receipt = request.receipt.unwrap_or_else(Receipt::random);
             ids = leased_or_ended(&api, &entry, ids, &receipt, lease).await?;
             Some(receipt)
         }
@@ -111,12 +113,11 @@ pub(crate) async fn records(
     }))
 }
 
-fn ids(given: Option<Ids>) -> Result<Vec<TaskId>, Error> {
-    let AtMost(given) = required(given, "task_ids")?;
+fn ids(AtMost(given): Ids) -> Result<Vec<TaskId>, Error> {
     if given.is_empty() {
         return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
     }
-    given.into_iter().map(|id| required(Id::given(Some(id)), "task_ids")).collect()
+    fields::ids(given)
 }
 
 fn by_lane(entry: &TopicEntry, ids: Vec<TaskId>) -> HashMap<Lane, Vec<TaskId>> {
@@ -152,12 +153,11 @@ async fn leased_or_ended(
 
 /// `POST /delay/task/moved`: removes tasks that another store has adopted. May be repeated.
 pub(crate) async fn moved(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    Json(request): Json<MovedRequest>,
 ) -> Result<Success<Ended>, Error> {
-    let request: MovedRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let Name(receipt) = required(request.receipt, "receipt")?;
+    let topic = request.topic;
+    let receipt = request.receipt;
     let ids = ids(request.task_ids)?;
     let is_back = request.back.unwrap_or_default();
     let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;

@@ -5,22 +5,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{ScheduleBackfillRequest, ScheduleBackfilled, ScheduleRan, ScheduleRunRequest};
+use axum::extract::State;
+use delayd_wire::{ScheduleBackfilled, ScheduleRan};
+use http::HeaderMap;
 
 use super::{FoundSchedule, find, moment_in, names};
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, TopicName};
 use crate::api::wire::idempotency::{self, Given, OF_BACKFILL, OF_RUN, idempotency};
-use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::way_of;
 use crate::metrics::AddResult;
 use crate::model::clock::UnixMillis;
 use crate::model::schedule::Nominal;
-use crate::model::task::{Occurrence, ScheduleName};
+use crate::model::task::Occurrence;
 use crate::store::{self, Added, Intake, Moment, NewTask, Novelty};
 
 /// The most occurrences of one backfill.
@@ -31,18 +31,20 @@ const MAX_BYTES: usize = 4 << 20;
 /// The longest idempotency key of a run. The stored key also has the name of the schedule.
 const MAX_KEY: usize = 100;
 
-pub(crate) type RunRequest = ScheduleRunRequest<TopicName, Name<ScheduleName>>;
-pub(crate) type BackfillRequest = ScheduleBackfillRequest<TopicName, Name<ScheduleName>>;
+pub(crate) use delayd_wire::{
+    ScheduleBackfillRequest as BackfillRequest, ScheduleRunRequest as RunRequest,
+};
 
 /// `POST /delay/schedule/run`
 pub(crate) async fn run(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    Json(request): Json<RunRequest>,
 ) -> Result<Success<ScheduleRan>, Error> {
     api.check_accepting()?;
-    let header_key = idempotency::of_header(request.headers())?;
-    let RunRequest { topic, schedule, idempotency_key } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let header_key = idempotency::of_header(&headers)?;
+    let RunRequest { topic, schedule, idempotency_key } = request;
+    let (topic, name) = names(topic, &schedule)?;
     let key = idempotency::agreed(idempotency_key, header_key.as_deref())?;
     if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
         return Err(Error::Invalid(format!("idempotency_key: must be 1 to {MAX_KEY} bytes long")));
@@ -65,16 +67,16 @@ pub(crate) async fn run(
 
 /// `POST /delay/schedule/backfill`: the oldest first. A repeated call adds nothing twice.
 pub(crate) async fn backfill(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<BackfillRequest>,
 ) -> Result<Success<ScheduleBackfilled>, Error> {
     api.check_accepting()?;
-    let BackfillRequest { topic, schedule, from, to } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let BackfillRequest { topic, schedule, from, to } = request;
+    let (topic, name) = names(topic, &schedule)?;
     let mut found = find(&api, &topic, &name).await?;
     let zone = &found.definition.zone;
-    let from = moment_in(zone, &required(from, "from")?, "from")?;
-    let to = moment_in(zone, &required(to, "to")?, "to")?;
+    let from = moment_in(zone, &from, "from")?;
+    let to = moment_in(zone, &to, "to")?;
     if to < from || to > found.schedule.now {
         return Err(Error::invalid("to: expected a moment from `from` until now"));
     }

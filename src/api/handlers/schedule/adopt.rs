@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
-    AdoptedSchedule, Answer, ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleAdoptRequest,
+    AdoptedOptions, AdoptedSchedule, Answer, AtMost, ScheduleAdoptAnswer, ScheduleAdoptItem,
     ScheduleKept,
 };
 use serde::Deserialize;
@@ -20,36 +21,33 @@ use crate::api::auth::Caller;
 use crate::api::handlers::migration::adopt::{moment, read_options_of, read_origin};
 use crate::api::handlers::task::new_task;
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::{reading, size};
 use crate::callback::target;
 use crate::model::schedule::Definition;
-use crate::model::task::{Mode, ScheduleName, Topic};
+use crate::model::task::{Mode, Topic};
 use crate::store::{self, MovedSchedule, NewSchedule, ScheduleSet, Schedules as _};
 
-type Raw<'a> = &'a RawValue;
-// Each record is parsed on its own, so that an invalid one does not affect the others.
-pub(crate) type Request<'a> = ScheduleAdoptRequest<TopicName, AtMost<Raw<'a>, MOST>>;
-type Record<'a> = AdoptedSchedule<TopicName, Name<ScheduleName>, Number, Id, Raw<'a>>;
+pub(crate) use delayd_wire::ScheduleAdoptRequest as Request;
 
 /// The longest text of a cursor: a local time and the name of a zone.
 const LONGEST_CURSOR: usize = 128;
 
 /// `POST /delay/schedule/adopt`. May be repeated.
 pub(crate) async fn adopt(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Response, Error> {
     api.check_accepting()?;
     let reader = api.clone();
     let read = move |body: &[u8]| all_checked(&reader, body);
-    let (topic, checked) = reading(request.body().clone(), read).await?;
+    let (topic, checked) = reading(body.clone(), read).await?;
     let mut results = Vec::with_capacity(checked.len());
     for checked in checked {
         results.push(match checked {
@@ -81,12 +79,11 @@ pub(crate) type CheckedRecords = (Topic, Vec<Result<NewSchedule, Error>>);
 /// Reads and checks the records.
 pub(crate) fn all_checked(api: &Api, body: &[u8]) -> Result<CheckedRecords, Error> {
     let Request { topic, records } = json::read(body)?;
-    let Name(topic) = required(topic, "topic")?;
-    let AtMost(records) = required(records, "records")?;
+    let AtMost(records) = records;
     if records.is_empty() {
         return Err(Error::Invalid(format!("records: must hold 1 to {MOST} records")));
     }
-    let checked = records.into_iter().map(|record| check(api, &topic, record)).collect();
+    let checked = records.iter().map(|record| check(api, &topic, record)).collect();
     Ok((topic, checked))
 }
 
@@ -131,19 +128,19 @@ async fn keep(
 }
 
 fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Error> {
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     if record.get().len() > longest {
         return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
     }
-    let record: Record<'_> = json::read(record.get().as_bytes())?;
-    let (of, name) = names(record.topic, record.schedule)?;
+    let record: AdoptedSchedule = json::read(record.get().as_bytes())?;
+    let (of, name) = names(record.topic, &record.schedule)?;
     if of != *topic {
         return Err(Error::invalid("topic: expected the topic of the request in each record"));
     }
-    let set = moment(required(record.set_ms, "set_ms")?, "set_ms")?;
-    let since = moment(required(record.since_ms, "since_ms")?, "since_ms")?;
-    let origin = read_origin(&required(record.origin, "origin")?, "origin")?;
-    let definition = definition(api, required(record.definition, "definition")?)?;
+    let set = moment(record.set_ms, "set_ms")?;
+    let since = moment(record.since_ms, "since_ms")?;
+    let origin = read_origin(&record.origin, "origin")?;
+    let definition = definition(api, &record.definition)?;
     let recurrence = definition.recurrence(set);
     // A longer jitter than a set allows leads to moments that no store can hold.
     let recurrence = recurrence.and_then(|read| read.check_jitter().map(|()| read));
@@ -171,7 +168,7 @@ fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Err
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "only their names count")]
-struct Fields<'a> {
+struct Fields {
     cron: Option<IgnoredAny>,
     every_ms: Option<IgnoredAny>,
     zone: IgnoredAny,
@@ -181,16 +178,15 @@ struct Fields<'a> {
     misfire: IgnoredAny,
     overlap: IgnoredAny,
     destination: IgnoredAny,
-    #[serde(borrow)]
-    options: Option<&'a RawValue>,
+    options: Option<AdoptedOptions>,
     content: IgnoredAny,
 }
 
 /// Reads and checks a definition.
 fn definition(api: &Api, raw: &RawValue) -> Result<Definition, Error> {
-    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     let Fields { options, .. } = json::read_field(raw, "definition", longest)?;
-    let options = options.map(|raw| read_options_of(raw, &api.services)).transpose()?;
+    let options = options.map(|given| read_options_of(given, &api.services)).transpose()?;
     let options = options.unwrap_or_default();
     let is_task = options.origin.is_some()
         || options.schedule.is_some()

@@ -2,36 +2,37 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{Nothing, ScheduleListRequest, ScheduleRequest, ScheduleShown, Schedules};
+use axum::extract::State;
+use delayd_wire::{Nothing, ScheduleShown, Schedules};
 
 use super::{locate, names, no_schedule, page, plan, read, shown};
+use crate::api::auth::Caller;
 use crate::api::handlers::task::get as task;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
 use crate::model::schedule::Definition;
-use crate::model::task::ScheduleName;
 use crate::store::{Pause, Reader, Schedules as _};
 
 /// How many schedules a page has by default, and at most.
 const PAGE: u32 = 100;
 const MOST_LISTED: u32 = 1000;
 
-pub(crate) type Request = ScheduleRequest<TopicName, Name<ScheduleName>>;
 /// The cursor is the last schedule of the previous page: its name decides its lane.
-pub(crate) type ListRequest = ScheduleListRequest<TopicName, Number, Name<ScheduleName>>;
+pub(crate) use delayd_wire::ScheduleListRequest as ListRequest;
+pub(crate) use delayd_wire::ScheduleRequest as Request;
 
 /// `POST /delay/schedule/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<ScheduleShown>, Error> {
-    let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
-    let _place = api.place(&api.gets, &caller, route.access).await?;
+    let Request { topic, schedule } = request;
+    let (topic, name) = names(topic, &schedule)?;
+    let _place = api.place(&api.gets, &caller).await?;
     let (_, lane, schedule) = locate(&api, Reader::Viewer, &topic, &name).await?;
     let definition = Definition::read(&schedule.definition);
     let options = definition.as_ref().map(|rule| rule.options.clone()).unwrap_or_default();
@@ -44,13 +45,14 @@ pub(crate) async fn get(
 
 /// `POST /delay/schedule/list`: lane by lane, and in a lane by name.
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<ListRequest>,
 ) -> Result<Success<Schedules>, Error> {
-    let ListRequest { topic, limit, cursor } = json::read(request.body())?;
-    let Name(topic) = required(topic, "topic")?;
+    let ListRequest { topic, limit, cursor } = request;
     let limit = limit.map_or(Ok(PAGE), |limit| limit.whole("limit", 1..=MOST_LISTED))? as usize;
-    let _place = api.place(&api.scans, &caller, route.access).await?;
+    let cursor = fields::cursor(cursor)?;
+    let _place = api.place(&api.scans, &caller).await?;
     let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
     let (page, cursor) = page(&api, &known, cursor, limit).await?;
     let mut schedules = Vec::with_capacity(page.len());
@@ -61,42 +63,51 @@ pub(crate) async fn list(
 }
 
 /// `POST /delay/schedule/pause`: removes the occurrence that was never handed out.
-pub(crate) async fn pause(api: Arc<Api>, routed: Routed) -> Result<Success<ScheduleShown>, Error> {
-    set_paused(api, routed, Some(Pause::Operator)).await
+pub(crate) async fn pause(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
+) -> Result<Success<ScheduleShown>, Error> {
+    set_paused(&api, &caller, request, Some(Pause::Operator)).await
 }
 
 /// `POST /delay/schedule/resume`: the next moment is the first after now.
-pub(crate) async fn resume(api: Arc<Api>, routed: Routed) -> Result<Success<ScheduleShown>, Error> {
-    set_paused(api, routed, None).await
+pub(crate) async fn resume(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
+) -> Result<Success<ScheduleShown>, Error> {
+    set_paused(&api, &caller, request, None).await
 }
 
 async fn set_paused(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    api: &Arc<Api>,
+    caller: &Caller,
+    request: Request,
     pause: Option<Pause>,
 ) -> Result<Success<ScheduleShown>, Error> {
-    let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
-    let (known, lane, _) = locate(&api, Reader::Worker, &topic, &name).await?;
+    let Request { topic, schedule } = request;
+    let (topic, name) = names(topic, &schedule)?;
+    let (known, lane, _) = locate(api, Reader::Worker, &topic, &name).await?;
     let changed = api.store.pause_schedule(&lane, &name, pause).await?;
     let mut schedule = changed.ok_or_else(no_schedule)?;
     if pause.is_none() {
-        plan(&api, &known.entry, &schedule).await;
+        plan(api, &known.entry, &schedule).await;
         // What was planned belongs to the answer.
-        schedule = read(&api, Reader::Worker, &lane, &name).await?.unwrap_or(schedule);
+        schedule = read(api, Reader::Worker, &lane, &name).await?.unwrap_or(schedule);
     }
     let what = if pause.is_some() { "paused" } else { "resumed" };
     tracing::info!(%topic, schedule = %name, "Schedule {name} of topic {topic} is {what} by hand");
-    shown(&api, &lane, schedule, &caller).await.map(Success::of)
+    shown(api, &lane, schedule, caller).await.map(Success::of)
 }
 
 /// `POST /delay/schedule/delete`: an occurrence that was handed out runs to its end.
 pub(crate) async fn delete(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<Request>,
 ) -> Result<Success<Nothing>, Error> {
-    let Request { topic, schedule } = json::read(request.body())?;
-    let (topic, name) = names(topic, schedule)?;
+    let Request { topic, schedule } = request;
+    let (topic, name) = names(topic, &schedule)?;
     // Not read first: one that cannot be read is deleted too.
     let lane = name.lane_in(&topic, api.topic(&topic).await?.entry.shards);
     let mut is_deleted = api.store.delete_schedule(&lane, &name).await?;

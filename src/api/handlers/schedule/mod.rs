@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{ScheduleMisfire, ScheduleMoment, ScheduleOccurrence, ScheduleOverlap};
-use delayd_wire::{ScheduleShown, Span};
+use delayd_wire::{
+    ScheduleMisfire, ScheduleMoment, ScheduleOccurrence, ScheduleOverlap, ScheduleShown, Span,
+};
 
 use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, TopicName};
-use crate::api::wire::json::required;
+use crate::api::wire::fields::parsed;
 use crate::api::wire::shown::{last_outcome, sn_of};
 use crate::model::clock::UnixMillis;
 use crate::model::schedule::{Definition, Misfire, Nominal, Overlap, Recurrence};
@@ -49,13 +49,8 @@ fn no_schedule() -> Error {
 }
 
 /// The topic and the schedule that a request names.
-fn names(
-    topic: Option<TopicName>,
-    schedule: Option<Name<ScheduleName>>,
-) -> Result<(Topic, ScheduleName), Error> {
-    let Name(topic) = required(topic, "topic")?;
-    let Name(schedule) = required(schedule, "schedule")?;
-    Ok((topic, schedule))
+fn names(topic: Topic, schedule: &str) -> Result<(Topic, ScheduleName), Error> {
+    Ok((topic, parsed(schedule, "schedule")?))
 }
 
 /// Reads a schedule. If it is not found, this instance's entry of the topic may be outdated: the
@@ -104,11 +99,11 @@ async fn find(api: &Api, topic: &Topic, name: &ScheduleName) -> Result<FoundSche
 async fn page(
     api: &Api,
     known: &Registered,
-    cursor: Option<Name<ScheduleName>>,
+    cursor: Option<ScheduleName>,
     limit: usize,
 ) -> Result<(Vec<(Lane, Schedule)>, Option<String>), Error> {
     let TopicEntry { topic, shards, .. } = &known.entry;
-    let mut after = cursor.map(|Name(name)| name);
+    let mut after = cursor;
     let first = after.as_ref().map_or(0, |name| name.lane_in(topic, *shards).shard);
     let (mut page, mut bytes): (Vec<(Lane, Schedule)>, usize) = (Vec::new(), 0);
     for shard in first..*shards {
@@ -227,7 +222,7 @@ async fn shown(
     let rule = definition.as_ref();
     Ok(ScheduleShown {
         result: None,
-        topic: (&lane.topic).into(),
+        topic: lane.topic.clone(),
         schedule: schedule.name.to_string(),
         cron: rule.and_then(|rule| rule.cron.clone()),
         every_ms: rule.and_then(|rule| rule.every_ms),

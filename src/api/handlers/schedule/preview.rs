@@ -5,14 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{SchedulePreview, SchedulePreviewRequest, Span};
+use axum::extract::State;
+use delayd_wire::{SchedulePreview, Span};
 
 use super::{moment_in, moments, zone_of};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Number;
 use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::schedule::{Recurrence, Rule};
@@ -21,14 +21,14 @@ use crate::model::schedule::{Recurrence, Rule};
 const SHOWN: u32 = 5;
 const MOST_SHOWN: u32 = 1000;
 
-pub(crate) type PreviewRequest = SchedulePreviewRequest<Span, Number>;
+pub(crate) use delayd_wire::SchedulePreviewRequest as PreviewRequest;
 
 /// `POST /delay/schedule/preview`
 pub(crate) async fn preview(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<SchedulePreview>, Error> {
-    answer(request.body(), api.clock.now()).map(Success::of)
+    answer(&body, api.clock.now()).map(Success::of)
 }
 
 /// Reads the body, and computes the answer.

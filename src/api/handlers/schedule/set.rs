@@ -3,58 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{OneOf, ScheduleChange, ScheduleMisfire, ScheduleSetRequest};
-use delayd_wire::{ScheduleShown, Span};
+use axum::extract::State;
+use delayd_wire::{ScheduleChange, ScheduleMisfire, ScheduleOverlap, ScheduleShown, Span};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 
 use super::{millis, moment_in, names, plan, shown, zone_of};
+use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{
-    GivenOptions, Rules, check_headers, content, destination, read_on_dead,
+    GivenOptions, Rules, check_headers, content, destination, on_dead,
 };
 use crate::api::handlers::task::placing::PLACINGS;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawBody;
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::within;
+use crate::api::wire::json;
 use crate::api::wire::long_body::reading;
 use crate::callback::new_target;
 use crate::model::schedule::{Definition, Misfire, Overlap};
-use crate::model::task::{Mode, Options, ScheduleName, Topic};
+use crate::model::task::{Options, ScheduleName, Topic};
 use crate::planner;
 use crate::store::{self, NewSchedule, Reader, ScheduleSet, Schedules as _};
 
-pub(crate) type Request<'a> = ScheduleSetRequest<
-    TopicName,
-    Name<ScheduleName>,
-    Number,
-    Span,
-    &'a RawValue,
-    OneOf<Mode>,
-    &'a RawValue,
-    &'a RawValue,
-    &'a RawValue,
-    OneOf<ScheduleMisfire>,
-    OneOf<GivenOverlap>,
->;
+pub(crate) use delayd_wire::ScheduleSetRequest as Request;
 
 /// The shortest and the longest distance of `every`.
 const EVERY: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(366 * 86_400);
-
-/// `overlap`, with a word that is reserved for later.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum GivenOverlap {
-    Allow,
-    Skip,
-    #[serde(skip_serializing)]
-    Queue,
-}
 
 /// Fields of an add that a schedule cannot have.
 #[derive(Default, Deserialize)]
@@ -100,13 +78,14 @@ impl Refused {
 
 /// `POST /delay/schedule/set`
 pub(crate) async fn set(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<ScheduleShown>, Error> {
     api.check_accepting()?;
     let checking = api.clone();
     let check = move |body: &[u8]| checking.checked(None, |rules| read(body, rules));
-    let read = reading(request.into_body(), check).await;
+    let read = reading(body, check).await;
     let (topic, name, definition) = read.map_err(|error| api.explained(error, &caller))?;
     let text = definition.text();
     let mut tries = 0;
@@ -178,19 +157,22 @@ pub(crate) fn read(
     body: &[u8],
     rules: &Rules<'_>,
 ) -> Result<(Topic, ScheduleName, Definition), Error> {
-    let request: Request<'_> =
+    let request: Request =
         json::read(body).map_err(|error| Refused::sentence(body).map_or(error, Error::invalid))?;
-    let (topic, name) = names(request.topic, request.schedule)?;
+    let (topic, name) = names(request.topic, &request.schedule)?;
     let zone = zone_of(request.zone)?;
     let moment = |field: &str, text: Option<String>| {
         text.map(|text| moment_in(&zone, &text, field)).transpose()
     };
     let mode = rules.mode(request.mode, &topic);
-    let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
-    let ScheduleSetRequest { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
+    let content = content(&request.content, mode, rules.content_limit)?;
+    let Request { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
     let given = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
     let options = Options {
-        on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
+        on_dead: request
+            .on_dead
+            .map(|call| on_dead(call, "on_dead", rules.services))
+            .transpose()?,
         ..given.read()?
     };
     let every = request.every.map(|every| within(every, "every", EVERY).map(Span)).transpose()?;
@@ -200,19 +182,13 @@ pub(crate) fn read(
         start: moment("start", request.start)?,
         end: moment("end", request.end)?,
         jitter_ms: request.jitter.map_or(0, millis),
-        misfire: match request.misfire.map(|OneOf(misfire)| misfire).unwrap_or_default() {
+        misfire: match request.misfire.unwrap_or_default() {
             ScheduleMisfire::Once => Misfire::Once,
             ScheduleMisfire::All => Misfire::All,
         },
-        overlap: match request.overlap.map(|OneOf(overlap)| overlap) {
-            None | Some(GivenOverlap::Allow) => Overlap::Allow,
-            Some(GivenOverlap::Skip) => Overlap::Skip,
-            Some(GivenOverlap::Queue) => {
-                return Err(Error::invalid(
-                    "overlap: expected allow or skip; queue needs flows, which this version does \
-                     not have",
-                ));
-            }
+        overlap: match request.overlap.unwrap_or_default() {
+            ScheduleOverlap::Allow => Overlap::Allow,
+            ScheduleOverlap::Skip => Overlap::Skip,
         },
         destination: destination(mode, rules.services, || new_target(&content))?,
         options,

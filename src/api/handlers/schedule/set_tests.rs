@@ -37,7 +37,7 @@ fn each_field_that_a_schedule_cannot_have_is_refused_with_a_sentence() {
     check(json!({"timing_moment": 1_900_000_000}), "timing_moment: expected cron or every");
     check(json!({"at": "2026-11-26 09:00"}), "at: expected cron or every");
     check(json!({"flow": "a"}), "flow: expected none");
-    check(json!({"overlap": "queue"}), "overlap: expected allow or skip; queue needs flows");
+    check(json!({"overlap": "queue"}), "overlap: must be one of \"allow\", \"skip\"");
     check(json!({"misfire": "fire"}), "misfire: ");
     check(json!({"jitter": "2d"}), "jitter: expected at most 1d");
     check(json!({"every": "1h"}), "cron: expected either cron or every, got both");

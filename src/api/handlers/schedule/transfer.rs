@@ -3,44 +3,40 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{MovedSchedule, ScheduleMovedRequest, ScheduleRecord, ScheduleRecords};
-use delayd_wire::{ScheduleRecordsRequest, SchedulesEnded};
-use serde_json::Value;
+use axum::extract::State;
+use delayd_wire::{AtMost, MovedSchedule, ScheduleRecord, ScheduleRecords, SchedulesEnded};
 
 use super::page;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::{self, parsed};
 use crate::model::task::{Lane, ScheduleName, StoreId, read_hex};
 use crate::store::{Admin, Pause, Reader, Schedule, Schedules as _, Signals};
 
 /// The most schedules of a call.
 pub(crate) const MOST: usize = 100;
 
-type NameList = AtMost<Name<ScheduleName>, MOST>;
-pub(crate) type RecordsRequest =
-    ScheduleRecordsRequest<TopicName, NameList, Number, Name<ScheduleName>>;
-pub(crate) type MovedRequest =
-    ScheduleMovedRequest<TopicName, AtMost<MovedSchedule<Name<ScheduleName>>, MOST>>;
-pub(crate) type Record = ScheduleRecord<Value>;
+pub(crate) use delayd_wire::{
+    ScheduleMovedRequest as MovedRequest, ScheduleRecordsRequest as RecordsRequest,
+};
 
 /// `POST /delay/schedule/records`: lane by lane, and in a lane by name.
 pub(crate) async fn records(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
-) -> Result<Success<ScheduleRecords<Record>>, Error> {
-    let RecordsRequest { topic, hold, limit, cursor } = json::read(request.body())?;
-    let Name(topic) = required(topic, "topic")?;
+    State(api): State<Arc<Api>>,
+    Json(request): Json<RecordsRequest>,
+) -> Result<Success<ScheduleRecords>, Error> {
+    let RecordsRequest { topic, hold, limit, cursor } = request;
     let most = MOST as u32;
     let limit = limit.map_or(Ok(most), |limit| limit.whole("limit", 1..=most))? as usize;
+    let cursor = fields::cursor(cursor)?;
     let known = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?;
     let (store, shards) = (api.store.id().await?, known.entry.shards);
     let mut records = Vec::new();
     if let Some(AtMost(names)) = hold {
-        for Name(name) in names {
+        for name in names {
+            let name: ScheduleName = parsed(&name, "hold")?;
             let lane = name.lane_in(&topic, shards);
             if let Some(held) = api.store.pause_schedule(&lane, &name, Some(Pause::Move)).await? {
                 tracing::info!(
@@ -70,7 +66,7 @@ async fn record(
     lane: &Lane,
     schedule: Schedule,
     store: StoreId,
-) -> Result<Record, Error> {
+) -> Result<ScheduleRecord, Error> {
     let newest: Vec<_> = schedule.recent.iter().map(|planned| planned.task).take(1).collect();
     let newest = match newest.is_empty() {
         true => None,
@@ -83,8 +79,8 @@ async fn record(
     let (waiting, before) = waiting.zip(schedule.before).unzip();
     let (since, cursor) = before.unwrap_or((schedule.since, schedule.cursor));
     let kind = schedule.paused.map(|(kind, _)| kind);
-    Ok(Record {
-        topic: (&lane.topic).into(),
+    Ok(ScheduleRecord {
+        topic: lane.topic.clone(),
         schedule: schedule.name.to_string(),
         revision: text_of(schedule.revision),
         set_ms: schedule.set.into(),
@@ -104,18 +100,17 @@ fn text_of(revision: u64) -> String {
 
 /// `POST /delay/schedule/moved`: deletes schedules that another store has adopted. May be repeated.
 pub(crate) async fn moved(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<MovedRequest>,
 ) -> Result<Success<SchedulesEnded>, Error> {
-    let MovedRequest { topic, schedules, back } = json::read(request.body())?;
-    let Name(topic) = required(topic, "topic")?;
-    let AtMost(schedules) = required(schedules, "schedules")?;
+    let MovedRequest { topic, schedules, back } = request;
+    let AtMost(schedules) = schedules;
     let is_back = back.unwrap_or_default();
     let shards = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry.shards;
     let mut ended = SchedulesEnded { count: 0, stale: Vec::new() };
     for MovedSchedule { schedule, revision } in schedules {
-        let Name(name) = required(schedule, "schedules.schedule")?;
-        let revision = read_revision(&required(revision, "schedules.revision")?)?;
+        let name: ScheduleName = parsed(&schedule, "schedules.schedule")?;
+        let revision = read_revision(&revision)?;
         let lane = name.lane_in(&topic, shards);
         let is_done = if is_back {
             end_hold(&api, &lane, &name).await?

@@ -8,82 +8,39 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use delayd_wire::{Answer, Batch, BatchItem, Rfc3339, Stored, TaskState, Way};
+pub(crate) use delayd_wire::BatchRequest;
+use delayd_wire::{Answer, AtMost, Batch, BatchItem, Stored, Way};
 use futures_util::future::join_all;
+use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::RawRequest;
 use crate::api::state::Api;
 use crate::api::wire::batch::{ErrorTexts, failure_of_all};
-use crate::api::wire::envelope::{self, Success};
+use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::AtMost;
 use crate::api::wire::idempotency;
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::{LONG, reading, size};
-use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
 use crate::metrics::AddResult;
 use crate::model::task::{TaskId, Topic};
 use crate::model::zone::Zone;
 use crate::store::{self, Intake, NewTask, Registered, Store};
 use crate::trace::{AddSpan, Adding};
-
-/// The most tasks of a batch, also if `limits.batch` is higher.
-pub(crate) const MAX_BATCH: usize = 10_000;
-
-/// The answer to a single add, as [`Answer`] would write it. It is the most frequent answer, and a
-/// serializer costs three times as much.
-#[derive(Debug)]
-pub(crate) struct One(Stored);
-
-impl IntoResponse for One {
-    fn into_response(self) -> Response {
-        let Stored {
-            task_id,
-            due_ms,
-            due: Rfc3339(due),
-            mode,
-            durability,
-            duplicate,
-            state,
-            replaced,
-        } = self.0;
-        let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let text = [
-            envelope::BEGIN,
-            r#","task_id":"#,
-            id.format(task_id.0),
-            r#","due_ms":"#,
-            millis.format(due_ms.0),
-            r#","due":""#,
-            &due,
-            r#"","mode":""#,
-            mode.as_str(),
-            r#"","durability":""#,
-            durability.as_str(),
-            if duplicate { r#"","duplicate":true"# } else { "\"" },
-            if state.is_some() { r#","state":""# } else { "" },
-            state.map_or("", TaskState::as_str),
-            if state.is_some() { "\"" } else { "" },
-            if replaced { r#","replaced":true}"# } else { "}" },
-        ];
-        response::json(text.concat().into())
-    }
-}
-
-pub(crate) type BatchRequest<'a> = delayd_wire::BatchRequest<AtMost<&'a RawValue, MAX_BATCH>>;
+use axum::extract::State;
 
 /// `POST /delay/task/add`
 pub(crate) async fn add(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
-) -> Result<One, Error> {
-    let added = timed(&api, add_one(&api, request, &caller)).await;
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawRequest { headers, body }: RawRequest,
+) -> Result<Success<Stored>, Error> {
+    let added = timed(&api, add_one(&api, &headers, &body, &caller)).await;
     added.map_err(|error| api.explained(error, &caller))
 }
 
@@ -97,15 +54,16 @@ async fn timed<T>(api: &Api, add: impl Future<Output = T>) -> T {
 
 async fn add_one(
     api: &Arc<Api>,
-    request: http::Request<Bytes>,
+    headers: &HeaderMap,
+    body: &Bytes,
     caller: &Caller,
-) -> Result<One, Error> {
-    let header_key = idempotency::of_header(request.headers())?;
+) -> Result<Success<Stored>, Error> {
+    let header_key = idempotency::of_header(headers)?;
     api.check_accepting()?;
-    let trace = api.tracer.adding(request.headers());
+    let trace = api.tracer.adding(headers);
     let mut tries = 0;
     loop {
-        let checked = read_one(api, &header_key, request.body()).await?;
+        let checked = read_one(api, &header_key, body).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure_for(&name, 1, |share| caller.creator(share)).await?;
         let (mut task, way, zone) = task_of(checked, topic);
@@ -123,7 +81,7 @@ async fn add_one(
                 }
                 let stored = added?;
                 count(api, &stored);
-                return Ok(One(stored));
+                return Ok(Success::of(stored));
             }
         };
     }
@@ -169,18 +127,20 @@ fn span_result(added: &Result<Stored, Error>) -> SpanResult {
 
 /// `POST /delay/task/add_batch`
 pub(crate) async fn add_batch(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawRequest { headers, body }: RawRequest,
 ) -> Result<Response, Error> {
-    timed(&api, add_all(&api, request, caller)).await
+    timed(&api, add_all(&api, &headers, body, caller)).await
 }
 
 async fn add_all(
     api: &Arc<Api>,
-    request: http::Request<Bytes>,
+    headers: &HeaderMap,
+    body: Bytes,
     caller: Caller,
 ) -> Result<Response, Error> {
-    let header_key = idempotency::of_header(request.headers())?;
+    let header_key = idempotency::of_header(headers)?;
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
@@ -190,9 +150,9 @@ async fn add_all(
     }
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
+        reading(body.clone(), move |body| all_checked(&api, &caller, body))
     };
-    let trace = &api.tracer.adding(request.headers());
+    let trace = &api.tracer.adding(headers);
     let (trace, by) = (trace, &caller);
     let store = |checked| async move { Ok(store(api, by, trace, checked).await) };
     let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
@@ -209,9 +169,9 @@ pub(crate) fn all_checked(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<Result<Checked, Error>>, Error> {
-    let request: BatchRequest<'_> = json::read(body)?;
-    let AtMost(tasks) = required(request.tasks, "tasks")?;
-    let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
+    let request: BatchRequest = json::read(body)?;
+    let AtMost(tasks) = request.tasks;
+    let (limit, longest) = (api.bounds().batch_limit, api.bounds().body_limit);
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!(
             "tasks: must hold 1 to {limit} tasks, not {}",
@@ -226,7 +186,7 @@ pub(crate) fn all_checked(
             let checked = new_task::read(task.get().as_bytes(), rules)?;
             caller.may_use(&checked.topic).map(|()| checked)
         };
-        tasks.into_iter().map(read).collect()
+        tasks.iter().map(|task| read(task)).collect()
     }))
 }
 
@@ -325,7 +285,7 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
 
 #[cfg(test)]
 mod tests {
-    use delayd_wire::{Durability, TaskId, UnixMillis};
+    use delayd_wire::{Durability, Rfc3339, TaskId, UnixMillis};
 
     use super::*;
     use crate::api::testing::json_of;
@@ -363,21 +323,6 @@ mod tests {
         assert_eq!(text["results"][1]["error_msg"], "topic: is missing");
         assert_eq!(text["results"][2]["dm_error"], 2003);
         assert!(!text.to_string().contains("secret"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_single_add_is_answered_in_the_words_of_every_success() {
-        for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
-            for state in [None, Some(TaskState::Cancelled)] {
-                let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
-                let (one, usual) =
-                    (One(stored()).into_response(), Success::of(stored()).into_response());
-                assert_eq!(one.headers(), usual.headers());
-                let text =
-                    |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
-                assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
-            }
-        }
     }
 
     #[test]

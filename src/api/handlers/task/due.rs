@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use delayd_wire::Span;
+use delayd_wire::{Number, Span};
 
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Number, within};
+use crate::api::wire::fields::within;
 use crate::model::clock::UnixMillis;
 use crate::model::written_time::{self, InvalidTime, WrittenTime};
 use crate::model::zone::Zone;

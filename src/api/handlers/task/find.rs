@@ -6,17 +6,18 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{FindRequest, FoundTask, FoundTasks};
+use axum::extract::State;
+use delayd_wire::{FoundTask, FoundTasks};
 use futures_util::future::try_join_all;
 
 use super::list::entry;
 use super::named::Named;
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, LastTopic, Name};
-use crate::api::wire::json;
+use crate::api::wire::fields::{self, LastTopic};
 use crate::model::task::{Lane, TaskId};
 use crate::store::Admin;
 
@@ -25,19 +26,21 @@ const MOST_TOPICS: usize = 5_000;
 /// The most tasks of one answer. Many topics may have a task of one key.
 const MOST_TASKS: usize = 100;
 
-pub(crate) type Request = FindRequest<Id, Name<LastTopic>>;
+pub(crate) use delayd_wire::FindRequest as Request;
 
 /// `POST /delay/task/find`
 pub(crate) async fn find(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<FoundTasks>, Error> {
-    let Request { task_id, key, idempotency_key, cursor } = json::read(request.body())?;
+    let Request { task_id, key, idempotency_key, cursor } = request;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let _place = api.reading(&caller, route.access).await?;
+    let after = fields::cursor(cursor)?;
+    let _place = api.reading(&caller).await?;
     let mut topics = api.topics.refresh().await?;
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
-    if let Some(Name(LastTopic(last))) = cursor {
+    if let Some(LastTopic(last)) = after {
         topics.retain(|known| known.entry.topic > last);
     }
     let mut is_last = topics.len() <= MOST_TOPICS;
@@ -56,7 +59,7 @@ pub(crate) async fn find(
         // The task of an idempotency key may have been purged.
         let summary = api.store.summaries(lane, vec![id]).await?.into_iter().flatten().next();
         let found =
-            |summary| FoundTask { topic: (&lane.topic).into(), task: entry(summary, &caller) };
+            |summary| FoundTask { topic: lane.topic.clone(), task: entry(summary, &caller) };
         Ok::<_, Error>(summary.map(found))
     });
     let tasks = try_join_all(shown).await?.into_iter().flatten().collect();

@@ -7,22 +7,21 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{Attempt, Found, GetRequest, Task};
+use axum::extract::State;
+use delayd_wire::{Attempt, Found, Task};
 use serde_json::Value;
 
 use super::named::{Named, act_on};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, TopicName};
-use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::task::{Lane, OnDead, Options, StoreId, TaskId, Topic};
 use crate::store::{self, Admin, AttemptNote, Reader, Signals};
 
-pub(crate) type Request = GetRequest<TopicName, Id>;
+pub(crate) use delayd_wire::GetRequest as Request;
 
 fn shown(
     task: store::Task,
@@ -30,7 +29,7 @@ fn shown(
     store: StoreId,
     topic: &Topic,
     caller: &Caller,
-) -> Task<Value> {
+) -> Task {
     let options = options(&task.options, caller);
     let content_removed = task.options.removed.is_some();
     let schedule = task.options.schedule.as_deref().map(Into::into);
@@ -99,13 +98,13 @@ pub(crate) fn options(options: &Options, caller: &Caller) -> Value {
 
 /// `POST /delay/task/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
-) -> Result<Success<Found<Value>>, Error> {
-    let Request { topic, task_id, key, idempotency_key } = json::read(request.body())?;
-    let Name(topic) = required(topic, "topic")?;
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
+) -> Result<Success<Found>, Error> {
+    let Request { topic, task_id, key, idempotency_key } = request;
     let name = Named { task_id, key, idempotency_key }.read()?;
-    let _place = api.place(&api.gets, &caller, route.access).await?;
+    let _place = api.place(&api.gets, &caller).await?;
     let find = |lane: Lane, id: TaskId| {
         let store = &api.store;
         async move {

@@ -5,27 +5,25 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{Entry, ListOrder, ListRequest, OneOf, Page};
+use axum::extract::State;
+use delayd_wire::{Entry, Number, Page};
 
-use super::scan::{BOUNDS, Bounds, Cursor, FAR, Filter, Range, Scan, Selection, moment};
+use super::scan::{BOUNDS, Bounds, FAR, Filter, Range, Scan, Selection, moment};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::model::clock::UnixMillis;
-use crate::model::task::State;
 use crate::store::Summary;
 
 /// The default and the maximum of entries per page.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
 
-pub(crate) type Request =
-    ListRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>, ServiceName>;
+pub(crate) use delayd_wire::ListRequest as Request;
 
 pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
     Entry {
@@ -46,25 +44,25 @@ pub(super) fn entry(task: Summary, caller: &Caller) -> Entry {
 
 /// `POST /delay/task/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Page>, Error> {
-    let request: Request = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
+    let topic = request.topic;
+    let state = request.state;
     let limit = page_limit(request.limit)?;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
-    let order = request.order.map(|OneOf(order)| order).unwrap_or_default();
+    let order = request.order.unwrap_or_default();
     let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
-    let cursor = request.cursor;
+    let cursor = fields::cursor(request.cursor)?;
     let topic = api.topic(&topic).await?.entry;
     let range = filter.narrow(Range { state, from, to, order });
     let is_filtered = !filter.is_empty();
     let (place, bounds) = match is_filtered {
-        true => (api.place(&api.scans, &caller, route.access).await?, BOUNDS),
-        false => (api.reading(&caller, route.access).await?, Bounds { tasks: limit, ..BOUNDS }),
+        true => (api.place(&api.scans, &caller).await?, BOUNDS),
+        false => (api.reading(&caller).await?, Bounds { tasks: limit, ..BOUNDS }),
     };
     let mut scan = Scan::begin(Some(place), Selection::merged(topic, range), bounds, cursor)?;
     let mut tasks = Vec::new();

@@ -3,38 +3,33 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use delayd_wire::{Gone, Moved, Span};
+pub(crate) use delayd_wire::{CancelRequest, UpdateRequest};
+use delayd_wire::{Gone, Moved};
 use serde_json::value::RawValue;
 
+use crate::api::auth::Caller;
 use crate::api::handlers::task::due::{self, Due, Written};
 use crate::api::handlers::task::named::{LOOKS, Named, act_on, field_of};
 use crate::api::handlers::task::new_task::{self, Rules};
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::reading;
 use crate::api::wire::shown;
 use crate::callback::new_target;
 use crate::metrics::End;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, NewContent, Reader, Rescheduled, TaskName};
-
-pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
-
-pub(crate) type UpdateRequest<'a> =
-    delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
+use axum::extract::State;
 
 /// `POST /delay/task/cancel`: after a success, the task is never delivered.
 pub(crate) async fn cancel(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<CancelRequest>,
 ) -> Result<Success<Gone>, Error> {
-    let request: CancelRequest = json::read(request.body())?;
     let CancelRequest { topic, task_id, key, idempotency_key } = request;
-    let Name(topic) = required(topic, "topic")?;
     let name = Named { task_id, key, idempotency_key }.read()?;
     let (store, tasks, only) = (&api.store, &api.metrics.tasks, name.condition());
     let only = only.as_ref();
@@ -55,26 +50,27 @@ pub(crate) async fn cancel(
 
 /// `POST /delay/task/update`
 pub(crate) async fn update(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
 ) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
     let (topic, name, due, content) = {
         let api = api.clone();
         let read = move |body: &[u8]| {
-            let request: UpdateRequest<'_> = json::read(body)?;
-            let Name(topic) = required(request.topic, "topic")?;
+            let request: UpdateRequest = json::read(body)?;
+            let topic = request.topic;
             let UpdateRequest { task_id, key, idempotency_key, .. } = request;
             let name = Named { task_id, key, idempotency_key }.read()?;
             let written = Written::of(&request.at, &request.zone);
             let due = api.checked(None, |rules| {
                 due::due(request.timing_moment, request.delay, written, rules.reach())
             })?;
-            Ok::<_, Error>((topic, name, due, request.content.map(ToOwned::to_owned)))
+            Ok::<_, Error>((topic, name, due, request.content))
         };
-        reading(request.body().clone(), read).await?
+        reading(body.clone(), read).await?
     };
-    let content = content.as_deref().map(|raw| (raw, request.body()));
+    let content = content.as_deref().map(|raw| (raw, &body));
     let act = |lane: Lane, id: TaskId| reschedule(&api, lane, (id, &name), &due, content);
     let moved = act_on(&api, &topic, &name, act).await;
     moved.map(Success::of).map_err(|error| api.explained(error, &caller))

@@ -6,24 +6,27 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{CancelManyRequest, Changed, OneOf, UpdateManyRequest};
+use delayd_wire::{AtMost, Changed, Number};
+pub(crate) use delayd_wire::{
+    CancelManyRequest as CancelRequest, UpdateManyRequest as UpdateRequest,
+};
 use futures_util::future::try_join_all;
 
 use super::due::{self, Written};
 use super::list::entry;
-use super::scan::{BOUNDS, Bounds, Cursor, Filter, Range, Scan, Selection};
+use super::scan::{BOUNDS, Bounds, Filter, Range, Scan, Selection};
 use crate::api::auth::Caller;
 use crate::api::handlers::everywhere::store_now;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number, ServiceName, TopicName};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields;
 use crate::metrics::End;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::{Admin, Cancelled, Condition, Moment, Rescheduled, Summary};
+use axum::extract;
 
 /// The most tasks that one call looks at.
 const MOST: u32 = 10_000;
@@ -35,20 +38,16 @@ const AT_A_TIME: usize = 64;
 /// The most ids of one request.
 const MOST_IDS: usize = 1000;
 
-type Ids = AtMost<Id, MOST_IDS>;
-pub(crate) type CancelRequest =
-    CancelManyRequest<TopicName, OneOf<State>, Ids, ServiceName, Number, Name<Cursor>>;
-pub(crate) type UpdateRequest =
-    UpdateManyRequest<TopicName, Ids, ServiceName, Number, Name<Cursor>>;
+type Ids = AtMost<delayd_wire::TaskId, MOST_IDS>;
 
 /// `POST /delay/task/cancel_many`
 pub(crate) async fn cancel(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<CancelRequest>,
 ) -> Result<Success<Changed>, Error> {
-    let request: CancelRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
+    let topic = request.topic;
+    let state = request.state;
     if !matches!(state, State::Scheduled | State::Dead) {
         return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
     }
@@ -56,11 +55,10 @@ pub(crate) async fn cancel(
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let bounds = bounds(request.limit)?;
+    let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
     let range = filter.narrow(Range::all(state));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let caller = (&caller, route.access);
-    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
@@ -69,7 +67,7 @@ pub(crate) async fn cancel(
         }
         Ok(is_done)
     };
-    let work = Work { scan, dry_run, caller: caller.0 };
+    let work = Work { scan, dry_run, caller: &caller };
     let is_meant = |task: &Summary| task.state == state && filter.selects(task);
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "cancelled");
@@ -78,12 +76,12 @@ pub(crate) async fn cancel(
 
 /// `POST /delay/task/update_many`
 pub(crate) async fn update(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    extract::State(api): extract::State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<UpdateRequest>,
 ) -> Result<Success<Changed>, Error> {
     api.check_accepting()?;
-    let request: UpdateRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
+    let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
     let becomes = api
         .checked(None, |rules| due::moment(request.timing_moment, written, rules.reach()))?
@@ -92,11 +90,10 @@ pub(crate) async fn update(
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
-    let bounds = bounds(request.limit)?;
+    let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
     let range = filter.narrow(Range::all(State::Scheduled));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
-    let caller = (&caller, route.access);
-    let scan = Scan::of_change(&api, caller, selection, bounds, request.cursor).await?;
+    let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let store = &api.store;
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let moved = store.reschedule(&lane, id, Some(&only), becomes, None).await?;
@@ -107,7 +104,7 @@ pub(crate) async fn update(
             && filter.selects(task)
             && !is_there(task.due, becomes, store_now(&api))
     };
-    let work = Work { scan, dry_run, caller: caller.0 };
+    let work = Work { scan, dry_run, caller: &caller };
     let changed = work.run(&api, is_meant, act).await?;
     log(&topic, &changed, dry_run, "moved");
     Ok(Success::of(changed))
@@ -133,8 +130,7 @@ fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
     if ids.is_empty() {
         return Err(Error::Invalid(format!("task_ids: expected 1 to {MOST_IDS} ids, got none")));
     }
-    let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-    ids.collect::<Result<_, Error>>().map(Some)
+    fields::ids(ids).map(Some)
 }
 
 /// Refuses a request that selects all tasks, unless it says so.

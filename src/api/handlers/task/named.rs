@@ -2,7 +2,6 @@
 
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Id;
 use crate::api::wire::idempotency::checked;
 use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{Admin, TaskName, TopicEntry};
@@ -10,7 +9,7 @@ use crate::store::{Admin, TaskName, TopicEntry};
 /// The fields that name a task.
 #[derive(Debug)]
 pub(crate) struct Named {
-    pub(crate) task_id: Option<Id>,
+    pub(crate) task_id: Option<delayd_wire::TaskId>,
     pub(crate) key: Option<String>,
     pub(crate) idempotency_key: Option<String>,
 }
@@ -19,7 +18,7 @@ impl Named {
     /// The first field that is given.
     pub(crate) fn field(&self) -> Option<&'static str> {
         let given = [
-            ("task_id", self.task_id.as_ref().is_some_and(Id::is_given)),
+            ("task_id", self.task_id.is_some()),
             ("key", self.key.is_some()),
             ("idempotency_key", self.idempotency_key.is_some()),
         ];
@@ -34,7 +33,7 @@ impl Named {
         let key = self.key.map(|key| checked(key, "key")).transpose()?;
         let idempotency_key =
             self.idempotency_key.map(|key| checked(key, "idempotency_key")).transpose()?;
-        match (Id::given(self.task_id), key, idempotency_key) {
+        match (self.task_id.map(TaskId::from), key, idempotency_key) {
             (Some(id), None, None) => Ok(TaskName::Id(id)),
             (None, Some(key), None) => Ok(TaskName::Key(key)),
             (None, key, Some(idempotency_key)) => {
@@ -164,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_task_has_one_name() {
-        let check = |id: Option<&str>, key: Option<&str>, idempotency: Option<&str>, expected| {
+        let check = |id: Option<u64>, key: Option<&str>, idempotency: Option<&str>, expected| {
             let named = Named {
-                task_id: id.map(|id| serde_json::from_str(id).unwrap()),
+                task_id: id.map(delayd_wire::TaskId),
                 key: key.map(str::to_owned),
                 idempotency_key: idempotency.map(str::to_owned),
             };
@@ -176,14 +175,13 @@ mod tests {
             key: key.map(str::to_owned),
             idempotency_key: idempotency_key.into(),
         };
-        check(Some("\"7\""), None, None, Some(TaskName::Id(TaskId(7))));
-        check(Some("\"0\""), Some("k"), None, Some(TaskName::Key("k".into())));
+        check(Some(7), None, None, Some(TaskName::Id(TaskId(7))));
         check(None, Some("k"), Some("i"), Some(pair(Some("k"), "i")));
         check(None, None, Some("i"), Some(pair(None, "i")));
         check(None, None, None, None);
         check(None, Some(""), None, None);
-        check(Some("\"7\""), Some("k"), None, None);
-        check(Some("\"7\""), None, Some("i"), None);
+        check(Some(7), Some("k"), None, None);
+        check(Some(7), None, Some("i"), None);
     }
 
     /// Acts on what the looks find, in turn. Returns the result, and the tasks that were acted on.

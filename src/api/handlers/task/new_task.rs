@@ -2,13 +2,12 @@
 //!
 //! Pure: it takes the caller's text and the [`Rules`], and returns a [`Checked`] task or an error.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use delayd_wire::{AddRequest, Backoff, OnDeadCall, OneOf, Span};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+pub(crate) use delayd_wire::AddRequest as Request;
+use delayd_wire::{Backoff, GivenHeaders, Number, OnDeadCall, Span};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
@@ -16,9 +15,9 @@ use crate::api::handlers::task::due::{Due, Reach, Written, due};
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName, TopicName, within};
+use crate::api::wire::fields::within;
 use crate::api::wire::idempotency::{self, Given};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::json;
 use crate::api::wire::long_body::size;
 use crate::callback::{
     InvalidTarget, InvalidUrl, Services, Target, check_segments, check_url, new_target,
@@ -34,12 +33,6 @@ const EXPIRES_AFTER: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
 pub(crate) const TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(600);
-/// The longest JSON text of a backoff, in bytes. A list of a hundred steps needs two thousand.
-const MAX_BACKOFF: usize = 8 << 10;
-/// The longest JSON text of headers and of an `on_dead`, in bytes: their maximum with every
-/// character escaped.
-const MAX_HEADERS: usize = 64 << 10;
-pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
 /// How many services an error names.
 const SERVICES_SHOWN: usize = 5;
 /// The most services that are compared with an unknown one.
@@ -70,8 +63,8 @@ impl Rules<'_> {
     }
 
     /// The mode of a task: as given, or the default of its topic.
-    pub(crate) fn mode(&self, given: Option<OneOf<Mode>>, topic: &Topic) -> Mode {
-        given.map(|OneOf(mode)| mode).or_else(|| (self.mode_of)(topic)).unwrap_or_default()
+    pub(crate) fn mode(&self, given: Option<Mode>, topic: &Topic) -> Mode {
+        given.or_else(|| (self.mode_of)(topic)).unwrap_or_default()
     }
 }
 
@@ -120,28 +113,16 @@ pub(crate) struct Checked {
     pub(crate) idempotency: Option<Idempotency>,
 }
 
-// The content is not parsed into values, because its text is kept byte for byte.
-pub(crate) type Request<'a> = AddRequest<
-    TopicName,
-    Number,
-    Span,
-    &'a RawValue,
-    OneOf<Mode>,
-    &'a RawValue,
-    &'a RawValue,
-    &'a RawValue,
->;
-
 /// The options that a request gives to a task, without those that only some requests have.
-pub(crate) struct GivenOptions<'a> {
+pub(crate) struct GivenOptions {
     pub(crate) max_attempts: Option<Number>,
     pub(crate) timeout: Option<Span>,
-    pub(crate) backoff: Option<&'a RawValue>,
-    pub(crate) headers: Option<&'a RawValue>,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) headers: Option<GivenHeaders>,
     pub(crate) expires_after: Option<Span>,
 }
 
-impl GivenOptions<'_> {
+impl GivenOptions {
     /// Checks them. The other options are absent.
     ///
     /// # Errors
@@ -153,7 +134,7 @@ impl GivenOptions<'_> {
         Ok(Options {
             max_attempts: attempts.transpose()?,
             timeout: timeout.transpose()?,
-            backoff: self.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
+            backoff: self.backoff.map(|wait| backoff(wait, "backoff")).transpose()?,
             headers: self.headers.map(headers).transpose()?.unwrap_or_default(),
             expires_after: self.expires_after.map(expiry).transpose()?,
             ..Options::default()
@@ -166,19 +147,22 @@ impl GivenOptions<'_> {
 /// # Errors
 /// [`Error::Invalid`] names the field; [`Error::TooLarge`] if the content is too long.
 pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
-    let request: Request<'_> = json::read(text)?;
-    let Name(topic) = required(request.topic, "topic")?;
+    let request: Request = json::read(text)?;
+    let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
     let Due { moment, zone } = due(request.timing_moment, request.delay, written, rules.reach())?;
-    let AddRequest { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
+    let Request { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
     let given = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
     let options = Options {
         key: request.key.map(|key| idempotency::checked(key, "key")).transpose()?,
-        on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
+        on_dead: request
+            .on_dead
+            .map(|call| on_dead(call, "on_dead", rules.services))
+            .transpose()?,
         ..given.read()?
     };
     let mode = rules.mode(request.mode, &topic);
-    let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
+    let content = content(&request.content, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || new_target(&content))?;
     check_headers(&options.headers, &destination, rules.services)?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
@@ -193,27 +177,22 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     Ok(Checked { topic, destination, moment, zone, options, content, idempotency })
 }
 
-/// Reads `on_dead`: a service and a path on it, as in a content.
-pub(crate) fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
-    let call: OnDeadCall<ServiceName> = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
-    let call = on_dead(call.sn, call.url, "on_dead", services)?;
-    check_segments(&call.url).map_err(|error| wrong_url("on_dead", error))?;
-    Ok(call)
+/// Checks a call that a caller sends now; `field` is its path.
+pub(crate) fn on_dead(call: OnDeadCall, field: &str, services: &Services) -> Result<OnDead, Error> {
+    check_segments(&call.url).map_err(|error| wrong_url(field, error))?;
+    stored_on_dead(call, field, services)
 }
 
 fn wrong_url(field: &str, error: InvalidUrl) -> Error {
     Error::Invalid(format!("{field}.url: {error}"))
 }
 
-/// Checks the fields of `on_dead`; `field` is its path.
-pub(crate) fn on_dead(
-    sn: Option<Name<Destination>>,
-    url: Option<String>,
+/// Checks a call that was stored before; `field` is its path.
+pub(crate) fn stored_on_dead(
+    OnDeadCall { sn, url }: OnDeadCall,
     field: &str,
     services: &Services,
 ) -> Result<OnDead, Error> {
-    let Name(sn) = required(sn, &format!("{field}.sn"))?;
-    let url = required(url, &format!("{field}.url"))?;
     check_url(&url).map_err(|error| wrong_url(field, error))?;
     if !sn.is_service() || services.get(sn.as_str()).is_none() {
         return Err(unknown_service(&format!("{field}.sn"), &sn));
@@ -248,61 +227,26 @@ fn service_hint(sn: &str, names: &[&str]) -> String {
     }
 }
 
-/// The backoff in `field`.
+/// Checks the backoff in `field`.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
-pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
-    let backoff: Backoff = json::read_field(raw, field, MAX_BACKOFF)?;
+pub(crate) fn backoff(backoff: Backoff, field: &str) -> Result<Backoff, Error> {
     backoff.check().map_err(|error| Error::Invalid(format!("{field}.{error}")))?;
     Ok(backoff)
 }
 
-/// Reads `headers`.
-fn headers(raw: &RawValue) -> Result<Headers, Error> {
-    headers_except(raw, |_| false)
+/// Checks `headers`.
+fn headers(GivenHeaders(given): GivenHeaders) -> Result<Headers, Error> {
+    Headers::new(given).map_err(|error| Error::Invalid(format!("headers: {error}")))
 }
 
-/// Reads the headers of a stored task. One that an earlier version accepted, but that a receiver
+/// Checks the headers of a stored task. One that an earlier version accepted, but that a receiver
 /// may take for one of delayd's own, is left out: it would not be sent.
-pub(crate) fn stored_headers(raw: &RawValue) -> Result<Headers, Error> {
+pub(crate) fn stored_headers(GivenHeaders(mut given): GivenHeaders) -> Result<Headers, Error> {
     let is_alike = |name: &str| name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-    headers_except(raw, |name| is_alike(name) && is_reserved_header(&name.to_ascii_lowercase()))
-}
-
-/// Reads `headers`, without those whose name is left out.
-fn headers_except(raw: &RawValue, is_left_out: impl Fn(&str) -> bool) -> Result<Headers, Error> {
-    /// In order and with duplicates; a map would keep only the last one.
-    struct Pairs(Vec<(String, String)>);
-
-    impl<'de> Deserialize<'de> for Pairs {
-        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            struct Reader;
-
-            impl<'de> Visitor<'de> for Reader {
-                type Value = Pairs;
-
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("an object")
-                }
-
-                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                    let mut pairs = Vec::new();
-                    while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
-                        // `null` is absent.
-                        pairs.extend(value.map(|value| (name, value)));
-                    }
-                    Ok(Pairs(pairs))
-                }
-            }
-
-            from.deserialize_map(Reader)
-        }
-    }
-
-    let Pairs(mut pairs) = json::read_field(raw, "headers", MAX_HEADERS)?;
-    pairs.retain(|(name, _)| !is_left_out(name));
-    Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
+    given.retain(|(name, _)| !(is_alike(name) && is_reserved_header(&name.to_ascii_lowercase())));
+    headers(GivenHeaders(given))
 }
 
 /// Refuses headers that the operator sets for the destination.
@@ -339,6 +283,7 @@ pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String
         Some(b'{') => raw.get().to_owned(),
         Some(b'"') => serde_json::from_str(raw.get())
             .map_err(|_| Error::invalid("content: must be a string of whole Unicode characters"))?,
+        Some(b'n') => return Err(Error::invalid("content: is missing")),
         _ => {
             return Err(Error::invalid(
                 "content: must be a JSON object, or a string that holds one",

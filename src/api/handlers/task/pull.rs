@@ -19,23 +19,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, PullRequest, Pulled, PulledMany, Span, Way};
+use delayd_wire::{Answer, Pulled, PulledMany, Way};
 use http::{HeaderValue, header};
 use tokio::time::Instant;
 
+use crate::api::auth::Caller;
+use crate::api::concurrency_limit::Slot;
 use crate::api::handlers::task::named::{Named, act_on};
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher;
-use crate::api::middleware::concurrency_limit::Slot;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
+use crate::api::middleware::deadline::Deadline;
 use crate::api::state::Api;
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::within;
 use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{Admin, MAX_LEASE, Reader, TaskName};
 
@@ -43,25 +45,22 @@ pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-pub(crate) type Request = PullRequest<TopicName, Id, Lease, Number, Span>;
+pub(crate) use delayd_wire::PullRequest as Request;
 
 /// `POST /delay/task/pull`
 pub(crate) async fn pull(
-    api: Arc<Api>,
-    Routed { route, request, caller, slot, deadline, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    slot: Slot,
+    deadline: Deadline,
+    Json(request): Json<Request>,
 ) -> Result<Response, Error> {
-    let body = request.into_body();
-    let request: Request = json::read(&body)?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let lease = request
-        .lease
-        .map(|Lease(lease)| within(lease, "lease", MIN_LEASE..=MAX_LEASE))
-        .transpose()?;
+    let topic = request.topic;
+    let lease =
+        request.lease.map(|lease| within(lease.0, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
     let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
     let wait =
         request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
-    // It may be long, and a waiting pull should hold no memory.
-    drop(body);
     let Request { task_id, key, idempotency_key, .. } = request;
     let named = Named { task_id, key, idempotency_key };
     if let Some(field) = named.field() {
@@ -70,7 +69,7 @@ pub(crate) async fn pull(
                 "{field}: only reads that task, so lease, count and wait are not allowed with it"
             )));
         }
-        let _place = api.place(&api.gets, &caller, route.access).await?;
+        let _place = api.place(&api.gets, &caller).await?;
         return read(&api, &topic, &named.read()?).await.map(IntoResponse::into_response);
     }
     api.check_accepting()?;
@@ -91,7 +90,7 @@ pub(crate) async fn pull(
     let taken = tokio::select! {
         // If a reload has removed the token, the tasks return to the store.
         biased;
-        error = api.tokens.refusal(&caller, route.access, Some(&topic)) => Err(error),
+        error = api.tokens.refusal(&caller, Some(&topic)) => Err(error),
         taken = taking => taken,
     }?;
     observe_lateness(&api, &topic, &taken, came);

@@ -15,15 +15,14 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::vec::IntoIter;
 
-use delayd_wire::ListOrder;
+use delayd_wire::{ListOrder, Number};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::api::auth::{Access, Caller};
+use crate::api::auth::Caller;
 use crate::api::places::Place;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, ServiceName};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
@@ -171,13 +170,13 @@ impl Filter {
     /// # Errors
     /// [`Error::Invalid`] if a moment is out of range.
     pub(crate) fn read(
-        sn: Option<ServiceName>,
+        sn: Option<Destination>,
         outcome: Option<String>,
         due_from: Option<Number>,
         due_to: Option<Number>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            destination: sn.map(|Name(sn)| sn),
+            destination: sn,
             outcome,
             due_from: due_from.map(|from| moment(from, "due_from")).transpose()?,
             due_to: due_to.map(|to| moment(to, "due_to")).transpose()?,
@@ -355,10 +354,10 @@ impl Scan {
         place: Option<Place>,
         mut selection: Selection,
         bounds: Bounds,
-        from: Option<Name<Cursor>>,
+        from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let (mut group, mut after) = (0, None);
-        if let Some(Name(from)) = from {
+        if let Some(from) = from {
             if usize::from(from.group) >= selection.groups.len() {
                 return Err(Error::Invalid(format!("cursor: {WRONG_CURSOR}")));
             }
@@ -382,13 +381,13 @@ impl Scan {
     /// Begins the scan of a change of many tasks, which needs a place unless they are named.
     pub(crate) async fn of_change(
         api: &Api,
-        (caller, access): (&Caller, Access),
+        caller: &Caller,
         selection: Selection,
         bounds: Bounds,
-        from: Option<Name<Cursor>>,
+        from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let place = match selection.ids {
-            None => Some(api.place(&api.changes, caller, access).await?),
+            None => Some(api.place(&api.changes, caller).await?),
             Some(_) => None,
         };
         Self::begin(place, selection, bounds, from)

@@ -1,7 +1,6 @@
 use futures_util::FutureExt;
 
 use super::*;
-use crate::api::auth::Access;
 use crate::api::testing::edge_with_store;
 
 /// Four filtered lists of one token once made nearly all changes of an operator fail.
@@ -9,7 +8,7 @@ use crate::api::testing::edge_with_store;
 async fn changes_and_other_tokens_do_not_wait_for_the_scans_of_a_token() {
     let (api, _draining, _folder) = edge_with_store();
     let [reader, operator] = ["reader", "operator"].map(|name| Caller::named(name, &[]));
-    let begin = |places, caller| api.place(places, caller, Access::Open).boxed();
+    let begin = |places, caller| api.place(places, caller).boxed();
     let _running = begin(&api.scans, &reader).await.unwrap();
     let mut waiting: Vec<_> = (0..4).map(|_| begin(&api.scans, &reader)).collect();
     assert!(waiting.iter_mut().all(|scan| scan.now_or_never().is_none()));
@@ -55,13 +54,13 @@ fn a_cursor_reads_back_what_it_writes() {
 async fn reads_of_a_token_wait_for_one_another_and_leave_places_to_others() {
     let (api, _draining, _folder) = edge_with_store();
     let [viewer, other] = ["viewer", "other"].map(|name| Caller::named(name, &[]));
-    let mut reads: Vec<_> = (0..33).map(|_| api.reading(&viewer, Access::Open).boxed()).collect();
+    let mut reads: Vec<_> = (0..33).map(|_| api.reading(&viewer).boxed()).collect();
     let begun = reads.iter_mut().map(|read| read.now_or_never());
     let begun: Vec<_> = begun.flatten().map(Result::unwrap).collect();
     assert_eq!(begun.len(), 1);
-    let refused = api.reading(&viewer, Access::Open).await;
+    let refused = api.reading(&viewer).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "too many wait");
-    api.reading(&other, Access::Open).now_or_never().expect("a place").unwrap();
+    api.reading(&other).now_or_never().expect("a place").unwrap();
 }
 
 /// Each of 256 lanes was once asked for the whole page.

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{ListOrder, OneOf, Page, SearchRequest};
+use axum::extract::State;
+use delayd_wire::{ListOrder, Page};
 use futures_util::future::try_join_all;
 
 use super::list::{page, page_limit};
-use super::scan::{BOUNDS, Cursor, Range, Scan, Scanned, Selection};
-use crate::api::middleware::route::Routed;
+use super::scan::{BOUNDS, Range, Scan, Scanned, Selection};
+use crate::api::auth::Caller;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName};
-use crate::api::wire::json::{self, required};
-use crate::model::task::State;
+use crate::api::wire::fields;
 use crate::store::{self, Admin, Listed, Reader, TopicEntry};
 
 /// The longest text, in bytes.
@@ -27,27 +27,27 @@ const MAX_BYTES: usize = 16 << 20;
 /// The contents that are read at the same time. The longest have 256 KiB by default.
 const AT_A_TIME: usize = 16;
 
-pub(crate) type Request =
-    SearchRequest<TopicName, OneOf<State>, Number, Name<Cursor>, OneOf<ListOrder>>;
+pub(crate) use delayd_wire::SearchRequest as Request;
 
 /// `POST /delay/task/search`
 pub(crate) async fn search(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Page>, Error> {
-    let request: Request = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let OneOf(state) = required(request.state, "state")?;
-    let text = required(request.text, "text")?;
+    let topic = request.topic;
+    let state = request.state;
+    let text = request.text;
     if !(1..=MAX_TEXT).contains(&text.len()) {
         return Err(Error::Invalid(format!("text: must be 1 to {MAX_TEXT} bytes long")));
     }
     let limit = page_limit(request.limit)?;
-    let order = request.order.map_or(ListOrder::Newest, |OneOf(order)| order);
+    let cursor = fields::cursor(request.cursor)?;
+    let order = request.order.unwrap_or(ListOrder::Newest);
     let topic = api.topic(&topic).await?.entry;
     let selection = Selection::merged(topic, Range { order, ..Range::all(state) });
-    let place = api.place(&api.scans, &caller, route.access).await?;
-    let mut scan = Scan::begin(Some(place), selection, BOUNDS, request.cursor)?;
+    let place = api.place(&api.scans, &caller).await?;
+    let mut scan = Scan::begin(Some(place), selection, BOUNDS, cursor)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());
     let (mut tasks, mut left) = (Vec::new(), MAX_BYTES);
     while left > 0 && tasks.len() < limit {

@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Nothing, Returned, Span, Way};
+pub(crate) use delayd_wire::{AckRequest, ExtendRequest, NackRequest};
+use delayd_wire::{Nothing, Returned, Way};
 
 use crate::api::handlers::task::due::{Due, Written};
 use crate::api::handlers::task::pull::MIN_LEASE;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{self, Id, Name, ReceiptText, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::within;
 use crate::api::wire::shown;
 use crate::metrics::End;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
@@ -22,29 +22,24 @@ use crate::outcome;
 use crate::store::{
     Admin, Asker, Delivery, MAX_LEASE, Moment, Reader, Settle, Settled, Transition,
 };
-
-pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
-pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
-pub(crate) type ExtendRequest =
-    delayd_wire::ExtendRequest<TopicName, Id, ReceiptText, fields::Lease>;
+use axum::extract::State;
 
 /// `POST /delay/task/ack`
 pub(crate) async fn ack(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<AckRequest>,
 ) -> Result<Success<Nothing>, Error> {
-    let request: AckRequest = json::read(request.body())?;
-    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    let lease =
+        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
     api.in_lane(&lease.topic, lease.id, end).await
 }
 
 /// `POST /delay/task/nack`
 pub(crate) async fn nack(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<NackRequest>,
 ) -> Result<Success<Returned>, Error> {
-    let request: NackRequest = json::read(request.body())?;
     let delay = request
         .delay
         .map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay))
@@ -60,7 +55,8 @@ pub(crate) async fn nack(
         (None, at) => at,
         _ => return Err(Error::invalid("delay and at: give at most one of the two")),
     };
-    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    let lease =
+        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, due.as_ref())).await
 }
 
@@ -93,12 +89,12 @@ async fn retry(
 
 /// `POST /delay/task/extend`
 pub(crate) async fn extend(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<ExtendRequest>,
 ) -> Result<Success<Nothing>, Error> {
-    let request: ExtendRequest = json::read(request.body())?;
-    let span = within(required(request.lease, "lease")?.0, "lease", MIN_LEASE..=MAX_LEASE)?;
-    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    let span = within(request.lease.0, "lease", MIN_LEASE..=MAX_LEASE)?;
+    let lease =
+        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;
     let extend = |lane: Lane| async move {
@@ -115,17 +111,6 @@ struct Lease {
 }
 
 impl Lease {
-    fn read(
-        topic: Option<Name<Topic>>,
-        id: Option<Id>,
-        receipt: Option<Name<Receipt>>,
-    ) -> Result<Self, Error> {
-        let Name(topic) = required(topic, "topic")?;
-        let id = required(Id::given(id), "task_id")?;
-        let Name(receipt) = required(receipt, "receipt")?;
-        Ok(Self { topic, id, receipt })
-    }
-
     async fn end(
         &self,
         api: &Api,

@@ -12,16 +12,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayd_wire::{OneOf, TopicListRequest, TopicListed, TopicSort, Topics};
+use axum::extract::State;
+use delayd_wire::{TopicListed, TopicSort, Topics};
 
 use super::manage::{sample, sum};
 use crate::api::auth::Caller;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number};
-use crate::api::wire::json;
+use crate::api::wire::fields::{cursor, parsed};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::sampler::TREND_STEP;
@@ -34,7 +34,7 @@ const MAX_LIMIT: u32 = 1000;
 /// The most lanes that a page counts, unless its first topic has more.
 const MOST_LANES: usize = 2048;
 
-pub(crate) type Request = TopicListRequest<Name<Pattern>, OneOf<TopicSort>, Number, Name<Cursor>>;
+pub(crate) use delayd_wire::TopicListRequest as Request;
 
 /// A part of the names of topics. `*` at the end: their beginning.
 #[derive(Debug)]
@@ -105,12 +105,12 @@ impl FromStr for Cursor {
 
 /// `POST /delay/topic/list`
 pub(crate) async fn list(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
 ) -> Result<Success<Topics>, Error> {
-    let request: Request = json::read(request.body())?;
-    let _place = api.reading(&caller, route.access).await?;
-    match request.is_empty() {
+    let _place = api.reading(&caller).await?;
+    match request == Request::ALL {
         true => names(&api, &caller).await.map(Success::of),
         false => page(&api, &caller, request).await.map(Success::of),
     }
@@ -134,13 +134,13 @@ fn uncounted<'a>(api: &Api, topics: impl IntoIterator<Item = &'a Registered>) ->
 }
 
 async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Error> {
-    let OneOf(sort) = request.sort.unwrap_or(OneOf(TopicSort::Name));
+    let sort = request.sort.unwrap_or_default();
     let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))?;
-    let after = request.cursor.map(|Name(cursor)| cursor);
+    let after: Option<Cursor> = cursor(request.cursor)?;
     if after.as_ref().is_some_and(|after| after.sort != sort.as_str()) {
         return Err(Error::invalid("cursor: belongs to a list with another `sort`"));
     }
-    let pattern = request.matches.map(|Name(pattern)| pattern);
+    let pattern = request.matches.map(|text| parsed::<Pattern>(&text, "match")).transpose()?;
     let is_asked_for = |known: &Registered| {
         let topic = &known.entry.topic;
         pattern.as_ref().is_none_or(|pattern| pattern.matches(topic))
@@ -264,7 +264,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
 
 fn listed(Registered { entry, paused, .. }: &Registered, overdue: bool) -> TopicListed {
     TopicListed {
-        topic: (&entry.topic).into(),
+        topic: entry.topic.clone(),
         shards: entry.shards,
         paused: paused.is_some(),
         overdue,

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{
-    Forecast, Nothing, OneOf, Paused, Purged, Span, Step, TopicPurgeRequest, TopicShown,
-};
+use axum::extract::State;
+use delayd_wire::{Forecast, Nothing, Paused, Purged, Step, TopicShown};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::api::middleware::route::Routed;
+use crate::api::auth::Caller;
+use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, TopicName, within};
-use crate::api::wire::json::{self, required};
+use crate::api::wire::fields::within;
+use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
-use crate::model::task::{self, Lane, MisfirePolicy, Topic, TopicPolicy};
+use crate::model::task::{self, Lane, MisfirePolicy, Topic};
 use crate::store::{
     self, Admin, Cleared, Counts, LaneSample, ListQuery, MAX_FORECAST, Misfired, Registered,
     SampleQuery, Sampled, Sampling, Topics as _,
@@ -32,18 +32,18 @@ const MIN_STEP: Duration = Duration::from_secs(1);
 const MAX_STEP: Duration = Duration::from_secs(366 * 86_400);
 const STEPS: u32 = 24;
 
-pub(crate) type TopicRequest = delayd_wire::TopicRequest<TopicName>;
-pub(crate) type PurgeRequest = TopicPurgeRequest<TopicName>;
-pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, OneOf<MisfirePolicy>>;
-pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, Number>;
+pub(crate) use delayd_wire::{
+    ForecastRequest, ResumeRequest, TopicPurgeRequest as PurgeRequest, TopicRequest,
+};
 
 /// `POST /delay/topic/get`
 pub(crate) async fn get(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
-) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
-    let _place = api.reading(&caller, route.access).await?;
-    let known = read_topic(&api, request.body()).await?;
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RawBody(body): RawBody,
+) -> Result<Success<TopicShown>, Error> {
+    let _place = api.reading(&caller).await?;
+    let known = read_topic(&api, &body).await?;
     show(&api, known).await.map(Success::of)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn sum<'a>(
 }
 
 /// A topic with its counts.
-pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
+pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
     let Sampled { now, lanes: samples } = sample(api, lanes.clone()).await?;
     let away = || store::Error::Unavailable("the server of some lanes does not answer".into());
@@ -83,10 +83,10 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
         try_join_all(history).await?.into_iter().flatten().map(|listed| listed.moment).min();
     let Registered { entry, created_by, policy, paused, .. } = known;
     Ok(TopicShown {
-        topic: (&entry.topic).into(),
+        topic: entry.topic.clone(),
         shards: entry.shards,
         created_by: created_by.as_deref().map(Into::into),
-        policy: TopicPolicy::clone(&policy),
+        policy: delayd_wire::object(&*policy),
         paused: paused.is_some(),
         paused_since_ms: paused.map(Into::into),
         overdue: counts.is_overdue(now),
@@ -100,23 +100,20 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<Topi
 /// `POST /delay/topic/pause`: stops delivery, on this instance at once and on others within a
 /// second. Adds continue.
 pub(crate) async fn pause(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Paused>, Error> {
-    let topic = read_topic(&api, request.body()).await?.entry.topic;
+    let topic = read_topic(&api, &body).await?.entry.topic;
     set_paused(&api, &topic, true, None).await.map(Success::of)
 }
 
 /// `POST /delay/topic/resume`
 pub(crate) async fn resume(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<ResumeRequest>,
 ) -> Result<Success<Paused>, Error> {
-    let request: ResumeRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    set_paused(&api, &topic, false, request.misfire.map(|OneOf(misfire)| misfire))
-        .await
-        .map(Success::of)
+    let topic = request.topic;
+    set_paused(&api, &topic, false, request.misfire).await.map(Success::of)
 }
 
 /// Pauses or resumes. `misfire`, or else the topic's setting, decides about tasks that were due
@@ -146,17 +143,16 @@ pub(crate) async fn set_paused(
         let what = if pauses { "paused" } else { "resumed" };
         tracing::info!(%topic, "Topic {topic} is {what} by hand");
     }
-    Ok(Paused { topic: topic.into(), paused: pauses, paused_since_ms })
+    Ok(Paused { topic: topic.clone(), paused: pauses, paused_since_ms })
 }
 
 /// `POST /delay/topic/purge`
 pub(crate) async fn purge(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    Json(request): Json<PurgeRequest>,
 ) -> Result<Success<Purged>, Error> {
-    let request: PurgeRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    if required(request.confirm, "confirm")? != topic.as_str() {
+    let topic = request.topic;
+    if request.confirm != topic.as_str() {
         return Err(Error::invalid(
             "confirm: must repeat the topic's name, because all its tasks will be deleted",
         ));
@@ -184,15 +180,15 @@ pub(crate) async fn purge(
 
 /// `POST /delay/topic/forecast`
 pub(crate) async fn forecast(
-    api: Arc<Api>,
-    Routed { request, caller, route, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<ForecastRequest>,
 ) -> Result<Success<Forecast>, Error> {
-    let request: ForecastRequest = json::read(request.body())?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
+    let topic = request.topic;
+    let step = within(request.step, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
     let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
-    let _place = api.reading(&caller, route.access).await?;
+    let _place = api.reading(&caller).await?;
     let known = api.topic(&topic).await?;
     let lanes: Vec<_> = known.entry.lanes().collect();
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;
@@ -207,10 +203,10 @@ pub(crate) async fn forecast(
 
 /// `POST /delay/topic/delete`
 pub(crate) async fn delete(
-    api: Arc<Api>,
-    Routed { request, .. }: Routed,
+    State(api): State<Arc<Api>>,
+    RawBody(body): RawBody,
 ) -> Result<Success<Nothing>, Error> {
-    let known = read_topic(&api, request.body()).await?;
+    let known = read_topic(&api, &body).await?;
     if !api.store.unregister(&known.entry).await? {
         return Err(Error::TopicNotEmpty);
     }
@@ -222,7 +218,7 @@ pub(crate) async fn delete(
 
 async fn read_topic(api: &Api, body: &[u8]) -> Result<Registered, Error> {
     let request: TopicRequest = json::read(body)?;
-    let Name(topic) = required(request.topic, "topic")?;
+    let topic = request.topic;
     api.topics.reload(&topic).await?;
     api.topic(&topic).await
 }

@@ -7,22 +7,20 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use delayd_wire::{
-    OneOf, Rate, Span, TopicHistoryGiven, TopicRetryGiven, TopicSetRequest, TopicSetting,
-    TopicShown,
+    AtMost, Number, Span, TopicHistoryGiven, TopicRetryGiven, TopicSetting, TopicShown,
 };
-use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage;
-use crate::api::middleware::route::Routed;
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Name, Number, Object, TopicName, within};
-use crate::api::wire::json::{self, required};
-use crate::model::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
+use crate::api::wire::fields::within;
+use crate::model::task::{Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::store::{Registered, TopicEntry, Topics};
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
@@ -31,32 +29,16 @@ const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_
 const OBJECTIVE: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(2 * 3600);
 const STATUSES: RangeInclusive<u32> = 300..=599;
-/// At most every status once.
-const MAX_STATUSES: usize = 300;
-const MAX_RESET: usize = 16;
 
-type Statuses = AtMost<Number, MAX_STATUSES>;
-type Retry<'a> = TopicRetryGiven<Number, &'a RawValue, Statuses>;
-type History = TopicHistoryGiven<Span, Number>;
-pub(crate) type Request<'a> = TopicSetRequest<
-    TopicName,
-    Number,
-    Span,
-    Rate,
-    OneOf<Mode>,
-    OneOf<MisfirePolicy>,
-    Object<Retry<'a>>,
-    Object<History>,
-    AtMost<TopicSetting, MAX_RESET>,
->;
+pub(crate) use delayd_wire::TopicSetRequest as Request;
 
 /// `POST /delay/topic/set`
 pub(crate) async fn set(
-    api: Arc<Api>,
-    Routed { request, caller, .. }: Routed,
-) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<Request>,
+) -> Result<Success<TopicShown>, Error> {
     api.check_accepting()?;
-    let request: Request<'_> = json::read(request.body())?;
     let shards = request
         .shards
         .map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS)))
@@ -66,7 +48,7 @@ pub(crate) async fn set(
     let given = given(&request)?;
     let (paused, reset) =
         (request.paused, request.reset.map_or_else(Vec::new, |AtMost(reset)| reset));
-    let Name(topic) = required(request.topic, "topic")?;
+    let topic = request.topic;
 
     let known = created(&api, &caller, &topic, shards).await?;
     let policy = known.policy.changed(reset.iter().map(|TopicSetting(name)| *name), &given);
@@ -104,39 +86,29 @@ async fn created(
 
 /// Checks the ranges of a request.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
+pub(crate) fn check(request: &Request) -> Result<(), Error> {
     given(request).map(drop)
 }
 
 /// The given settings, with their ranges checked.
-fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
+fn given(request: &Request) -> Result<TopicPolicy, Error> {
     let count = |number: Option<Number>, field: &str, range| {
         number.map(|n| n.whole(field, range)).transpose()
     };
     Ok(TopicPolicy {
-        retry: request
-            .retry
-            .as_ref()
-            .map(|Object(retry)| given_retry(retry))
-            .transpose()?
-            .unwrap_or_default(),
+        retry: request.retry.as_ref().map(given_retry).transpose()?.unwrap_or_default(),
         timeout: request
             .timeout
             .map(|timeout| within(timeout, "timeout", TIMEOUT))
             .transpose()?
             .map(Span),
-        mode: request.mode.map(|OneOf(mode)| mode),
+        mode: request.mode,
         rate: request.rate,
         concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?
             .map(|count| count as usize),
         quota: count(request.quota, "quota", COUNT)?.map(u64::from),
-        history: request
-            .history
-            .as_ref()
-            .map(|Object(history)| given_history(history))
-            .transpose()?
-            .unwrap_or_default(),
-        misfire: request.misfire.map(|OneOf(misfire)| misfire),
+        history: request.history.as_ref().map(given_history).transpose()?.unwrap_or_default(),
+        misfire: request.misfire,
         lateness_objective: request
             .lateness_objective
             .map(|objective| within(objective, "lateness_objective", OBJECTIVE))
@@ -145,7 +117,7 @@ fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
     })
 }
 
-fn given_retry(retry: &Retry<'_>) -> Result<TopicRetry, Error> {
+fn given_retry(retry: &TopicRetryGiven) -> Result<TopicRetry, Error> {
     let read = |status: &Number| {
         let status = status.whole("retry.final_statuses", STATUSES)?;
         Ok::<_, Error>(u16::try_from(status).expect("just checked to be at most 599"))
@@ -157,12 +129,16 @@ fn given_retry(retry: &Retry<'_>) -> Result<TopicRetry, Error> {
             .max_attempts
             .map(|most| most.whole("retry.max_attempts", MAX_ATTEMPTS))
             .transpose()?,
-        backoff: retry.backoff.map(|raw| new_task::backoff(raw, "retry.backoff")).transpose()?,
+        backoff: retry
+            .backoff
+            .clone()
+            .map(|wait| new_task::backoff(wait, "retry.backoff"))
+            .transpose()?,
         final_statuses: statuses.transpose()?,
     })
 }
 
-fn given_history(history: &History) -> Result<TopicHistory, Error> {
+fn given_history(history: &TopicHistoryGiven) -> Result<TopicHistory, Error> {
     Ok(TopicHistory {
         keep: history.keep.map(|keep| within(keep, "history.keep", KEEP)).transpose()?.map(Span),
         max: history.max.map(|max| max.whole("history.max", COUNT)).transpose()?.map(u64::from),
@@ -172,10 +148,11 @@ fn given_history(history: &History) -> Result<TopicHistory, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::json;
 
     /// The settings after a request.
     fn changed(before: &TopicPolicy, json: &str) -> Result<TopicPolicy, Error> {
-        let request: Request<'_> = json::read(json.as_bytes()).unwrap();
+        let request: Request = json::read(json.as_bytes())?;
         let given = given(&request)?;
         let reset = request.reset.map_or_else(Vec::new, |AtMost(reset)| reset);
         Ok(before.changed(reset.iter().map(|TopicSetting(name)| *name), &given))
@@ -209,33 +186,35 @@ mod tests {
     #[test]
     fn an_array_is_no_object() {
         let check = |json: &str, says: &str| {
-            let said = json::read::<Request<'_>>(json.as_bytes()).expect_err(json).to_string();
+            let said = json::read::<Request>(json.as_bytes()).expect_err(json).to_string();
             assert_eq!(said, says);
         };
-        check(r#"{"history":["1h",5]}"#, "history: must be an object, not a list");
+        check(r#"{"topic":"t","history":["1h",5]}"#, "history: must be an object, not a list");
         check(r#"{"retry":[1,null,null]}"#, "retry: must be an object, not a list");
-        let request: Request<'_> = json::read(br#"{"retry":null,"history":{"max":5}}"#).unwrap();
+        let request: Request =
+            json::read(br#"{"topic":"t","retry":null,"history":{"max":5}}"#).unwrap();
         assert!(request.retry.is_none() && request.history.is_some());
     }
 
     #[test]
     fn ranges_are_kept() {
         let check = |json: &str, says: &str| {
-            let said = changed(&TopicPolicy::default(), json).expect_err(json).to_string();
+            let json = format!(r#"{{"topic":"t",{json}"#);
+            let said = changed(&TopicPolicy::default(), &json).expect_err(&json).to_string();
             assert!(said.contains(says), "{json}: {said}");
         };
         check(
-            r#"{"retry":{"max_attempts":0}}"#,
+            r#""retry":{"max_attempts":0}}"#,
             "retry.max_attempts: must be a whole number from 1 to 1000",
         );
-        check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff.every: is missing");
+        check(r#""retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff.every: is missing");
         check(
-            r#"{"retry":{"final_statuses":[200]}}"#,
+            r#""retry":{"final_statuses":[200]}}"#,
             "retry.final_statuses: must be a whole number from 300 to 599",
         );
-        check(r#"{"timeout":"99ms"}"#, "timeout: must be from 100ms to 10m");
-        check(r#"{"concurrency":0}"#, "concurrency: must be a whole number from 1");
-        check(r#"{"quota":0.5}"#, "quota: must be a whole number from 1");
-        check(r#"{"history":{"keep":1}}"#, "history.keep: must be from 1m to 3650d");
+        check(r#""timeout":"99ms"}"#, "timeout: must be from 100ms to 10m");
+        check(r#""concurrency":0}"#, "concurrency: must be a whole number from 1");
+        check(r#""quota":0.5}"#, "quota: must be a whole number from 1");
+        check(r#""history":{"keep":1}}"#, "history.keep: must be from 1m to 3650d");
     }
 }

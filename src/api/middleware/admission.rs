@@ -46,7 +46,9 @@ pub(crate) async fn admit(api: &Api, route: &Route, request: Request, next: Next
             answer
         }
         Err(refused) => {
-            CallRecord::refused(&api.audit, route, &refused);
+            if is_call {
+                CallRecord::refused(&api.audit, route, &refused);
+            }
             refuse(api, request, refused.error)
         }
     };

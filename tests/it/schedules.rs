@@ -444,7 +444,7 @@ async fn a_wrong_schedule_is_refused_with_a_sentence(kept: Kept) {
         (json!({"timing_moment": 1_900_000_000}), "timing_moment: expected cron or every"),
         (json!({"at": "2030-01-01T00:00:00Z"}), "at: expected cron or every"),
         (json!({"flow": "f"}), "flow: expected none"),
-        (json!({"overlap": "queue"}), "overlap: expected allow or skip; queue needs flows"),
+        (json!({"overlap": "queue"}), "overlap: must be one of \"allow\", \"skip\", not \"queue\""),
         (json!({"overlap": "merge"}), "overlap: "),
         (json!({"misfire": "none"}), "misfire: "),
         (json!({"schedule": "a b"}), "schedule: must be 1 to 128 characters"),

@@ -141,8 +141,14 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
             if found == "null" {
                 return format!("{at}is missing");
             }
-            let found = plain(found).map_or_else(|| quoted(&found.replace('`', "")), str::to_owned);
-            return format!("{at}must be {}, not {found}", plain(expected).unwrap_or(expected));
+            let expected = plain(expected).unwrap_or(expected);
+            let found = match plain(found) {
+                Some(found) => found.to_owned(),
+                // A text in place of headers or a content may be secret.
+                None if expected == "an object" => kind(found).to_owned(),
+                None => quoted(&found.replace('`', "")),
+            };
+            return format!("{at}must be {expected}, not {found}");
         }
     }
     format!("{at}{text}")
@@ -159,6 +165,15 @@ fn plain(kind: &str) -> Option<&'static str> {
         "u16" | "u32" | "u64" => "a whole number, 0 or more",
         _ => return None,
     })
+}
+
+/// The kind of a value that serde shows.
+fn kind(shown: &str) -> &'static str {
+    match shown.split(' ').next() {
+        Some("string") => "a string",
+        Some("boolean") => "true or false",
+        _ => "a number",
+    }
 }
 
 /// `, not a list` or the like, by the first byte of a text that is not an object. Empty if unclear.

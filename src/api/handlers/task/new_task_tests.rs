@@ -172,7 +172,7 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
     check(r#""max_attempts":"3""#, "max_attempts: must be a number, not string");
     check(r#""timeout":"99ms""#, "timeout: must be from 100ms to 10m");
     check(r#""timeout":601"#, "timeout: must be from 100ms to 10m");
-    check(r#""backoff":"1s""#, "backoff: must be an object, not string");
+    check(r#""backoff":"1s""#, "backoff: must be an object, not a string");
     check(r#""backoff":{"kind":"fixed"}"#, "backoff.every: is missing");
     check(
         r#""backoff":{"kind":"fixed","every":0}"#,
@@ -335,7 +335,7 @@ fn headers_are_checked_and_kept() {
     check(r#"{"x-a":"1","x-a":"2"}"#, "more than once");
     check(r#"{"x-a":1}"#, "headers.x-a: must be a string, not integer 1");
     check(r#"["x-a"]"#, "headers: must be an object, not a list");
-    check(r#""x-a: 1""#, "headers: must be an object, not string");
+    check(r#""x-a: 1""#, "headers: must be an object, not a string");
     let many: Vec<_> = (0..33).map(|n| format!(r#""x-{n}":"v""#)).collect();
     check(&format!("{{{}}}", many.join(",")), "headers: must be at most 32");
     let kept = read(r#"{"X-Tenant":"a","x-none":null}"#).unwrap().options.headers;

@@ -413,9 +413,12 @@ impl Scan {
                 return Ok(Vec::new());
             }
             let (mut listed, is_all) = self.listed(api, lanes, left).await?;
-            // Needed if the scan knows all of them.
-            self.after = listed.last().copied().or(self.after);
+            let last = listed.last().copied();
             listed.retain(|listed| self.known.insert(listed.id));
+            // Otherwise the scan continues before them if its time is over now.
+            if listed.is_empty() {
+                self.after = last.or(self.after);
+            }
             let tasks = summaries(api, self.topic(), &listed).await?;
             self.page = listed.into_iter().zip(tasks).collect::<Vec<_>>().into_iter();
             self.is_last_page = is_all;

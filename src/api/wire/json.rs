@@ -1,17 +1,19 @@
 //! Reads requests from JSON, and turns serde's errors into sentences for the caller.
 //!
 //! Every request is a JSON object with known fields; unknown ones are refused
-//! (`deny_unknown_fields`). `null` is absent, so all fields are `Option`s, and [`required`] checks
-//! those that must be there. serde_json limits the nesting of what it parses; [`check_depth`]
-//! limits text that is kept unparsed.
+//! (`deny_unknown_fields`). `null` is absent. serde_json limits the nesting of what it parses;
+//! [`check_depth`] limits text that is kept unparsed.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::long_body::size;
+use crate::api::wire::long_body::{LONG, size};
 
 /// The longest quotation of the caller's text, in characters.
 const MAX_QUOTE: usize = 64;
@@ -69,6 +71,9 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
             return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object")));
         }
     }
+    if text.len() > LONG {
+        check_strings(text)?;
+    }
     spend(text.len());
     // One UTF-8 check of the whole text is faster than one per string.
     if let Some(value) =
@@ -90,6 +95,54 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
     })?;
     reader.end().map_err(|error| Error::Invalid(sentence("", &error)))?;
     Ok(value)
+}
+
+/// Checks that an error about a long text cannot repeat much of it, because serde's errors repeat
+/// whole names and strings. No field name may be longer than the known ones, and no string except
+/// the content may be long. What is no JSON passes, because its errors repeat nothing.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+fn check_strings(text: &[u8]) -> Result<(), Error> {
+    spend(text.len());
+    match serde_json::from_slice(text) {
+        Err(error) if error.is_data() => Err(Error::Invalid(sentence("", &error))),
+        Ok(ShortStrings) | Err(_) => Ok(()),
+    }
+}
+
+/// Reads an object without long names and strings, and keeps nothing of it.
+struct ShortStrings;
+
+impl<'de> Deserialize<'de> for ShortStrings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShortStrings {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        while let Some((name, value)) = fields.next_entry::<&RawValue, &RawValue>()? {
+            let (name, value) = (name.get().trim_matches('"'), value.get());
+            if name.len() > MAX_NAME {
+                return Err(A::Error::custom(format_args!(
+                    "unknown field \"{}\": no field has such a long name",
+                    quoted(name)
+                )));
+            }
+            if value.starts_with('"') && value.len() > LONG && name != "content" {
+                let most = size(LONG);
+                return Err(A::Error::custom(format_args!("{name}: must be at most {most} long")));
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// The value of a required field.
@@ -266,6 +319,22 @@ mod tests {
     use super::*;
     use crate::model::task::Mode;
     use delayd_wire::Span;
+
+    /// serde repeats a wrong text in its error, in up to eight characters for three bytes.
+    #[test]
+    fn an_error_about_a_long_text_takes_no_memory() {
+        const LENGTH: usize = 4 << 20;
+        let long = "\u{e000}".repeat(LENGTH / 3);
+        let check = |body: String, says: &str| {
+            let taken = allocation_counter::measure(|| {
+                let said = read::<delayd_wire::BatchRequest>(body.as_bytes()).unwrap_err();
+                assert!(said.message().starts_with(says), "{}", said.message());
+            });
+            assert!(taken.bytes_max < LENGTH as u64 / 4, "{says}: {} bytes", taken.bytes_max);
+        };
+        check(format!(r#"{{"tasks":"{long}"}}"#), "tasks: must be at most 256.0 KiB long");
+        check(format!(r#"{{"{long}":1}}"#), "unknown field \"");
+    }
 
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

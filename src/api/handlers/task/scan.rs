@@ -401,16 +401,29 @@ impl Scan {
     /// The next tasks, at most `most`, of one group. None at the end, or if the scan has reached
     /// its bounds. They count as looked at.
     pub(crate) async fn next(&mut self, api: &Api, most: usize) -> Result<Vec<Scanned>, Error> {
+        self.read_page(api).await?;
+        if self.is_late() && self.seen > 0 {
+            return Ok(Vec::new());
+        }
+        let some: Vec<Scanned> = self.page.by_ref().take(most).collect();
+        self.seen += some.len();
+        self.after = some.last().map(|(listed, _)| *listed).or(self.after);
+        Ok(some)
+    }
+
+    /// Reads a page if none is left. It stays empty at the end, and if the scan has reached its
+    /// bounds.
+    async fn read_page(&mut self, api: &Api) -> Result<(), Error> {
         while self.page.len() == 0 {
             if self.is_last_page {
                 (self.group, self.after, self.is_last_page) = (self.group + 1, None, false);
             }
             let Some(lanes) = self.selection.groups.get(usize::from(self.group)) else {
-                return Ok(Vec::new());
+                return Ok(());
             };
             let left = PAGE.min(self.bounds.tasks - self.seen);
             if left == 0 || self.is_late() {
-                return Ok(Vec::new());
+                return Ok(());
             }
             let (mut listed, is_all) = self.listed(api, lanes, left).await?;
             let last = listed.last().copied();
@@ -423,13 +436,7 @@ impl Scan {
             self.page = listed.into_iter().zip(tasks).collect::<Vec<_>>().into_iter();
             self.is_last_page = is_all;
         }
-        if self.is_late() && self.seen > 0 {
-            return Ok(Vec::new());
-        }
-        let some: Vec<Scanned> = self.page.by_ref().take(most).collect();
-        self.seen += some.len();
-        self.after = some.last().map(|(listed, _)| *listed);
-        Ok(some)
+        Ok(())
     }
 
     /// The next task.

@@ -24,6 +24,25 @@ async fn changes_and_other_tokens_do_not_wait_for_the_scans_of_a_token() {
     assert!(matches!(named.next(&api, PAGE).await.unwrap()[..], [(_, None)]));
 }
 
+/// The cursor once stood behind a page that was read when the time ended, so nobody saw its tasks.
+#[tokio::test]
+async fn a_page_that_was_read_too_late_comes_with_the_next_scan() {
+    let (api, _draining, _folder) = edge_with_store();
+    let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
+    let begin = |from: Option<String>| {
+        let ids = (1..=PAGE as u64 + 1).map(TaskId).collect();
+        let named = Selection::merged(topic.clone(), Range::all(State::Dead)).named(Some(ids));
+        Scan::begin(None, named, BOUNDS, from.map(|from| from.parse().unwrap())).unwrap()
+    };
+    let mut scan = begin(None);
+    assert_eq!(scan.next(&api, PAGE).await.unwrap().len(), PAGE);
+    scan.read_page(&api).await.unwrap();
+    scan.began -= BOUNDS.time;
+    assert!(scan.next(&api, PAGE).await.unwrap().is_empty(), "its time is over");
+    let rest = begin(scan.cursor()).next(&api, PAGE).await.unwrap();
+    assert!(matches!(rest[..], [(Listed { id: TaskId(501), .. }, None)]), "{rest:?}");
+}
+
 #[test]
 fn a_cursor_reads_back_what_it_writes() {
     let last = Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) };

@@ -231,6 +231,23 @@ fn read(api: &Api, path: &str, body: &[u8]) {
     );
 }
 
+/// The budget counts a body twice: its bytes, and what is read from them. A batch was once held a
+/// third time.
+#[tokio::test]
+async fn what_is_read_from_a_batch_takes_no_more_than_its_bytes() {
+    let (api, _draining, _folder) = edge_with_store();
+    api.set_bounds(&limits());
+    let text = "x".repeat(200_000);
+    let task = format!(r#"{{"topic":"t","delay":1,"content":{{"a":"{text}"}}}}"#);
+    let body = format!(r#"{{"tasks":[{}]}}"#, vec![task; 50].join(","));
+    let taken = allocation_counter::measure(|| {
+        let checked = add::all_checked(&api, &anyone(), body.as_bytes()).unwrap();
+        assert!(checked.iter().all(Result::is_ok));
+    });
+    let (taken, length) = (taken.bytes_max as usize, body.len());
+    assert!(taken <= length + length / 4, "{taken} bytes taken, of {length}");
+}
+
 /// `backoff` with many small objects once took a hundred times its bytes.
 #[tokio::test]
 async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_its_bytes() {

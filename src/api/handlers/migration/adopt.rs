@@ -104,11 +104,11 @@ pub(crate) fn all_checked(
             records.len()
         )));
     }
-    let read = |record: &RawValue| {
-        let checked = check(api, record)?;
+    let read = |record: Box<RawValue>| {
+        let checked = check(api, &record)?;
         caller.may_use(&checked.topic).map(|()| checked)
     };
-    Ok(records.iter().map(|record| read(record)).collect())
+    Ok(records.into_iter().map(read).collect())
 }
 
 /// Stores the tasks. One result per record, in order; an error if nothing is confirmed.

@@ -83,7 +83,7 @@ pub(crate) fn all_checked(api: &Api, body: &[u8]) -> Result<CheckedRecords, Erro
     if records.is_empty() {
         return Err(Error::Invalid(format!("records: must hold 1 to {MOST} records")));
     }
-    let checked = records.iter().map(|record| check(api, &topic, record)).collect();
+    let checked = records.into_iter().map(|record| check(api, &topic, &record)).collect();
     Ok((topic, checked))
 }
 

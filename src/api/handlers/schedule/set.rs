@@ -165,7 +165,7 @@ pub(crate) fn read(
         text.map(|text| moment_in(&zone, &text, field)).transpose()
     };
     let mode = rules.mode(request.mode, &topic);
-    let content = content(&request.content, mode, rules.content_limit)?;
+    let content = content(request.content, mode, rules.content_limit)?;
     let Request { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
     let given = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
     let options = Options {

@@ -179,14 +179,14 @@ pub(crate) fn all_checked(
         )));
     }
     Ok(api.checked(None, |rules| {
-        let read = |task: &RawValue| {
+        let read = |task: Box<RawValue>| {
             if task.get().len() > longest {
                 return Err(Error::TooLarge(format!("the task is larger than {}", size(longest))));
             }
             let checked = new_task::read(task.get().as_bytes(), rules)?;
             caller.may_use(&checked.topic).map(|()| checked)
         };
-        tasks.iter().map(|task| read(task)).collect()
+        tasks.into_iter().map(read).collect()
     }))
 }
 

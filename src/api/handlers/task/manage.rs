@@ -123,7 +123,7 @@ async fn new_content(
     let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
     let (checking, raw) = (api.clone(), raw.to_owned());
     let read = move |rules: &Rules<'_>| {
-        let content = new_task::content(&raw, mode, rules.content_limit)?;
+        let content = new_task::content(raw, mode, rules.content_limit)?;
         let destination = new_task::destination(mode, rules.services, || new_target(&content))?;
         Ok::<_, Error>(NewContent { destination, content, keeps_mode: true })
     };

@@ -162,7 +162,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         ..given.read()?
     };
     let mode = rules.mode(request.mode, &topic);
-    let content = content(&request.content, mode, rules.content_limit)?;
+    let content = content(request.content, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || new_target(&content))?;
     check_headers(&options.headers, &destination, rules.services)?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
@@ -274,13 +274,13 @@ pub(crate) fn check_headers(
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field; [`Error::TooLarge`].
-pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
+pub(crate) fn content(raw: Box<RawValue>, mode: Mode, limit: usize) -> Result<String, Error> {
     let too_large = || Error::TooLarge(format!("content: is larger than {}", size(limit)));
     let is_string = raw.get().starts_with('"');
     spend(raw.get().len());
     let content = match raw.get().as_bytes().first() {
         Some(b'{') if raw.get().len() > limit => return Err(too_large()),
-        Some(b'{') => raw.get().to_owned(),
+        Some(b'{') => Box::<str>::from(raw).into_string(),
         Some(b'"') => serde_json::from_str(raw.get())
             .map_err(|_| Error::invalid("content: must be a string of whole Unicode characters"))?,
         Some(b'n') => return Err(Error::invalid("content: is missing")),

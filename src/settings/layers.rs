@@ -64,6 +64,9 @@ impl Layer {
             let path: Vec<_> =
                 variable.split(SEPARATOR).skip(1).map(|part| part.to_lowercase()).collect();
             let expected = match find(&DEFAULTS.table, &path) {
+                _ if !path.iter().all(|part| is_plain(part)) => {
+                    "letters, digits and underscores in each part of the name"
+                }
                 _ if path[0] == "services" || path.starts_with(&TOKENS.map(str::to_owned)) => {
                     "services and tokens in a file or in --set"
                 }
@@ -130,6 +133,12 @@ impl Layer {
     }
 }
 
+/// Whether `config` reads the name as itself, and not as a path or the index of a list.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// Whether the variable is written like a setting: after `DELAYD__` is the name of a section.
 pub(super) fn is_setting(variable: &str) -> bool {
     let variable = variable.to_lowercase();
@@ -150,10 +159,17 @@ pub(super) fn merge(layers: &mut [Layer]) -> Table {
             kind = its_kind;
         }
     }
+    // Names that are no sections are refused by the reader of the result.
+    let mut others = Table::new();
     let builder = layers.iter().fold(Config::builder(), |builder, layer| {
-        builder.add_source(config::File::from_str(&layer.table.to_string(), FileFormat::Toml))
+        let (sections, rest) =
+            layer.table.clone().into_iter().partition::<Table, _>(|(name, _)| is_plain(name));
+        others.extend(rest);
+        builder.add_source(config::File::from_str(&sections.to_string(), FileFormat::Toml))
     });
-    builder.build().and_then(Config::try_deserialize).expect("layers in memory can be merged")
+    let merged = builder.build().and_then(Config::try_deserialize);
+    let merged: Table = merged.expect("layers in memory can be merged");
+    merged.into_iter().chain(others).collect()
 }
 
 /// The value at `path`.

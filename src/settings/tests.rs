@@ -201,6 +201,11 @@ fn unknown_keys_are_told_the_known_ones() {
          \"callback\", \"services\", \"services_fallback\", \"limits\", \"history\", \
          \"objective\", \"trace\", \"shutdown\", \"log\"",
     );
+    // `config` would read these names as paths.
+    for name in ["log[3]", "services.pay", "log[", ""] {
+        let said = load(&format!("{name:?} = 1"), &[], &[]).unwrap_err();
+        assert!(said.starts_with("test.toml: there is no setting "), "{name}: {said}");
+    }
     check(
         "[services.\"message.call\"]\nendpoint = []",
         &format!(
@@ -234,6 +239,10 @@ fn variables_that_cannot_be_settings_are_refused() {
     check("DELAYD__SERVICES__A__ENDPOINTS", elsewhere);
     check("DELAYD__HTTP__AUTH__TOKENS", elsewhere);
     check("DELAYD__WORKER", "a variable for each key of this section");
+    let parts = "letters, digits and underscores in each part of the name";
+    for variable in ["DELAYD__LOG__LEVEL[1]", "DELAYD__LOG__A.B", "DELAYD__LOG____X"] {
+        check(variable, parts);
+    }
     assert!(load("", &[], &[("DELAYD__X__Y", "x"), ("DELAYD_VERSION", "1")]).is_ok());
 }
 

@@ -103,6 +103,8 @@ async fn what_the_table_does_not_name_asks_for_admin() {
     };
     check(Method::POST, "/delay/task/add/", [401, 403, 404, 404]).await;
     check(Method::POST, "/delay/something/new", [401, 403, 404, 404]).await;
+    check(Method::POST, "/delay/", [401, 403, 404, 404]).await;
+    check(Method::GET, "/docs/", [404, 404, 404, 404]).await;
     check(Method::POST, "/something/new", [401, 403, 404, 403]).await;
     check(Method::GET, "/something/new", [401, 403, 404, 403]).await;
     check(Method::GET, "/docsx", [401, 403, 404, 403]).await;

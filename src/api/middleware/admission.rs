@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 
 use crate::api::auth::{Caller, Refused};
@@ -36,7 +37,7 @@ pub(crate) async fn admit(api: &Api, route: &Route, request: Request, next: Next
             let deadline = Deadline::after(api.params.timeout);
             let target = record.as_deref().map(CallRecord::target).unwrap_or_default();
             let call =
-                Call { caller, slot, deadline: deadline.clone(), target, body: [][..].into() };
+                Call { caller, slot, deadline: deadline.clone(), target, body: Bytes::new() };
             let answer = handle(api, route, call, request, next);
             let answer = deadline.limit(route.only_reads, answer).await;
             let answer = answer.unwrap_or_else(IntoResponse::into_response);

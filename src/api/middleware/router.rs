@@ -36,7 +36,7 @@ pub(crate) struct Routes {
     /// Stand for all paths that are no route, with any method. A `POST` below `/delay/` is read and
     /// checked like a call, so callers without `admin` cannot find out which routes exist.
     unknown: Route,
-    unknown_in: [Route; 2],
+    unknown_in: [Route; 4],
 }
 
 impl Routes {
@@ -54,7 +54,9 @@ impl Routes {
         };
         let admin = |about| Access::Token(&[Scope::Admin], about);
         let unknown_in = [
+            unknown("/delay/", admin(About::Topic)),
             unknown("/delay/{*path}", admin(About::Topic)),
+            unknown("/docs/", Access::Open),
             unknown("/docs/{*path}", Access::Open),
         ];
         let unknown = unknown("", admin(About::All));

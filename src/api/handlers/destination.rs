@@ -12,11 +12,10 @@ use delayd_wire::{
 
 use super::everywhere::{Everywhere, everywhere, recent, store_now};
 use crate::api::auth::Caller;
-use crate::api::middleware::call::{Json, RawBody};
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::json;
 use crate::limits::Allowance;
 use crate::metrics::Quantiles;
 use crate::model::clock::UnixMillis;
@@ -155,9 +154,9 @@ fn shown(
 pub(crate) async fn get(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    RawBody(body): RawBody,
+    Json(request): Json<HoldRequest>,
 ) -> Result<Success<DestinationDetail>, Error> {
-    let sn = read_sn(&body)?;
+    let sn = service_of(request)?;
     let snapshot = api.sampled.snapshots().borrow().clone();
     let sampled = snapshot.destinations.get(&sn);
     let service = api.services.get(sn.as_str());
@@ -211,9 +210,9 @@ pub(crate) async fn get(
 pub(crate) async fn probe(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    RawBody(body): RawBody,
+    Json(request): Json<HoldRequest>,
 ) -> Result<Success<Probed>, Error> {
-    let sn = read_sn(&body)?;
+    let sn = service_of(request)?;
     let service = api.services.get(sn.as_str()).ok_or_else(no_service)?;
     let breaker = api.limits.probe(&sn);
     api.instances.probe(&sn, store_now(&api));
@@ -232,9 +231,9 @@ fn no_service() -> Error {
 /// `POST /delay/destination/hold`
 pub(crate) async fn hold(
     State(api): State<Arc<Api>>,
-    RawBody(body): RawBody,
+    Json(request): Json<HoldRequest>,
 ) -> Result<Success<Held>, Error> {
-    let sn = read_sn(&body)?;
+    let sn = service_of(request)?;
     if api.services.get(sn.as_str()).is_none() {
         return Err(no_service());
     }
@@ -244,9 +243,9 @@ pub(crate) async fn hold(
 /// `POST /delay/destination/release`
 pub(crate) async fn release(
     State(api): State<Arc<Api>>,
-    RawBody(body): RawBody,
+    Json(request): Json<HoldRequest>,
 ) -> Result<Success<Held>, Error> {
-    let sn = read_sn(&body)?;
+    let sn = service_of(request)?;
     if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
         return Err(Error::NotFound(
             "sn: there is no such service, and no destination of that name is held".into(),
@@ -255,9 +254,7 @@ pub(crate) async fn release(
     set_hold(&api, sn, false).await
 }
 
-fn read_sn(body: &[u8]) -> Result<Destination, Error> {
-    let request: HoldRequest = json::read(body)?;
-    let sn = request.sn;
+fn service_of(HoldRequest { sn }: HoldRequest) -> Result<Destination, Error> {
     if sn.is_pull() {
         return Err(Error::invalid(
             "sn: must be a service; @pull cannot be held, nor has it a state",

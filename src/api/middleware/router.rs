@@ -4,8 +4,8 @@
 //! answer head ─▶ log ─▶ panic ─▶ admission ─▶ handler
 //! ```
 //!
-//! It is one layer of each route. As layers of their own, the first three made an add a tenth more
-//! expensive: axum puts each in a box, for each request.
+//! It is one layer of each route. axum puts each layer in a box for each request, so the first
+//! three are functions and no layers of their own.
 
 use std::fmt;
 use std::sync::Arc;

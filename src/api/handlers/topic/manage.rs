@@ -9,12 +9,11 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
-use crate::api::middleware::call::{Json, RawBody};
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::api::wire::json;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{self, Lane, MisfirePolicy, Topic};
 use crate::store::{
@@ -40,10 +39,10 @@ pub(crate) use delayd_wire::{
 pub(crate) async fn get(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    RawBody(body): RawBody,
+    Json(request): Json<TopicRequest>,
 ) -> Result<Success<TopicShown>, Error> {
     let _place = api.reading(&caller).await?;
-    let known = read_topic(&api, &body).await?;
+    let known = find_topic(&api, request).await?;
     show(&api, known).await.map(Success::of)
 }
 
@@ -101,9 +100,9 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown, Err
 /// second. Adds continue.
 pub(crate) async fn pause(
     State(api): State<Arc<Api>>,
-    RawBody(body): RawBody,
+    Json(request): Json<TopicRequest>,
 ) -> Result<Success<Paused>, Error> {
-    let topic = read_topic(&api, &body).await?.entry.topic;
+    let topic = find_topic(&api, request).await?.entry.topic;
     set_paused(&api, &topic, true, None).await.map(Success::of)
 }
 
@@ -204,9 +203,9 @@ pub(crate) async fn forecast(
 /// `POST /delay/topic/delete`
 pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
-    RawBody(body): RawBody,
+    Json(request): Json<TopicRequest>,
 ) -> Result<Success<Nothing>, Error> {
-    let known = read_topic(&api, &body).await?;
+    let known = find_topic(&api, request).await?;
     if !api.store.unregister(&known.entry).await? {
         return Err(Error::TopicNotEmpty);
     }
@@ -216,9 +215,7 @@ pub(crate) async fn delete(
     Ok(Success::of(Nothing {}))
 }
 
-async fn read_topic(api: &Api, body: &[u8]) -> Result<Registered, Error> {
-    let request: TopicRequest = json::read(body)?;
-    let topic = request.topic;
+async fn find_topic(api: &Api, TopicRequest { topic }: TopicRequest) -> Result<Registered, Error> {
     api.topics.reload(&topic).await?;
     api.topic(&topic).await
 }

@@ -9,7 +9,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::add::queues::Queues;
+use super::add::queue::Queues;
 use super::answer::corrupt;
 use super::hints::Hints;
 use super::ids::shared::Ids;

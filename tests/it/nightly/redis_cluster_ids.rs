@@ -269,6 +269,8 @@ async fn a_slow_counter_does_not_use_up_the_reserve() {
             // A block has higher ids than those before.
             of_reserve += usize::from(id < last);
             last = last.max(id);
+            // At full speed a block would be used up within one pause, on a fast machine.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
     println!(

@@ -1,13 +1,16 @@
-//! A batch of adds: calls of `lua/add.lua` over its lanes, and for each lane one of
-//! `lua/add_with_options.lua` for tasks that ask for more than their delivery.
+//! Batches of adds: gathered from the queue of a server, sent, and answered. A batch is calls of
+//! `lua/add.lua` over its lanes, and for each lane one of `lua/add_with_options.lua` for tasks that
+//! ask for more than their delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use deadpool_redis::redis::Cmd;
+use tokio::sync::mpsc;
 
 use super::call::{Call, LaneTasks, Place, asks_more};
-use super::request::{Kept, Request};
+use super::pacing::{MOST_UNDER_WAY, UnderWay, at_once};
+use super::queue::{Kept, Request};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::redis::arguments::chunks;
@@ -19,6 +22,61 @@ use crate::store::redis::session::Session;
 use crate::store::redis::transport::link::Repeat;
 use crate::store::redis::transport::node::Purpose;
 use crate::store::{Error, Hint, NewTask, Novelty, Result, TopicEntry};
+
+/// The most requests in one batch.
+const MOST_REQUESTS: usize = 512;
+
+/// Sends the requests for a server until no more will come. Ids are drawn by batches in the order
+/// of the queue, so they grow in that order.
+pub(super) async fn run(session: Arc<Session>, server: u64, mut requests: mpsc::Receiver<Request>) {
+    let most = if session.wait_replicas > 0 { 1 } else { MOST_UNDER_WAY };
+    let mut under_way = UnderWay::new(most);
+    loop {
+        under_way.room(at_once(session.servers.round_trip(server))).await;
+        let Some(gathered) = gather(&mut requests, under_way.most_bytes()).await else { break };
+        let batch = Batch::with_ids(&session, gathered).await;
+        under_way.start(send(session.clone(), batch));
+    }
+    under_way.end().await;
+}
+
+async fn send(session: Arc<Session>, mut batch: Batch) {
+    batch.send_all(&session).await;
+    batch.answer();
+    if !batch.refused.is_empty() {
+        // The registry may be on another server, which may be unreachable. The next batch and the
+        // rest of this one must not wait for it.
+        tokio::spawn(async move { batch.open_lanes(&session).await });
+    }
+}
+
+/// Waits for a request, and takes those behind it up to the size of one batch. Leaves out requests
+/// whose callers were refused meanwhile: their tasks must not be stored. Returns `None` when no
+/// more requests will come.
+async fn gather(requests: &mut mpsc::Receiver<Request>, most_bytes: usize) -> Option<Vec<Request>> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    // If all requests are abandoned there is no batch: it would draw ids without use, while other
+    // requests wait for theirs.
+    while batch.is_empty() {
+        let mut next = Some(requests.recv().await?);
+        // Lets callers that are about to add enter the queue. If there are none, this takes no
+        // time.
+        tokio::task::yield_now().await;
+        while let Some(request) = next {
+            if !request.is_abandoned() {
+                bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
+                batch.push(request);
+            }
+            next = if batch.len() < MOST_REQUESTS && bytes < most_bytes {
+                requests.try_recv().ok()
+            } else {
+                None
+            };
+        }
+    }
+    Some(batch)
+}
 
 /// Requests that are sent together, and what is known of each so far.
 #[derive(Debug)]
@@ -237,7 +295,30 @@ fn hint(session: &Session, lane: &LaneTasks, kept: &[Result<Kept>], batch: &Batc
 mod tests {
     use super::*;
     use crate::model::task::TaskId;
-    use crate::store::redis::add::testing::task;
+    use crate::store::redis::add::testing::{request, task};
+    use crate::store::redis::arguments::MOST_BYTES;
+
+    #[tokio::test]
+    async fn there_is_no_batch_of_those_who_have_gone() {
+        let (sender, mut receiver) = mpsc::channel(8);
+        for _ in 0..3 {
+            sender.try_send(request(1).0).unwrap();
+        }
+        let (stays, _answered) = request(2);
+        let (gathered, ()) = tokio::join!(gather(&mut receiver, MOST_BYTES), async {
+            // The three have been read by now.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            sender.try_send(stays).unwrap();
+        });
+        assert_eq!(
+            gathered.unwrap().iter().map(|request| request.tasks.len()).collect::<Vec<_>>(),
+            [2]
+        );
+        sender.try_send(request(1).0).unwrap();
+        drop(sender);
+        assert!(gather(&mut receiver, MOST_BYTES).await.is_none());
+    }
 
     /// One caller has an old number of lanes, the other the current one. In one call, the tasks of
     /// one would be stored by the number of the other, where their ids do not lead.

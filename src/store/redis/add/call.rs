@@ -6,7 +6,7 @@ use std::io::Write;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
 
-use super::request::Kept;
+use super::queue::Kept;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::redis::answer::text;

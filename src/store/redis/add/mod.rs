@@ -2,8 +2,10 @@
 //! batch, without extra delay.
 //!
 //! Each server has its own queue, so a silent server delays only its own tasks. A call whose tasks
-//! lie on several servers gets each answer from its server. `dispatch` sends the batches of one
-//! queue.
+//! lie on several servers gets each answer from its server.
+//!
+//! `queue` holds the requests, `batch` sends those of one queue, and `call` writes the arguments of
+//! the scripts and reads their answers. `pacing` says when the next batch may be sent.
 //!
 //! While a server's breaker is not closed, its queue accepts no requests.
 
@@ -14,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use self::request::{Kept, Request};
+use self::queue::{Kept, Request};
 use super::session::Session;
 use super::transport::fault::silent;
 use crate::model::task::Lane;
@@ -22,9 +24,8 @@ use crate::store::{Added, Error, NewTask, Result};
 
 mod batch;
 mod call;
-mod dispatch;
-pub(super) mod queues;
-mod request;
+mod pacing;
+pub(super) mod queue;
 #[cfg(test)]
 mod testing;
 
@@ -171,7 +172,7 @@ impl Session {
         let map = self.servers.map();
         queues.retain(|server, _| map.nodes().iter().any(|node| node.number == *server));
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(dispatch::run(self.clone(), server, receiver));
+        tokio::spawn(batch::run(self.clone(), server, receiver));
         queues.insert(server, sender.clone());
         sender
     }

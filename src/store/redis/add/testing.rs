@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::request::{Answer, Request};
+use super::queue::{Answer, Request};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Options;
 use crate::store::{Moment, NewTask, TopicEntry};

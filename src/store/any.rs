@@ -133,10 +133,6 @@ impl Signals for AnyStore {
         either!(self, store => store.tell_others(message))
     }
 
-    fn subscription(&self) -> Option<u64> {
-        either!(self, store => store.subscription())
-    }
-
     fn server_of(&self, lane: &Lane) -> u64 {
         either!(self, store => store.server_of(lane))
     }

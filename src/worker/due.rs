@@ -386,20 +386,6 @@ impl DueDestinations {
             waiter.into_iter().for_each(Waiter::suspend);
         }
     }
-
-    /// Whether the topic, or one of the due destinations that operators do not hold, has no permit.
-    pub(super) fn lacks_permits(&self, shared: &Shared<impl Delivery, impl Caller>) -> bool {
-        let limits = &shared.parts.limits;
-        let has_none = |destination: &Destination| {
-            let allowance = shared.parts.services.allowance_of(destination);
-            allowance.is_none_or(|allowance| limits.free(destination, allowance) == 0)
-        };
-        let topic_is_full = || self.topic_blocked_by(shared, false).is_some();
-        let waiting = self.known.keys().filter(|name| !self.ready.contains(*name));
-        let ready = self.ready.iter().filter(|name| has_none(name));
-        !self.known.is_empty()
-            && (topic_is_full() || waiting.chain(ready).any(|name| !limits.is_held(name)))
-    }
 }
 
 /// Who has the free slots if this lane gets too few: lanes that have waited longer, whose calls

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Delivery, Look, Looked, Message, NextDue, Result};
+use crate::store::{Delivery, Look, Looked, NextDue, Result};
 
 /// What a poll found.
 #[derive(Debug, Default)]
@@ -66,11 +66,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     let known: HashSet<Lane> = lanes.iter().cloned().collect();
     // Read once: another second at the end would skip turns.
     let looked_at = shared.time.store_now();
-    let subscription = parts.store.subscription();
-    let lanes = shared.ownership.to_look_at(lanes, looked_at, subscription);
-    if shared.ownership.take_missed() {
-        parts.store.tell_others(Message::Missed);
-    }
+    let lanes = shared.ownership.to_look_at(lanes, looked_at);
     let awaited = parts.topics.awaited().lanes(|topic| {
         // A paused topic hands out nothing. The poll after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())

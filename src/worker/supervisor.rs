@@ -82,10 +82,8 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             },
             message = next(&mut messages) => match message {
                 Ok(message) => take_message(&shared, &mut lanes, &mut polls, message),
-                Err(RecvError::Lagged(_)) => {
-                    shared.ownership.lost_messages();
-                    polls.soon();
-                }
+                // Some messages are lost, perhaps one of an instance that leaves.
+                Err(RecvError::Lagged(_)) => polls.soon(),
                 Err(RecvError::Closed) => messages = None,
             },
         }
@@ -187,17 +185,7 @@ fn take_message(
         // The poll reads the registry first. Without it, the limits of the topic are unknown.
         Message::Due { lane, .. } if is_unknown(shared, &lane) => polls.soon(),
         Message::Due { lane, due } => tell_open(shared, lanes, lane, due),
-        Message::Help { lane, again_in } => {
-            // A lane that is open already is looked at each second.
-            if shared.ownership.was_asked(&lane, again_in) {
-                match is_unknown(shared, &lane) {
-                    true => polls.soon(),
-                    false => tell_open(shared, lanes, lane, shared.time.store_now()),
-                }
-            }
-        }
         Message::Leaves => polls.soon(),
-        Message::Missed => shared.ownership.repeat_requests(),
     }
 }
 

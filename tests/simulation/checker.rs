@@ -330,7 +330,6 @@ impl Checker<'_> {
             | What::Paused { .. }
             | What::Stops { .. }
             | What::Drained { .. }
-            | What::AskedForHelp { .. }
             | What::Untold { .. }
             | What::PlanStale
             | What::InstanceJumped { .. }

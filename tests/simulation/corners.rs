@@ -74,8 +74,6 @@ fn corner(what: &What) -> Option<&'static str> {
         What::Crashed { .. } => "a crash",
         What::Paused { .. } => "a pause",
         What::Drained { cut_off: 0, .. } => "an orderly stop",
-        What::AskedForHelp { .. } => "a request for help",
-        What::Untold { message: Message::Help { .. }, .. } => "a request for help that is lost",
         What::Untold { message: Message::Leaves, .. } => {
             "a message of an instance that leaves, which is lost"
         }
@@ -96,7 +94,7 @@ fn corner(what: &What) -> Option<&'static str> {
 
 #[test]
 fn the_schedules_reach_the_corners() {
-    const CORNERS: usize = 46;
+    const CORNERS: usize = 44;
     let mut reached: BTreeMap<&str, u32> = BTreeMap::new();
     let mut seeds = 0..400;
     while reached.len() < CORNERS

@@ -238,11 +238,6 @@ pub(crate) enum What {
         life: LifeId,
         cut_off: usize,
     },
-    /// A worker asked the others for help with a lane.
-    AskedForHelp {
-        by: LifeId,
-        lane: Lane,
-    },
     /// A message of a worker did not reach another instance.
     Untold {
         by: LifeId,

@@ -6,7 +6,6 @@
 //! it had, including leases that may have expired.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayd::store::{Hint, Message};
@@ -24,8 +23,6 @@ pub(crate) struct Life {
     pub(crate) hints: broadcast::Sender<Hint>,
     /// The channel on which its workers hear of other instances.
     pub(crate) messages: broadcast::Sender<Message>,
-    /// How often messages to its workers have been lost: each time its subscription breaks.
-    breaks: AtomicU64,
     state: Mutex<LifeState>,
 }
 
@@ -39,18 +36,7 @@ enum LifeState {
 impl Life {
     pub(crate) fn new(id: LifeId, instance: Option<usize>) -> Self {
         let (hints, messages) = (broadcast::Sender::new(16), broadcast::Sender::new(16));
-        let breaks = AtomicU64::new(0);
-        Self { id, instance, hints, messages, breaks, state: Mutex::new(LifeState::Running) }
-    }
-
-    /// The number of the subscription to the messages of other instances.
-    pub(crate) fn subscription(&self) -> u64 {
-        self.breaks.load(Ordering::Relaxed)
-    }
-
-    /// It has noticed that messages were lost, and has subscribed again.
-    pub(crate) fn subscribes_again(&self) {
-        self.breaks.fetch_add(1, Ordering::Relaxed);
+        Self { id, instance, hints, messages, state: Mutex::new(LifeState::Running) }
     }
 
     fn state(&self) -> LifeState {

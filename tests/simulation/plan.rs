@@ -31,8 +31,7 @@ pub(crate) struct Plan {
     pub(crate) lacking: Vec<(usize, usize)>,
     /// Why the first instance cannot call what is due, although it runs.
     pub(crate) ailment: Option<Ailment>,
-    /// The instances, by index, of an earlier version: they look at all lanes and never ask for
-    /// help.
+    /// The instances, by index, of an earlier version: they look at all lanes.
     pub(crate) of_old_version: Vec<usize>,
     /// How many of a thousand calls go wrong.
     pub(crate) bad_calls: u64,

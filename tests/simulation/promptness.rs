@@ -1,5 +1,4 @@
-//! How late a call may be, by an account of the instances: which of them ran, and which of their
-//! messages were lost.
+//! How late a call may be, by an account of the instances: which of them ran.
 //!
 //! The rule applies to schedules without faults of the store. A call may be late by a poll. If an
 //! instance dies, stands still or stops, its lanes are called [`AFTER_DEATH`] later at the latest.
@@ -16,11 +15,8 @@ use crate::plan::{Mishap, Plan};
 const PROMPT: Duration = Duration::from_millis(1_200);
 /// How late a call may be after the death of the instance that looked at its lane: docs/adr/0022.
 const AFTER_DEATH: Duration = Duration::from_millis(3_500);
-/// How late a call may be if an instance cannot call, or if a request for help was lost: the same
-/// bound.
-const AFTER_LOSS: Duration = AFTER_DEATH;
-/// The longest interval between two requests for help with one lane.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
+/// The time between the turns of two instances at one lane.
+const TURN: Duration = Duration::from_secs(2);
 
 /// A time during which an instance ran. It ends with a death, a stop, or a pause.
 #[derive(Debug)]
@@ -36,13 +32,11 @@ struct Run {
 pub(crate) struct Promptness<'a> {
     plan: &'a Plan,
     runs: Vec<Run>,
-    /// When messages of workers were lost.
-    losses: Vec<Duration>,
 }
 
 impl<'a> Promptness<'a> {
     pub(crate) fn of(plan: &'a Plan, history: &History) -> Self {
-        let mut of = Self { plan, runs: Vec::new(), losses: Vec::new() };
+        let mut of = Self { plan, runs: Vec::new() };
         history.events.iter().for_each(|event| of.take(event));
         of
     }
@@ -57,7 +51,6 @@ impl<'a> Promptness<'a> {
                 let instance = self.end(*life, event.at);
                 self.begin(*life, instance, event.at + *span);
             }
-            What::Untold { .. } => self.losses.push(event.at),
             _ => {}
         }
     }
@@ -127,12 +120,16 @@ impl<'a> Promptness<'a> {
         }
         let is_known_to_all = (0..self.plan.instances.len())
             .all(|instance| !self.plan.lacks(instance, destination.as_str()));
-        // A request shortly before would have been for this task, too.
-        let asked = due.saturating_sub(LONGEST_INTERVAL);
-        let is_untold = self.losses.iter().any(|lost| (asked..at).contains(lost));
-        // An instance that needs help may be the only one that knows of the task.
-        let needs_help = self.plan.ailment.is_some() || !is_known_to_all && is_untold;
-        let allowed = if needs_help { AFTER_LOSS } else { PROMPT };
+        // The first turn finds the lane overdue. Perhaps only the last one is that of an instance
+        // that knows the service.
+        let further_turns = match is_known_to_all {
+            true => Duration::ZERO,
+            false => TURN * (self.plan.instances.len() as u32).saturating_sub(2),
+        };
+        let allowed = match self.plan.ailment.is_some() || !is_known_to_all {
+            true => AFTER_DEATH + further_turns,
+            false => PROMPT,
+        };
         at > from.saturating_add(allowed)
     }
 }

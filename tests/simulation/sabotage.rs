@@ -57,8 +57,6 @@ pub(crate) enum Sabotage {
     LanesNotCompared,
     /// An instance that died counts as alive for ever.
     DeathUnnoticed,
-    /// No instance hears that another one needs help.
-    HelpUnasked,
     /// An instance that does not own a lane finds nothing in its turn.
     TurnsUnused,
     /// Each claim says that the next one will find something at once.
@@ -106,7 +104,6 @@ impl Sabotage {
         (Self::CallTwice, &[Violation::CallWithoutDeath]),
         (Self::LanesNotCompared, &[Violation::Lost]),
         (Self::DeathUnnoticed, &[Violation::Late]),
-        (Self::HelpUnasked, &[Violation::Late]),
         (Self::TurnsUnused, &[Violation::Late]),
         (Self::BusyLoop, &[Violation::Spinning]),
         (Self::RevisionNotCompared, &[Violation::PlannedFromOld]),
@@ -125,7 +122,6 @@ pub(crate) const KNOWN_SEEDS: &[(Sabotage, u64)] = &[
     (Sabotage::RevisionIgnored, 477),
     (Sabotage::NameNotCompared, 171),
     (Sabotage::NamesakeGoesOn, 119),
-    (Sabotage::HelpUnasked, 225),
     (Sabotage::TurnsUnused, 81),
     (Sabotage::IdOfThePlan, 36),
 ];

@@ -255,12 +255,6 @@ impl Signals for Access {
         Some(self.life.messages.subscribe())
     }
 
-    fn subscription(&self) -> Option<u64> {
-        // One that loses everything is none.
-        let is_dead = self.world.plan.lost_messages >= 1_000 && !self.world.is_healed();
-        (!is_dead).then(|| self.life.subscription())
-    }
-
     fn tell_others(&self, message: Message) {
         let is_known = matches!(message, Message::Due { .. });
         if !self.life.is_dead() && (is_known || !self.world.is_of_old_version(&self.life)) {

@@ -31,9 +31,6 @@ mod recurring;
 /// The store's time at the beginning of a schedule.
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 
-/// Within how many milliseconds an instance notices that its subscription is broken.
-const NOTICED_WITHIN_MS: u64 = 2_000;
-
 /// How long the lock of a lane lasts.
 const LOCK: Duration = Duration::from_secs(2);
 
@@ -165,12 +162,6 @@ impl World {
 
     /// A worker's message to all other instances. It reaches each of them, or is lost.
     pub(crate) fn tell_others(&self, by: LifeId, message: &Message) {
-        if let Message::Help { lane, .. } = message {
-            if self.is_sabotaged(Sabotage::HelpUnasked) {
-                return;
-            }
-            self.write(What::AskedForHelp { by, lane: lane.clone() });
-        }
         for life in self.living().into_iter().filter(|life| life.id != by) {
             if self.is_of_old_version(&life) && !matches!(message, Message::Due { .. }) {
                 continue;
@@ -178,12 +169,6 @@ impl World {
             let mut throw = self.dice.throw(("message", by, life.id));
             if !self.is_healed() && throw.per_mille(self.plan.lost_messages) {
                 self.write(What::Untold { by, to: life.id, message: message.clone() });
-                // Redis loses messages only with a connection. The instance notices that.
-                let notices = throw.millis(0, NOTICED_WITHIN_MS);
-                tokio::spawn(async move {
-                    tokio::time::sleep(notices).await;
-                    life.subscribes_again();
-                });
             } else {
                 let _ = life.messages.send(message.clone());
             }

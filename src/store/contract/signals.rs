@@ -31,12 +31,6 @@ pub trait Signals: Send + Sync + 'static {
     /// Messages that wait to be sent are joined: one of each kind for a lane.
     fn tell_others(&self, _message: Message) {}
 
-    /// The number of the current subscription to the messages. `None` while there is none, so that
-    /// messages are lost. A new subscription has another number.
-    fn subscription(&self) -> Option<u64> {
-        Some(0)
-    }
-
     /// The number of the server that has the lane now. Lanes with one number become unreachable
     /// together: a caller that settles each number separately confines an outage to the server's
     /// own lanes.
@@ -72,15 +66,6 @@ pub enum Message {
         /// The earliest new due moment.
         due: UnixMillis,
     },
-    /// The sender cannot claim what is due in a lane.
-    Help {
-        /// The lane.
-        lane: Lane,
-        /// The sender does not ask again for this lane within this time.
-        again_in: Duration,
-    },
     /// The sender has stopped working, as its last heartbeat says.
     Leaves,
-    /// The sender may have missed messages. Requests for help are to be repeated.
-    Missed,
 }

@@ -12,8 +12,7 @@ use crate::store::Error;
 
 /// The delay before the subscription is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// The interval between two checks of the subscription, and the longest wait for an answer. A
-/// request for help that a dead connection swallows must be made good within three seconds.
+/// The interval between two checks of the subscription, and the longest wait for an answer.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The pause between two pipelines. What comes meanwhile is joined: one message of each kind for a
 /// lane. Otherwise a flood would publish for each task.
@@ -56,7 +55,6 @@ pub(super) async fn listen(session: Arc<Session>) {
     loop {
         // Whatever ended the subscription, it begins again.
         let _ = listen_once(&session).await;
-        session.hints.unsubscribed();
         tokio::time::sleep(RECONNECT).await;
     }
 }
@@ -76,7 +74,6 @@ async fn listen_once(session: &Session) -> Option<()> {
     };
     let (mut asking, mut messages) =
         tokio::time::timeout(session.timeout, subscribe).await.ok()??.split();
-    session.hints.subscribed();
     let mut checks = tokio::time::interval(CHECK_EVERY);
     let longest = session.timeout.min(CHECK_EVERY);
     loop {

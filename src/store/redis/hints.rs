@@ -2,9 +2,7 @@
 //! only save time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast};
 
@@ -29,10 +27,6 @@ pub(super) struct Hints {
     is_filled: Notify,
     /// The suffix of this instance's own messages, which Redis sends back to it.
     origin: String,
-    /// The number of the current subscription; 0 if there is none.
-    subscription: AtomicU64,
-    /// How many subscriptions there have been.
-    subscriptions: AtomicU64,
 }
 
 /// What waits to be published. Each kind has its own bound, so none can keep another from being
@@ -43,12 +37,8 @@ pub(super) struct Outbox {
     pulls: HashMap<Lane, UnixMillis>,
     /// [`Message::Due`].
     dues: HashMap<Lane, UnixMillis>,
-    /// [`Message::Help`].
-    helps: HashMap<Lane, Duration>,
     /// [`Message::Leaves`].
     leaves: bool,
-    /// [`Message::Missed`].
-    missed: bool,
 }
 
 /// What one instance publishes for the others.
@@ -72,15 +62,13 @@ fn keep_earliest(lanes: &mut HashMap<Lane, UnixMillis>, lane: Lane, due: UnixMil
 
 impl Outbox {
     fn into_publications(self) -> Vec<Publication> {
-        let Self { pulls, dues, helps, leaves, missed } = self;
+        let Self { pulls, dues, leaves } = self;
         let pulls = pulls
             .into_iter()
             .map(|(lane, due)| Publication::Pull(Hint { lane, due, is_pull: true }));
         let leaves = leaves.then_some(Message::Leaves);
-        let missed = missed.then_some(Message::Missed);
-        let helps = helps.into_iter().map(|(lane, again_in)| Message::Help { lane, again_in });
         let dues = dues.into_iter().map(|(lane, due)| Message::Due { lane, due });
-        let workers = leaves.into_iter().chain(missed).chain(helps).chain(dues);
+        let workers = leaves.into_iter().chain(dues);
         pulls.chain(workers.map(Publication::Workers)).collect()
     }
 }
@@ -93,25 +81,7 @@ impl Hints {
             outbox: Mutex::default(),
             is_filled: Notify::new(),
             origin: Receipt::random().as_str().to_owned(),
-            subscription: AtomicU64::new(0),
-            subscriptions: AtomicU64::new(0),
         }
-    }
-
-    /// A subscription begins to receive what is published.
-    pub(super) fn subscribed(&self) {
-        let number = self.subscriptions.fetch_add(1, Ordering::SeqCst) + 1;
-        self.subscription.store(number, Ordering::SeqCst);
-    }
-
-    /// The subscription has ended.
-    pub(super) fn unsubscribed(&self) {
-        self.subscription.store(0, Ordering::SeqCst);
-    }
-
-    /// The number of the current subscription.
-    pub(super) fn subscription(&self) -> Option<u64> {
-        Some(self.subscription.load(Ordering::SeqCst)).filter(|number| *number > 0)
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -152,13 +122,7 @@ impl Hints {
             Publication::Workers(Message::Due { lane, due }) => {
                 keep_earliest(&mut outbox.dues, lane, due);
             }
-            Publication::Workers(Message::Help { lane, again_in }) => {
-                if outbox.helps.len() < MOST_LANES || outbox.helps.contains_key(&lane) {
-                    outbox.helps.insert(lane, again_in);
-                }
-            }
             Publication::Workers(Message::Leaves) => outbox.leaves = true,
-            Publication::Workers(Message::Missed) => outbox.missed = true,
         }
         drop(outbox);
         self.is_filled.notify_one();
@@ -191,11 +155,7 @@ impl Hints {
         match publication {
             Publication::Pull(Hint { lane, due, .. }) => format!("{lane} {due} pull {origin}"),
             Publication::Workers(Message::Due { lane, due }) => format!("{lane} {due}"),
-            Publication::Workers(Message::Help { lane, again_in }) => {
-                format!("{lane} {} help {origin}", again_in.as_millis())
-            }
             Publication::Workers(Message::Leaves) => format!("* 0 leaves {origin}"),
-            Publication::Workers(Message::Missed) => format!("* 0 missed {origin}"),
         }
     }
 
@@ -224,12 +184,7 @@ impl Hints {
         match words.get(2) {
             None => Some(Publication::Workers(Message::Due { lane: lane()?, due })),
             Some(&"pull") => Some(Publication::Pull(Hint { lane: lane()?, due, is_pull: true })),
-            Some(&"help") => Some(Publication::Workers(Message::Help {
-                lane: lane()?,
-                again_in: Duration::from_millis(number.try_into().ok()?),
-            })),
             Some(&"leaves") => Some(Publication::Workers(Message::Leaves)),
-            Some(&"missed") => Some(Publication::Workers(Message::Missed)),
             Some(_) => None,
         }
     }
@@ -254,12 +209,7 @@ mod tests {
     async fn others_read_what_an_instance_writes_and_it_does_not() {
         let (here, there) = (Hints::new(), Hints::new());
         let pull = Hint { lane: lane(1), due: UnixMillis(7), is_pull: true };
-        let messages = [
-            Message::Due { lane: lane(2), due: UnixMillis(8) },
-            Message::Help { lane: lane(3), again_in: Duration::from_secs(4) },
-            Message::Leaves,
-            Message::Missed,
-        ];
+        let messages = [Message::Due { lane: lane(2), due: UnixMillis(8) }, Message::Leaves];
         here.tell(pull.clone());
         messages.iter().for_each(|message| here.tell_others(message.clone()));
         let texts = sent(&here).await;
@@ -319,14 +269,13 @@ mod tests {
     async fn each_kind_has_a_bound_and_a_lane_is_sent_once() {
         let hints = Hints::new();
         for n in 0..2 * MOST_LANES {
-            hints.tell_others(Message::Help { lane: lane(n), again_in: Duration::ZERO });
             hints.tell_others(Message::Due { lane: lane(n), due: UnixMillis(9) });
             hints.tell_others(Message::Due { lane: lane(0), due: UnixMillis(9 - n.min(5) as i64) });
         }
         hints.tell(Hint { lane: lane(9_999), due: UnixMillis(3), is_pull: true });
         let texts = sent(&hints).await;
-        assert_eq!(texts.len(), 2 * MOST_LANES + 1, "the hint for consumers is among them");
-        assert_eq!(texts.iter().filter(|text| text.starts_with("t0:0 ")).count(), 2);
+        assert_eq!(texts.len(), MOST_LANES + 1, "the hint for consumers is among them");
+        assert_eq!(texts.iter().filter(|text| text.starts_with("t0:0 ")).count(), 1);
         assert!(texts.contains(&"t0:0 4".to_owned()), "the earliest moment");
         assert!(texts.iter().any(|text| text.starts_with("t9999:0 3 pull ")));
     }

@@ -26,10 +26,7 @@
 //!
 //! - `lane due_ms`: workers of other instances have work from that moment on.
 //! - `lane due_ms pull origin`: consumers that wait at other instances have.
-//! - `lane again_in_ms help origin`: the sender cannot claim what is due in the lane, and does not
-//!   ask again before that time has passed.
 //! - `* 0 leaves origin`: the sender has stopped working.
-//! - `* 0 missed origin`: the sender may have missed messages, so others ask for help again.
 //!
 //! A lane's keys end in its hash tag `{topic:shard}`, so one node of a cluster holds them all. The
 //! tag `{R}` gives a key the registry's slot, and `{I}` that of the last task id.

@@ -200,10 +200,6 @@ impl Signals for Redis {
         self.session.hints.tell_others(message);
     }
 
-    fn subscription(&self) -> Option<u64> {
-        self.session.hints.subscription()
-    }
-
     fn server_of(&self, lane: &Lane) -> u64 {
         self.session.servers.number_of(lane)
     }

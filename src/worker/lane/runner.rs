@@ -12,17 +12,16 @@ use crate::callback::Caller;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{self, Delivery, Message};
+use crate::store::{self, Delivery};
 use crate::worker::call;
 use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
-use crate::worker::ownership::ASKS_EVERY;
 use crate::worker::pages::News;
 use crate::worker::shared::Shared;
 
 /// A lane's task does not end while something is due within this time.
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);
-/// Other instances are asked for help if something due has had no permit for this long.
-const SHORT_FOR: Duration = Duration::from_millis(100);
+/// How often a lane whose server is away looks whether another server has it now.
+const FIND_SERVER: Duration = Duration::from_secs(2);
 
 /// Works the lane until it is idle, its topic is paused, or the instance stops. Then gives its lock
 /// back.
@@ -49,10 +48,6 @@ struct Runner<'a, S, C> {
     permit_free: Arc<Notify>,
     claimer: Claimer,
     last_work: Instant,
-    /// Since when something due has had no permit.
-    short_since: Option<Instant>,
-    /// Whether it has asked the others for help since the last claim that got something.
-    has_asked: bool,
     last_warning: UnixMillis,
 }
 
@@ -69,8 +64,6 @@ struct Until {
     woken: bool,
     /// So much time has passed.
     time: Option<Duration>,
-    /// At this moment, other instances are asked for help.
-    asks: Option<Instant>,
 }
 
 /// What ended a wait.
@@ -82,7 +75,6 @@ enum Waited {
     Nudged,
     PermitFree,
     Time,
-    Asks,
 }
 
 impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
@@ -95,8 +87,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             claimer: Claimer::new(lane.clone(), permit_free.clone()),
             permit_free,
             last_work: Instant::now(),
-            short_since: None,
-            has_asked: false,
             last_warning: UnixMillis::default(),
         }
     }
@@ -118,9 +108,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             Action::Sleep { retry_in } => self.sleep(retry_in).await,
             Action::Rest(time) => self.rest(Until { time: Some(time), ..Until::default() }).await,
             Action::AwaitServer(server) => {
-                // Then it asks the others for help again. It claims only once the server is back.
                 let until =
-                    Until { recovered: Some(server), time: Some(ASKS_EVERY), ..Until::default() };
+                    Until { recovered: Some(server), time: Some(FIND_SERVER), ..Until::default() };
                 self.rest(until).await
             }
             Action::End => Event::Stopped,
@@ -136,13 +125,9 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         match self.claimer.claim(self.shared, ask).await {
             Ok(ClaimResult::Granted(batch)) => Event::Granted(self.hand_out(batch)),
             Ok(ClaimResult::Refused { retry_in }) => Event::Refused { retry_in },
-            Ok(ClaimResult::ServerAway { server }) => {
-                self.ask_for_help();
-                Event::ServerAway { server }
-            }
+            Ok(ClaimResult::ServerAway { server }) => Event::ServerAway { server },
             Err(error) => {
                 log(self.lane, &error);
-                self.ask_for_help();
                 Event::Failed
             }
         }
@@ -152,9 +137,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let Batch { tasks, receipt, since, mut permits, claim } = batch;
         if !tasks.is_empty() {
             self.last_work = Instant::now();
-            if std::mem::take(&mut self.has_asked) {
-                self.shared.ownership.made_progress(self.lane);
-            }
         }
         let lateness = self.claimer.lateness(self.shared, claim);
         for task in tasks {
@@ -173,7 +155,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if self.claimer.due().is_empty() && (is_idle || !self.is_open()) {
             return Granted::Idle;
         }
-        self.note_shortage();
         Granted::Seen { keeps_lock: self.claimer.keeps_lock() }
     }
 
@@ -201,26 +182,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         self.shared.ownership.is_open(self.lane)
     }
 
-    /// Asks other instances to work the lane, because this one cannot.
-    fn ask_for_help(&mut self) {
-        if let Some(again_in) = self.shared.ownership.should_request_help(self.lane) {
-            self.has_asked = true;
-            let lane = self.lane.clone();
-            self.shared.parts.store.tell_others(Message::Help { lane, again_in });
-        }
-    }
-
-    /// Notes since when something due has had no permit, and asks the others for help after
-    /// [`SHORT_FOR`]. A claim that got the permits that had just become free does not end that:
-    /// the lane is short until all that is due could be claimed.
-    fn note_shortage(&mut self) {
-        if !self.shared.ownership.is_shared() || !self.claimer.due().lacks_permits(self.shared) {
-            self.short_since = None;
-        } else if self.short_since.get_or_insert_with(Instant::now).elapsed() >= SHORT_FOR {
-            self.ask_for_help();
-        }
-    }
-
     /// Whether only held destinations are due, and the lane has another owner. What operators hold
     /// is held for all instances.
     fn leaves_held(&self) -> bool {
@@ -244,7 +205,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if self.leaves_held() {
             return Event::LeftToOthers;
         }
-        self.note_shortage();
         let next = self.claimer.next();
         self.nudge.sleeps_towards(next);
         if self.nudge.is_pending() {
@@ -253,13 +213,10 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let has_due = !self.claimer.due().is_empty();
         let idle = (!has_due || self.shared.ownership.is_shared())
             .then(|| Instant::now() + if has_due { COMING } else { self.idle_left().max(COMING) });
-        let now = Instant::now();
-        let asks = self.short_since.map(|since| since + SHORT_FOR).filter(|at| *at > now);
-        let until = Until { due: next, idle, woken: true, time: retry_in, recovered: None, asks };
+        let until = Until { due: next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
-            // `sleep` then asks the others for help, if there still is no permit.
-            Waited::PermitFree | Waited::Time | Waited::Asks => Event::Woken(Wake::Permit),
+            Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
             // Its owner has it, and nothing that is due could be called here.
             Waited::Due | Waited::Idle if !self.is_open() => Event::LeftToOthers,
             Waited::Idle => {
@@ -280,7 +237,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     /// The only `select!` of a lane. Otherwise it only waits for the store's answers.
     async fn wait(&self, until: Until) -> Waited {
         let Self { shared, nudge, permit_free, .. } = self;
-        let Until { recovered, due, idle, woken, time, asks } = until;
+        let Until { recovered, due, idle, woken, time } = until;
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => Waited::Stopping,
@@ -294,8 +251,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             () = permit_free.notified(), if woken => Waited::PermitFree,
             () = tokio::time::sleep(time.unwrap_or_default()),
                 if time.is_some() => Waited::Time,
-            () = tokio::time::sleep_until(asks.unwrap_or(self.last_work)),
-                if asks.is_some() => Waited::Asks,
         }
     }
 }

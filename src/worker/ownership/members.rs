@@ -108,11 +108,6 @@ impl Members {
         self.rank(lane) == Some(0)
     }
 
-    /// Whether this instance is one of the first `helpers` after the owner of the lane, or owns it.
-    pub(super) fn is_among_first(&self, helpers: usize, lane: Hashed) -> bool {
-        self.rank(lane).is_some_and(|rank| rank <= helpers)
-    }
-
     /// Whether this instance looks at the lane: it owns the lane, or one of the seconds after
     /// `since` and not after `now` is its turn. A look that comes late has all turns since the last
     /// one.

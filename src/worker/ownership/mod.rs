@@ -24,18 +24,6 @@ use members::{Hashed, Members, ROUND};
 const STANDS_IN: Duration = Duration::from_secs(5);
 /// A lane that has been due for this long is open to each instance that looks at it.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
-/// The first interval between two requests for help with one lane, of all instances together. It
-/// doubles while no request leads to a claim here.
-pub(super) const ASKS_EVERY: Duration = Duration::from_secs(2);
-/// The longest such interval.
-const ASKS_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
-/// A request may come this much later than its interval says: a lane asks when a poll wakes it.
-const ASKS_LATE: Duration = Duration::from_secs(3);
-/// The first request for help with a lane is for so many instances, those that rank first after its
-/// owner. A lane that is open for all instances at once costs a claim of each.
-const FIRST_HELPERS: usize = 4;
-/// Each further request for the same trouble is for so many times as many.
-const MORE_HELPERS: usize = 4;
 /// The most lanes of earlier polls that the next poll looks at again. The others have their turns.
 const MOST_AGAIN: usize = 16_384;
 
@@ -61,57 +49,14 @@ struct View {
     /// The lanes that the next look has whatever the turns are: their servers did not answer, or
     /// they have just become due.
     again: HashSet<Lane>,
-    /// The subscription to messages at the last look.
-    subscription: Option<u64>,
-    /// Whether messages have been lost since the last look.
-    has_lost: bool,
-    /// Whether the others have to hear that this instance may have missed requests for help.
-    has_missed: bool,
     /// Whether the members have changed since the last look.
     has_changed: bool,
-    /// The lanes that this instance stands in for.
-    stands_in: HashMap<Lane, StandIn>,
-    /// The last request for help with each lane, of any instance.
-    requests: HashMap<Lane, Request>,
+    /// The lanes that this instance stands in for, and until when.
+    stands_in: HashMap<Lane, Instant>,
     /// Whether the last poll allowed claims.
     may_claim: bool,
     /// Since when each poll has had lanes without an answer.
     lacks_since: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct StandIn {
-    until: Instant,
-    /// Whether another instance asked for help. If not, a look found the lane overdue.
-    was_asked: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    at: Instant,
-    /// No instance asks again within this time.
-    again_in: Duration,
-    /// How many requests there were before for the same trouble.
-    before: u32,
-    /// Whether this instance has claimed something since then.
-    helped: bool,
-}
-
-impl Request {
-    fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.at) < self.again_in
-    }
-
-    /// Whether the next request still belongs to the same trouble.
-    fn is_known(&self, now: Instant) -> bool {
-        now.duration_since(self.at) < 2 * self.again_in + ASKS_LATE
-    }
-}
-
-/// How many instances a request is for, in the order of their ranks, if `before` others came before
-/// it for the same trouble.
-fn helpers(before: u32) -> usize {
-    FIRST_HELPERS.saturating_mul(MORE_HELPERS.saturating_pow(before))
 }
 
 impl View {
@@ -119,24 +64,9 @@ impl View {
         self.members.owns(Hashed::lane(lane))
     }
 
-    /// How this instance stands in for the owner of the lane, if it does.
-    fn stands_in(&self, lane: &Lane) -> Option<StandIn> {
-        self.stands_in.get(lane).copied().filter(|it| it.until > Instant::now())
-    }
-
-    fn stand_in(&mut self, lane: &Lane, time: Duration, was_asked: bool) {
-        let before = self.stands_in(lane);
-        let until = Instant::now() + time;
-        let until = before.map_or(until, |it| it.until.max(until));
-        let was_asked = was_asked || before.is_some_and(|it| it.was_asked);
-        self.stands_in.insert(lane.clone(), StandIn { until, was_asked });
-    }
-
-    /// How many requests for the present trouble with the lane there were. A trouble ends if no
-    /// request comes for a while.
-    fn requests_so_far(&self, lane: &Lane) -> u32 {
-        let known = self.requests.get(lane).filter(|last| last.is_known(Instant::now()));
-        known.map_or(0, |last| last.before.saturating_add(1))
+    /// Whether this instance stands in for the owner of the lane.
+    fn stands_in(&self, lane: &Lane) -> bool {
+        self.stands_in.get(lane).is_some_and(|until| *until > Instant::now())
     }
 
     fn look_again(&mut self, lanes: impl IntoIterator<Item = Lane>) {
@@ -153,12 +83,8 @@ impl Ownership {
             heard: None,
             looked: None,
             again: HashSet::new(),
-            subscription: None,
-            has_lost: false,
-            has_missed: false,
             has_changed: false,
             stands_in: HashMap::new(),
-            requests: HashMap::new(),
             may_claim: false,
             lacks_since: None,
         };
@@ -205,14 +131,9 @@ impl Ownership {
             view.heard = Some(now);
             self.is_shared.store(!members.is_alone(), Ordering::Relaxed);
         }
-        view.stands_in.retain(|_, it| it.until > now);
-        view.requests.retain(|_, request| request.is_known(now));
+        view.stands_in.retain(|_, until| *until > now);
         let has_changed = view.members != members;
-        if has_changed {
-            // A new instance has not heard the requests.
-            view.requests.clear();
-            view.has_changed = true;
-        }
+        view.has_changed |= has_changed;
         view.members = members;
         has_changed
     }
@@ -229,7 +150,7 @@ impl Ownership {
     pub(super) fn is_open(&self, lane: &Lane) -> bool {
         !self.is_shared() || {
             let view = self.view();
-            view.stands_in(lane).is_some() || view.owns(lane)
+            view.stands_in(lane) || view.owns(lane)
         }
     }
 
@@ -243,22 +164,9 @@ impl Ownership {
     }
 
     /// Those of the lanes that this instance looks at now: the open ones, those where it has had a
-    /// turn since the last look, and those of [`View::again`]. All lanes after messages may have
-    /// been lost: without a subscription, or with another one than at the last look.
-    pub(super) fn to_look_at(
-        &self,
-        mut lanes: Vec<Lane>,
-        store_now: UnixMillis,
-        subscription: Option<u64>,
-    ) -> Vec<Lane> {
+    /// turn since the last look, and those of [`View::again`]. The first look has all lanes.
+    pub(super) fn to_look_at(&self, mut lanes: Vec<Lane>, store_now: UnixMillis) -> Vec<Lane> {
         let mut view = self.view();
-        let hears_all = subscription.is_some() && view.subscription == subscription;
-        view.subscription = subscription;
-        if std::mem::take(&mut view.has_lost) || !hears_all {
-            view.looked = None;
-            view.requests.clear();
-            view.has_missed = subscription.is_some() && self.is_shared();
-        }
         if std::mem::take(&mut view.has_changed) {
             // The last turns may have been those of an instance that has gone. The others repeat
             // them: two rounds, because they notice it in different seconds.
@@ -270,27 +178,11 @@ impl Ownership {
             let now = second(store_now);
             lanes.retain(|lane| {
                 view.members.looks(Hashed::lane(lane), since, now)
-                    || view.stands_in(lane).is_some()
+                    || view.stands_in(lane)
                     || view.again.contains(lane)
             });
         }
         lanes
-    }
-
-    /// Whether the others have to hear that this instance may have missed requests for help: they
-    /// would not repeat them for up to [`ASKS_AT_LEAST_EVERY`]. Says so once.
-    pub(super) fn take_missed(&self) -> bool {
-        std::mem::take(&mut self.view().has_missed)
-    }
-
-    /// Another instance may have missed requests for help.
-    pub(super) fn repeat_requests(&self) {
-        self.view().requests.clear();
-    }
-
-    /// Messages have been lost: the next look has all lanes.
-    pub(super) fn lost_messages(&self) {
-        self.view().has_lost = true;
     }
 
     /// The look of this moment was answered, except for the lanes of `unanswered`. They are looked
@@ -324,64 +216,11 @@ impl Ownership {
             return true;
         }
         if due + OPEN_AFTER <= store_now {
-            view.stand_in(lane, STANDS_IN, false);
+            view.stands_in.insert(lane.clone(), Instant::now() + STANDS_IN);
         } else if due <= store_now {
             view.look_again([lane.clone()]);
         }
-        view.stands_in(lane).is_some()
-    }
-
-    /// Takes in that another instance asks for help with the lane, and not again within this time.
-    /// Returns whether that opens the lane here.
-    ///
-    /// The first request opens it for the first [`FIRST_HELPERS`] instances after its owner, and
-    /// each further one for more. It stays open until the next request.
-    pub(super) fn was_asked(&self, lane: &Lane, again_in: Duration) -> bool {
-        let again_in = again_in.clamp(ASKS_EVERY, ASKS_AT_LEAST_EVERY);
-        let mut view = self.view();
-        let was_open = view.owns(lane) || view.stands_in(lane).is_some();
-        let before = view.requests_so_far(lane);
-        let request = Request { at: Instant::now(), again_in, before, helped: false };
-        view.requests.insert(lane.clone(), request);
-        if !view.members.is_among_first(helpers(before), Hashed::lane(lane)) {
-            return false;
-        }
-        view.stand_in(lane, STANDS_IN.max(again_in + ASKS_LATE), true);
-        !was_open
-    }
-
-    /// Whether this instance, which cannot claim what is due in the lane, asks the others for help,
-    /// and if so, within which time it does not ask again. `None` if one of them has asked lately,
-    /// or has asked this instance.
-    pub(super) fn should_request_help(&self, lane: &Lane) -> Option<Duration> {
-        if !self.is_shared() {
-            return None;
-        }
-        let mut view = self.view();
-        let now = Instant::now();
-        let last = view.requests.get(lane).copied();
-        let may_ask = || view.owns(lane) || view.stands_in(lane).is_some_and(|it| !it.was_asked);
-        if last.is_some_and(|last| last.is_fresh(now)) || !may_ask() {
-            return None;
-        }
-        let again_in = match last.filter(|last| last.is_known(now) && !last.helped) {
-            Some(last) => (2 * last.again_in).min(ASKS_AT_LEAST_EVERY),
-            None => ASKS_EVERY,
-        };
-        let before = view.requests_so_far(lane);
-        view.requests.insert(lane.clone(), Request { at: now, again_in, before, helped: false });
-        Some(again_in)
-    }
-
-    /// This instance has claimed something in the lane. The next request begins with the shortest
-    /// interval.
-    pub(super) fn made_progress(&self, lane: &Lane) {
-        if !self.is_shared() {
-            return;
-        }
-        if let Some(request) = self.view().requests.get_mut(lane) {
-            (request.helped, request.again_in) = (true, ASKS_EVERY);
-        }
+        view.stands_in(lane)
     }
 
     /// This instance no longer stands in for the owner of the lane.

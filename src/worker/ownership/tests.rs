@@ -22,7 +22,7 @@ fn among_three() -> Ownership {
     let ownership = Ownership::new("a", true);
     assert!(ownership.update_members(Some(&["a", "b", "c"].map(instance))), "there are others");
     ownership.may_claim();
-    ownership.to_look_at(Vec::new(), NOW, Some(1));
+    ownership.to_look_at(Vec::new(), NOW);
     ownership
 }
 
@@ -33,16 +33,14 @@ fn own_and_anothers(ownership: &Ownership) -> (Lane, Lane) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_alone_looks_at_all_lanes_and_requests_no_help() {
+async fn an_instance_alone_looks_at_all_lanes() {
     let ownership = Ownership::new("a", true);
     assert!(ownership.concerns_others(&lane(0)), "others are not known yet");
-    assert_eq!(ownership.to_look_at(lanes(), NOW, Some(1)), lanes());
+    assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
     assert!(!ownership.update_members(Some(&[instance("a")])), "its poll is not repeated");
     assert!(!ownership.is_shared() && ownership.is_open(&lane(0)) && ownership.owns(&lane(0)));
-    assert_eq!(ownership.to_look_at(lanes(), NOW, Some(1)), lanes());
-    assert!(
-        ownership.should_request_help(&lane(0)).is_none() && !ownership.concerns_others(&lane(0))
-    );
+    assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
+    assert!(!ownership.concerns_others(&lane(0)));
     assert!(ownership.note_due(&lane(0), NOW, NOW));
 }
 
@@ -50,16 +48,16 @@ async fn an_instance_alone_looks_at_all_lanes_and_requests_no_help() {
 async fn three_instances_look_at_their_lanes_each_second_and_at_others_in_turn() {
     let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
     for view in &views {
-        assert_eq!(view.to_look_at(lanes(), NOW, Some(1)), lanes(), "the first look has all lanes");
+        assert_eq!(view.to_look_at(lanes(), NOW), lanes(), "the first look has all lanes");
         view.update_members(Some(&["a", "b", "c"].map(instance)));
-        view.to_look_at(lanes(), NOW, Some(1));
+        view.to_look_at(lanes(), NOW);
         view.looked(NOW, Vec::new());
     }
     let mut looks = 0;
     for second in 1..=6 {
         let now = NOW + second * SECOND;
         for view in &views {
-            let looked = view.to_look_at(lanes(), now, Some(1));
+            let looked = view.to_look_at(lanes(), now);
             assert!(lanes().iter().all(|lane| !view.owns(lane) || looked.contains(lane)));
             looks += looked.len();
             view.looked(now, Vec::new());
@@ -74,7 +72,7 @@ async fn a_look_that_fails_loses_no_turn() {
     view.looked(NOW, Vec::new());
     // The look of NOW + 3 s failed.
     for late in [3, 4] {
-        assert_eq!(view.to_look_at(lanes(), NOW + late * SECOND, Some(1)).len() == 100, late == 4);
+        assert_eq!(view.to_look_at(lanes(), NOW + late * SECOND).len() == 100, late == 4);
     }
 }
 
@@ -85,148 +83,25 @@ async fn an_overdue_lane_is_open_to_the_instance_that_looks_at_it() {
     assert!(view.note_due(&own, NOW, NOW), "its own lane is open at once");
     assert!(!view.note_due(&anothers, NOW, NOW + Duration::from_millis(499)));
     assert!(!view.is_open(&anothers));
-    view.to_look_at(lanes(), NOW, Some(1));
+    view.to_look_at(lanes(), NOW);
     assert!(view.view().again.contains(&anothers), "the next look has it again");
     assert!(view.note_due(&anothers, NOW, NOW + OPEN_AFTER));
     advance(4 * SECOND).await;
     assert!(view.is_open(&anothers) && !view.owns(&anothers));
     view.looked(NOW, Vec::new());
-    assert!(
-        view.to_look_at(lanes(), NOW, Some(1)).contains(&anothers),
-        "it is looked at each second"
-    );
+    assert!(view.to_look_at(lanes(), NOW).contains(&anothers), "it is looked at each second");
     assert!(view.note_due(&anothers, NOW, NOW), "an open lane is worked at its due moment");
     advance(SECOND).await;
     assert!(!view.is_open(&anothers), "it stands in for 5 s after the last reason");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_interval_between_requests_doubles_until_something_is_claimed() {
-    let view = among_three();
-    let (own, anothers) = own_and_anothers(&view);
-    assert_eq!(view.should_request_help(&anothers), None, "its owner sees the same");
-    for seconds in [2, 4, 8, 16, 30, 30] {
-        assert_eq!(view.should_request_help(&own), Some(seconds * SECOND));
-        advance(seconds * SECOND - SECOND / 100).await;
-        assert_eq!(view.should_request_help(&own), None);
-        advance(SECOND / 100).await;
-    }
-    assert!(view.should_request_help(&own).is_some());
-    view.made_progress(&own);
-    advance(SECOND).await;
-    assert_eq!(view.should_request_help(&own), None, "the shortest interval still applies");
-    advance(SECOND).await;
-    assert_eq!(view.should_request_help(&own), Some(ASKS_EVERY), "it begins anew");
-    view.update_members(Some(&["a", "b", "c", "d"].map(instance)));
-    let (own, _) = own_and_anothers(&view);
-    assert_eq!(view.should_request_help(&own), Some(ASKS_EVERY), "the new one has not heard");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lane_stays_open_until_the_next_request() {
+async fn an_instance_that_can_do_nothing_for_a_lane_leaves_it() {
     let view = among_three();
     let (_, anothers) = own_and_anothers(&view);
-    assert!(view.was_asked(&anothers, 30 * SECOND), "it is newly open");
-    advance(30 * SECOND).await;
-    assert!(view.is_open(&anothers));
-    assert!(!view.was_asked(&anothers, 2 * SECOND), "it is open already");
-    advance(STANDS_IN).await;
-    assert!(!view.is_open(&anothers));
-}
-
-#[test]
-fn each_request_is_for_more_instances() {
-    assert_eq!([0, 1, 2].map(helpers), [4, 16, 64]);
-    assert_eq!(helpers(u32::MAX), usize::MAX);
-}
-
-/// Otherwise a server that is late with all lanes gets a claim of each instance for each of them,
-/// and stays late.
-#[tokio::test(start_paused = true)]
-async fn helpers_come_in_the_order_of_their_ranks() {
-    let ids: Vec<String> = (0..22).map(|n| format!("{n:016x}")).collect();
-    let living: Vec<Instance> = ids.iter().map(|id| instance(id)).collect();
-    let views: Vec<Ownership> = ids.iter().map(|id| Ownership::new(id, true)).collect();
-    for view in &views {
-        view.update_members(Some(&living));
-    }
-    let lane = lane(0);
-    let ask = |again_in| {
-        let asked = views.iter().filter(|view| !view.owns(&lane));
-        let opened = asked.filter(|view| view.was_asked(&lane, again_in)).count();
-        (opened, views.iter().filter(|view| view.is_open(&lane)).count())
-    };
-    assert_eq!(ask(ASKS_EVERY), (4, 5), "the owner, and the first four");
-    advance(2 * SECOND).await;
-    assert_eq!(ask(2 * ASKS_EVERY), (12, 17), "still not enough: sixteen");
-    advance(4 * SECOND).await;
-    assert_eq!(ask(ASKS_EVERY), (5, 22), "all");
-    advance(7 * SECOND).await;
-    assert_eq!(ask(ASKS_EVERY), (4, 5), "the trouble was over");
-}
-
-/// A lane is open for all of a small fleet at once.
-#[tokio::test(start_paused = true)]
-async fn the_first_request_is_for_all_of_five_instances() {
-    for id in ["a", "b", "c", "d", "e"] {
-        let view = Ownership::new(id, true);
-        view.update_members(Some(&["a", "b", "c", "d", "e"].map(instance)));
-        let (_, anothers) = own_and_anothers(&view);
-        assert!(view.was_asked(&anothers, ASKS_EVERY));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_instance_that_was_asked_does_not_ask() {
-    let view = among_three();
-    let (own, anothers) = own_and_anothers(&view);
-    view.was_asked(&anothers, ASKS_EVERY);
-    assert!(view.is_open(&anothers));
-    advance(3 * SECOND).await;
-    view.note_due(&anothers, NOW, NOW + SECOND);
-    let asks = |lane: &Lane| view.should_request_help(lane).is_some();
-    assert!(!asks(&anothers), "also if it then finds the lane overdue");
-    view.was_asked(&own, ASKS_EVERY);
-    assert!(!asks(&own), "another has asked already");
-    advance(2 * SECOND).await;
-    assert!(asks(&own), "its owner knows best");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_instance_that_stands_in_by_its_own_look_asks() {
-    let view = among_three();
-    let (_, anothers) = own_and_anothers(&view);
-    view.note_due(&anothers, NOW, NOW + SECOND);
-    assert!(view.should_request_help(&anothers).is_some());
+    assert!(view.note_due(&anothers, NOW, NOW + SECOND));
     view.withdraw(&anothers);
     assert!(!view.is_open(&anothers));
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_messages_lead_to_a_look_at_all_lanes() {
-    let view = among_three();
-    let count = |subscription| {
-        let count = view.to_look_at(lanes(), NOW, subscription).len();
-        view.looked(NOW, Vec::new());
-        count
-    };
-    assert_eq!(count(Some(1)), 100, "the first look");
-    assert!(count(Some(1)) < 100);
-    assert_eq!(count(None), 100, "without a subscription");
-    assert_eq!(count(None), 100, "as long as there is none");
-    assert!(!view.take_missed(), "nothing is heard yet");
-    assert_eq!(count(Some(2)), 100, "after a new one");
-    assert!(view.take_missed() && !view.take_missed(), "the others repeat their requests");
-    assert!(count(Some(2)) < 100);
-    view.to_look_at(lanes(), NOW, Some(2));
-    view.lost_messages();
-    view.looked(NOW, Vec::new());
-    assert_eq!(count(Some(2)), 100, "also if they were lost during a look");
-    assert!(count(Some(2)) < 100);
-    view.lost_messages();
-    view.to_look_at(lanes(), NOW, Some(2));
-    view.look_failed();
-    assert_eq!(count(Some(2)), 100, "also after a look that failed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,9 +111,9 @@ async fn lanes_without_an_answer_are_looked_at_again_and_others_are_not() {
     let now = NOW + 60 * SECOND;
     let (_, anothers) = own_and_anothers(&view);
     view.looked(now, vec![anothers.clone()]);
-    let again = view.to_look_at(lanes(), now, Some(1));
+    let again = view.to_look_at(lanes(), now);
     assert!(again.len() < 100);
-    let again = view.to_look_at(lanes(), now, Some(1));
+    let again = view.to_look_at(lanes(), now);
     assert!(again.contains(&anothers));
 }
 
@@ -247,16 +122,16 @@ async fn lanes_without_an_answer_are_looked_at_again_and_others_are_not() {
 #[tokio::test(start_paused = true)]
 async fn polls_at_the_border_of_a_second_have_their_turns() {
     let view = among_three();
-    view.to_look_at(lanes(), NOW, Some(1));
+    view.to_look_at(lanes(), NOW);
     view.looked(NOW, Vec::new());
     let mut seen = std::collections::HashSet::new();
     for second in 1..=4_u32 {
         // 999 ms and 1 ms of the store's seconds in turn, and a second and 2 ms between two polls.
         let at = NOW + second * SECOND - SECOND / 1_000 * (second % 2);
-        seen.extend(view.to_look_at(lanes(), at, Some(1)));
+        seen.extend(view.to_look_at(lanes(), at));
         view.looked(at, Vec::new());
     }
-    seen.extend(view.to_look_at(lanes(), NOW + 5 * SECOND, Some(1)));
+    seen.extend(view.to_look_at(lanes(), NOW + 5 * SECOND));
     assert_eq!(seen.len(), 100);
 }
 
@@ -265,7 +140,7 @@ async fn after_a_change_of_the_members_the_last_turns_are_repeated() {
     let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
     for view in &views {
         view.update_members(Some(&["a", "b", "c", "d"].map(instance)));
-        view.to_look_at(lanes(), NOW, Some(1));
+        view.to_look_at(lanes(), NOW);
         view.looked(NOW, Vec::new());
     }
     let mut seen = std::collections::HashSet::new();
@@ -273,7 +148,7 @@ async fn after_a_change_of_the_members_the_last_turns_are_repeated() {
     for (second, view) in (0..).zip(&views) {
         view.update_members(Some(&["a", "b", "c"].map(instance)));
         view.looked(NOW + second * SECOND, Vec::new());
-        let looked = view.to_look_at(lanes(), NOW + second * SECOND, Some(1));
+        let looked = view.to_look_at(lanes(), NOW + second * SECOND);
         seen.extend(looked.into_iter().filter(|lane| !view.owns(lane)));
     }
     assert_eq!(seen.len(), 100, "another instance than the owner looks at each lane");

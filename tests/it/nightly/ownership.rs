@@ -15,6 +15,9 @@ use crate::redis_server::Server;
 /// The longest lateness of a task whose instances are all well: no poll is waited for. The rest is
 /// margin for a busy machine.
 const SOON_MS: i64 = 700;
+/// The longest lateness of a task whose service only one of three instances knows: its turn comes
+/// every 4 s. The rest is as after a death, when the turns come every 2 s.
+const KNOWN_BY_ONE_OF_THREE_MS: i64 = AFTER_DEATH_MS + 2_000;
 /// The longest lateness after the death of an instance: docs/adr/0022.
 const AFTER_DEATH_MS: i64 = 3_500;
 
@@ -164,13 +167,13 @@ async fn what_the_owner_does_not_know_is_called_by_another_instance() {
     new.add_all(&tasks).await;
     let seen = receiver.wait_for(tasks.len()).await;
     println!("what the owner does not know is {} ms late", latest(&seen));
-    assert!(latest(&seen) < SOON_MS, "{} ms", latest(&seen));
+    assert!(latest(&seen) < KNOWN_BY_ONE_OF_THREE_MS, "{} ms", latest(&seen));
 }
 
 /// The calls at each instance of one lane's burst, more than an instance may call at a time, and
 /// how late the last of them was.
 async fn burst(instances: usize) -> (Vec<usize>, i64) {
-    const TASKS: usize = 300;
+    const TASKS: usize = 1_200;
     let server = Server::start();
     let slow = |_: &Seen| Answer::After(Duration::from_millis(100));
     let limit = "services.sn.concurrency=10".to_owned();
@@ -199,8 +202,8 @@ async fn a_burst_uses_both_instances() {
     let (_, alone) = burst(1).await;
     let (counts, both) = burst(2).await;
     println!("one instance: {alone} ms; two: {both} ms, {counts:?} calls");
-    assert!(counts.iter().all(|count| *count > 60), "{counts:?}");
-    // Half the time, and 100 ms until the owner asks for help. The rest is margin.
+    assert!(counts.iter().all(|count| *count > 240), "{counts:?}");
+    // Half the time, and half of the up to 3 s until the other instance finds the lane overdue.
     assert!(both * 10 <= alone * 7, "one instance takes {alone} ms, two take {both} ms");
 }
 

@@ -69,8 +69,9 @@ fn the_owner_of_a_lane_hears_of_tasks_that_others_store() {
     assert!(figures.claims_a_task() < 1.3, "{} claims a task", figures.claims_a_task());
 }
 
-/// A server that is late with all lanes makes their owners ask for help. If a request brought all
-/// instances to a lane, each would claim there, and the server would stay late for good.
+/// A server that is late with all lanes makes them overdue, so that other instances stand in for
+/// their owners. If all came at once, each would claim there, and the server would stay late for
+/// good. The turns bring one every 2 s.
 #[test]
 fn a_late_server_does_not_bring_all_instances_to_all_lanes() {
     let seconds = Duration::from_secs;

@@ -85,7 +85,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
     let looked = parts.store.look(look).await;
     let Looked { registry, holds, next, pulls, plans, unknown, unanswered, instances } = looked;
     let living = polled.part(instances);
-    polled.members_changed = shared.ownership.update_members(living.as_deref());
+    polled.members_changed = shared.ownership.update_members(living.as_deref(), next.is_ok());
     let mut beat = None;
     if let Some(living) = living {
         let own = living.iter().find(|one| one.id == parts.instances.id());

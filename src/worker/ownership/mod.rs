@@ -114,17 +114,23 @@ impl Ownership {
         self.view().may_claim = true;
     }
 
-    /// Takes in the heartbeats; `None` if they could not be read. Returns whether other instances
-    /// divide the lanes than before.
+    /// Takes in the heartbeats; `None` if they could not be read. `answers` tells whether the lanes
+    /// of the same poll were. Returns whether other instances divide the lanes than before.
     ///
-    /// An instance that reads no heartbeats for [`OWNS_FOR`] works all lanes.
-    pub(super) fn update_members(&self, living: Option<&[Instance]>) -> bool {
+    /// An instance that reads lanes and no heartbeats for [`OWNS_FOR`] works all lanes. If it reads
+    /// neither, perhaps no instance does: the members stay, and so they do in the first poll that
+    /// is answered then, because their heartbeats are as old as its own. If each instance took the
+    /// others for dead, all would claim in all lanes, and a store that was late would stay late.
+    pub(super) fn update_members(&self, living: Option<&[Instance]>, answers: bool) -> bool {
         let mut view = self.view();
         let now = Instant::now();
         let is_silent = view.heard.is_none_or(|heard| now.duration_since(heard) >= OWNS_FOR);
         let members = match living {
-            Some(living) => Members::of(living, &self.id, self.works),
-            None if is_silent => Members::alone(&self.id, self.works),
+            Some(living) => {
+                let members = Members::of(living, &self.id, self.works);
+                if is_silent { members.joined(&view.members) } else { members }
+            }
+            None if is_silent && answers => Members::alone(&self.id, self.works),
             None => view.members.clone(),
         };
         if living.is_some() {

@@ -20,7 +20,10 @@ fn lanes() -> Vec<Lane> {
 /// The view of `a`, which knows `b` and `c`.
 fn among_three() -> Ownership {
     let ownership = Ownership::new("a", true);
-    assert!(ownership.update_members(Some(&["a", "b", "c"].map(instance))), "there are others");
+    assert!(
+        ownership.update_members(Some(&["a", "b", "c"].map(instance)), true),
+        "there are others"
+    );
     ownership.may_claim();
     ownership.to_look_at(Vec::new(), NOW);
     ownership
@@ -37,7 +40,7 @@ async fn an_instance_alone_looks_at_all_lanes() {
     let ownership = Ownership::new("a", true);
     assert!(ownership.concerns_others(&lane(0)), "others are not known yet");
     assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
-    assert!(!ownership.update_members(Some(&[instance("a")])), "its poll is not repeated");
+    assert!(!ownership.update_members(Some(&[instance("a")]), true), "its poll is not repeated");
     assert!(!ownership.is_shared() && ownership.is_open(&lane(0)) && ownership.owns(&lane(0)));
     assert_eq!(ownership.to_look_at(lanes(), NOW), lanes());
     assert!(!ownership.concerns_others(&lane(0)));
@@ -49,7 +52,7 @@ async fn three_instances_look_at_their_lanes_each_second_and_at_others_in_turn()
     let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
     for view in &views {
         assert_eq!(view.to_look_at(lanes(), NOW), lanes(), "the first look has all lanes");
-        view.update_members(Some(&["a", "b", "c"].map(instance)));
+        view.update_members(Some(&["a", "b", "c"].map(instance)), true);
         view.to_look_at(lanes(), NOW);
         view.looked(NOW, Vec::new());
     }
@@ -139,14 +142,14 @@ async fn polls_at_the_border_of_a_second_have_their_turns() {
 async fn after_a_change_of_the_members_the_last_turns_are_repeated() {
     let views = ["a", "b", "c"].map(|id| Ownership::new(id, true));
     for view in &views {
-        view.update_members(Some(&["a", "b", "c", "d"].map(instance)));
+        view.update_members(Some(&["a", "b", "c", "d"].map(instance)), true);
         view.to_look_at(lanes(), NOW);
         view.looked(NOW, Vec::new());
     }
     let mut seen = std::collections::HashSet::new();
     // They notice in different seconds that `d` has gone.
     for (second, view) in (0..).zip(&views) {
-        view.update_members(Some(&["a", "b", "c"].map(instance)));
+        view.update_members(Some(&["a", "b", "c"].map(instance)), true);
         view.looked(NOW + second * SECOND, Vec::new());
         let looked = view.to_look_at(lanes(), NOW + second * SECOND);
         seen.extend(looked.into_iter().filter(|lane| !view.owns(lane)));
@@ -179,18 +182,31 @@ async fn an_instance_without_heartbeats_works_all_lanes_after_two_seconds() {
     let view = among_three();
     let (_, anothers) = own_and_anothers(&view);
     advance(OWNS_FOR - SECOND / 1_000).await;
-    assert!(!view.update_members(None) && !view.is_open(&anothers), "one answer may be lost");
+    assert!(!view.update_members(None, true) && !view.is_open(&anothers), "one answer may be lost");
     advance(SECOND / 1_000).await;
-    assert!(view.update_members(None) && view.is_open(&anothers));
-    assert!(!view.update_members(None), "the poll is repeated once");
-    assert!(view.update_members(Some(&["a", "b", "c"].map(instance))));
+    assert!(view.update_members(None, true) && view.is_open(&anothers));
+    assert!(!view.update_members(None, true), "the poll is repeated once");
+    assert!(view.update_members(Some(&["a", "b", "c"].map(instance)), true));
     assert!(!view.is_open(&anothers));
+}
+
+/// The heartbeats of all are as old as its own. Otherwise each instance would claim in all lanes.
+#[tokio::test(start_paused = true)]
+async fn after_a_silence_of_the_whole_store_the_members_are_the_same() {
+    let view = among_three();
+    let (_, anothers) = own_and_anothers(&view);
+    advance(60 * SECOND).await;
+    assert!(!view.update_members(None, false) && !view.is_open(&anothers), "nothing is answered");
+    assert!(!view.update_members(Some(&[instance("a")]), true), "it is the first to be answered");
+    advance(SECOND).await;
+    assert!(view.update_members(Some(&[instance("a")]), true), "the others have gone");
+    assert!(view.is_open(&anothers));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_without_workers_owns_nothing() {
     let view = Ownership::new("a", false);
     let own = Instance { has_workers: false, ..instance("a") };
-    view.update_members(Some(&[own, instance("b")]));
+    view.update_members(Some(&[own, instance("b")]), true);
     assert!(lanes().iter().all(|lane| !view.owns(lane) && view.concerns_others(lane)));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -73,6 +73,12 @@ fn all() -> Vec<Series> {
             all.push(Series { name: "curves", setups, is_last: Figures::is_overloaded });
         }
     }
+    let stall = |seconds| Setup {
+        stall: Duration::from_secs(seconds),
+        warm_up: Duration::from_secs(60),
+        ..Setup::new(50, 10_000, 1_000.0)
+    };
+    all.push(Series { name: "stall", setups: vec![stall(5), stall(20)], is_last: |_| false });
     for rate in REAL_RATES {
         for lanes in REAL_LANES {
             let setups = REAL_INSTANCES.map(|instances| Setup::new(instances, lanes, rate));

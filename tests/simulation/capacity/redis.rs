@@ -53,9 +53,7 @@ impl Redis {
         let destination = service_name(0).parse().expect("the name of a service");
         let content = format!(r#"{{"sn":"{}","url":"/due"}}"#, service_name(0));
         Self {
-            servers: (0..setup.servers)
-                .map(|_| Server::new(time.clone(), setup.slowness))
-                .collect(),
+            servers: (0..setup.servers).map(|_| Server::new(time.clone(), &setup)).collect(),
             setup,
             time,
             clock: Clock::running(START),

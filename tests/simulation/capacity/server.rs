@@ -2,11 +2,13 @@
 //! arrival.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::costs::{Job, Script};
 use super::fine_time::FineTime;
+use super::setup::Setup;
 
 /// A server, and what it has done.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Server {
     time: Arc<FineTime>,
     /// How many times longer than measured its scripts take.
     slowness: u32,
+    /// When it does nothing.
+    stall: Range<Duration>,
     /// Its queue: waiters get it in the order in which they came.
     turn: tokio::sync::Mutex<()>,
     work: Mutex<Work>,
@@ -50,14 +54,19 @@ impl Work {
 }
 
 impl Server {
-    pub(crate) fn new(time: Arc<FineTime>, slowness: u32) -> Self {
-        Self { time, slowness, turn: tokio::sync::Mutex::new(()), work: Mutex::default() }
+    pub(crate) fn new(time: Arc<FineTime>, setup: &Setup) -> Self {
+        let Setup { slowness, stall, warm_up, .. } = *setup;
+        let stall = warm_up / 2..warm_up / 2 + stall;
+        Self { time, slowness, stall, turn: tokio::sync::Mutex::new(()), work: Mutex::default() }
     }
 
     /// Waits for the requests before this one, and then takes the time of its job. `act` runs at
     /// the beginning, as a script reads the clock then, and says what the job was.
     pub(crate) async fn serve<T>(&self, act: impl FnOnce() -> (T, Job)) -> T {
         let _turn = self.turn.lock().await;
+        if self.stall.contains(&self.time.elapsed()) {
+            self.time.until(self.stall.end).await;
+        }
         let since = self.time.elapsed();
         let (answer, job) = act();
         let takes = job.time() * self.slowness;

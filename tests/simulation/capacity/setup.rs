@@ -15,6 +15,8 @@ pub(crate) struct Setup {
     /// How many times longer than measured the scripts take: a small run has the load of a large
     /// one.
     pub(crate) slowness: u32,
+    /// The servers do nothing for this time, in the middle of the warm-up.
+    pub(crate) stall: Duration,
     /// The most lanes that an instance samples in a second.
     pub(crate) sampled: usize,
     /// The round trip between an instance and a server.
@@ -52,6 +54,7 @@ impl Setup {
             rate,
             servers: 1,
             slowness: 1,
+            stall: Duration::ZERO,
             sampled: 512,
             round_trip: Duration::from_micros(150),
             concurrency: 256,

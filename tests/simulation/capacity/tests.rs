@@ -87,3 +87,21 @@ fn a_late_server_does_not_bring_all_instances_to_all_lanes() {
     assert!(!figures.is_overloaded());
     assert!(figures.claims_a_task() < 5.0, "{} claims a task", figures.claims_a_task());
 }
+
+/// After the stall, all lanes are overdue, and all instances stand in for all owners. That ends.
+#[test]
+fn the_instances_recover_from_a_server_that_stood_still() {
+    let seconds = Duration::from_secs;
+    let figures = shown(&Setup {
+        slowness: 20,
+        sampled: 12,
+        stall: seconds(8),
+        delays: (seconds(1), seconds(2)),
+        warm_up: seconds(40),
+        span: seconds(4),
+        ..Setup::new(30, 450, 45.0)
+    });
+    assert!(!figures.is_overloaded());
+    assert!(figures.lateness_ms(99) < 100.0, "{} ms", figures.lateness_ms(99));
+    assert!(figures.claims_a_task() < 2.0, "{} claims a task", figures.claims_a_task());
+}

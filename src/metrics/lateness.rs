@@ -64,8 +64,7 @@ impl LatenessMetrics {
         );
         registry.register_with_unit(
             "lateness",
-            "Sum of the lateness in delayd_task_lateness_seconds, split by culprit: if two \
-             culprits delayed a task one after the other, each gets its part",
+            "Sum of the lateness in delayd_task_lateness_seconds, split by culprit",
             Unit::Seconds,
             seconds.clone(),
         );

@@ -1,24 +1,22 @@
 //! Why a task is late: who delayed it, and for how long.
 //!
 //! ```text
-//! due ──────────────────────────────────────────────────▶ handed out
-//!      topic paused   │ breaker open      │ free │ claim
-//!      operator       │ receiver          │ delayd │ store
+//! due ─────────────────────────────────────────────▶ handed out
+//!      breaker open, then a pause of the topic │ free │ claim
+//!      operator                                │ delayd │ store
 //! ```
 //!
-//! A [`Timeline`] notes when a delay begins and ends. When a task is handed out late, [`charge`]
-//! divides its wait among the culprits. `docs/METRICS.md` defines them.
+//! A [`LastDelay`] notes who delays tasks, and when that ended. When a task is handed out late, the
+//! time until the last end belongs to its culprit ([`OfTopic::charge`]). `docs/METRICS.md` defines
+//! the culprits.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::clock::UnixMillis;
 use super::culprit::Culprit;
 use super::task::Topic;
-
-/// The most changes that a timeline remembers.
-const MOST_CHANGES: usize = 16;
 
 /// The parts of a task's lateness, one per culprit, in milliseconds. A part is at most 49 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,114 +60,117 @@ impl Lateness {
     }
 }
 
-/// Who has delayed the tasks of a destination, a topic or a store, and from when on. It remembers
-/// at most 16 changes: of more, the shortest spans are merged into their neighbours.
-#[derive(Clone, Debug, Default)]
-pub struct Timeline(VecDeque<(UnixMillis, Option<Culprit>)>);
+/// The last delay of the tasks of a destination, a topic or a store: who caused it, and when it
+/// ended; `None`: it has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastDelay(Option<(Culprit, Option<UnixMillis>)>);
 
-impl Timeline {
-    /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
+impl LastDelay {
+    /// Notes that this culprit delays the tasks at `now`; `None`: nobody does any more.
     pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
-        // If the clock was set back, the changes after `now` have not happened.
-        while self.0.back().is_some_and(|&(from, _)| from > now) {
-            self.0.pop_back();
+        match (culprit, &mut self.0) {
+            (Some(culprit), last) => *last = Some((culprit, None)),
+            (None, Some((_, end))) => {
+                end.get_or_insert(now);
+            }
+            (None, None) => {}
         }
-        if self.current() == culprit {
-            return;
-        }
-        if self.0.len() == MOST_CHANGES {
-            self.forget_the_shortest();
-        }
-        self.0.push_back((now, culprit));
     }
 
-    /// Merges the shortest span between two changes into its neighbours.
-    fn forget_the_shortest(&mut self) {
-        let span = |i: usize| self.0[i + 1].0.0 - self.0[i].0.0;
-        let shortest = (1..self.0.len() - 1).min_by_key(|&i| span(i)).unwrap_or_default();
-        if span(0) < span(shortest) {
-            self.0.pop_front();
-            return;
-        }
-        self.0.remove(shortest);
-        if self.0[shortest].1 == self.0[shortest - 1].1 {
-            self.0.remove(shortest);
-        }
+    /// Notes a delay that has ended.
+    pub fn ended(&mut self, at: UnixMillis, culprit: Culprit) {
+        self.0 = Some((culprit, Some(at)));
     }
 
     /// Who delays the tasks now.
-    pub fn current(&self) -> Option<Culprit> {
-        self.0.back().and_then(|&(_, culprit)| culprit)
-    }
-
-    /// Whether nobody has delayed anything.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether the last change was at this moment or before.
-    fn is_unchanged_since(&self, moment: UnixMillis) -> bool {
-        self.0.back().is_none_or(|&(from, _)| from <= moment)
-    }
-
-    /// Who delayed the tasks at this moment.
-    fn at(&self, moment: UnixMillis) -> Option<Culprit> {
-        self.0.iter().rev().find(|(from, _)| *from <= moment).and_then(|&(_, culprit)| culprit)
+    pub fn current(self) -> Option<Culprit> {
+        self.0.filter(|(_, end)| end.is_none()).map(|(culprit, _)| culprit)
     }
 }
 
 /// The delays of all lanes of a topic, as this instance has seen them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct OfTopic {
+    /// When the store first answered. Of what was due before, nobody knows who delayed it.
+    began: UnixMillis,
     /// The time that the store's clock skipped.
-    pub jumps: Timeline,
-    /// The topic's pauses.
-    pub pauses: Timeline,
-    /// The times in which the store did not answer, and the time before the first answer.
-    pub store: Timeline,
+    jump: LastDelay,
+    /// The topic's pause.
+    pause: LastDelay,
+    /// The time in which the store did not answer.
+    store: LastDelay,
+}
+
+impl OfTopic {
+    /// Divides the time from `due` to `until`. Of these delays and `more`, the one that ended last
+    /// is charged with the time until its end, and `otherwise` with the rest. What was due before
+    /// this instance knew the store is charged to nobody known.
+    pub fn charge(
+        &self,
+        due: UnixMillis,
+        until: UnixMillis,
+        more: &[LastDelay],
+        otherwise: Culprit,
+    ) -> Lateness {
+        let mut lateness = Lateness::default();
+        if due < self.began {
+            lateness.add(Culprit::Unknown, until.0 - due.0);
+            return lateness;
+        }
+        let (first, then) = ([self.jump, self.pause], more.iter().copied());
+        let mut last = None;
+        for LastDelay(delay) in first.into_iter().chain(then).chain([self.store]) {
+            let Some((culprit, end)) = delay else { continue };
+            let end = end.map_or(until, |end| end.min(until));
+            // Of two that end together, the first counts.
+            if end > last.map_or(due, |(_, end)| end) {
+                last = Some((culprit, end));
+            }
+        }
+        let (culprit, end) = last.unwrap_or((otherwise, due));
+        lateness.add(culprit, end.0 - due.0);
+        lateness.add(otherwise, until.0 - end.max(due).0);
+        lateness
+    }
+
+    /// Whether the store delays the topic's tasks now.
+    #[cfg(test)]
+    pub(crate) fn is_delayed_by_the_store(&self) -> bool {
+        self.store.current() == Some(Culprit::Store)
+    }
 }
 
 /// The delays of many lanes: pauses of topics, outages of the store, and jumps of its clock.
 #[derive(Debug, Default)]
 pub struct Delays(Mutex<Known>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
-    jumps: Timeline,
-    pauses: HashMap<Topic, Timeline>,
-    store: Timeline,
-}
-
-impl Default for Known {
-    /// What an instance knows when it starts: not who delayed the tasks before.
-    fn default() -> Self {
-        let store = Timeline(VecDeque::from([(UnixMillis(0), Some(Culprit::Unknown))]));
-        Self { jumps: Timeline::default(), pauses: HashMap::new(), store }
-    }
+    /// When the store first answered, or failed to.
+    began: Option<UnixMillis>,
+    jump: LastDelay,
+    pauses: HashMap<Topic, LastDelay>,
+    store: LastDelay,
 }
 
 impl Delays {
-    /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
+    /// Notes which topics are paused now. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
         now: UnixMillis,
-        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)> + Clone,
+        topics: impl Iterator<Item = (&'a Topic, bool)> + Clone,
     ) {
         let mut known = self.known();
         let mut found = 0;
         for (topic, paused) in topics.clone() {
-            // The clock may have been set back since the pause.
-            let paused = paused.map(|since| since.min(now));
             match (paused, known.pauses.get_mut(topic)) {
-                (Some(since), None) => {
-                    let mut pauses = Timeline::default();
-                    pauses.set(since, Some(Culprit::Operator));
-                    known.pauses.insert(topic.clone(), pauses);
+                (true, None) => {
+                    let pause = LastDelay(Some((Culprit::Operator, None)));
+                    known.pauses.insert(topic.clone(), pause);
                 }
-                (Some(since), Some(pauses)) => pauses.set(since, Some(Culprit::Operator)),
-                (None, Some(pauses)) => pauses.set(now, None),
-                (None, None) => continue,
+                (true, Some(pause)) => pause.set(now, Some(Culprit::Operator)),
+                (false, Some(pause)) => pause.set(now, None),
+                (false, None) => continue,
             }
             found += 1;
         }
@@ -181,61 +182,32 @@ impl Delays {
 
     /// Notes whether the store answers a request that was sent at this moment.
     pub fn saw_store(&self, asked: UnixMillis, answers: bool) {
-        self.known().store.set(asked, (!answers).then_some(Culprit::Store));
-    }
-
-    /// Notes that the store's clock was set forward, from one time to the other.
-    pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
         let mut known = self.known();
-        known.jumps.set(from, Some(Culprit::Clock));
-        known.jumps.set(to, None);
+        known.began.get_or_insert(asked);
+        known.store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
-    /// The store's clock was set back, to this moment.
-    pub fn saw_jump_back(&self, to: UnixMillis) {
-        self.known().jumps.set(to, None);
+    /// Notes that the store's clock was set forward, to this time.
+    pub fn saw_jump(&self, to: UnixMillis) {
+        self.known().jump.ended(to, Culprit::Clock);
+    }
+
+    /// The store's clock was set back: no time was skipped.
+    pub fn saw_jump_back(&self) {
+        self.known().jump = LastDelay::default();
     }
 
     /// What delays the tasks of the topic.
     pub fn of(&self, topic: &Topic) -> OfTopic {
         let known = self.known();
-        let pauses = known.pauses.get(topic).cloned().unwrap_or_default();
-        OfTopic { jumps: known.jumps.clone(), pauses, store: known.store.clone() }
+        let pause = known.pauses.get(topic).copied().unwrap_or_default();
+        let began = known.began.unwrap_or(UnixMillis(i64::MAX));
+        OfTopic { began, jump: known.jump, pause, store: known.store }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Divides the time from `due` to `until` among the culprits. If several timelines name a culprit
-/// for the same time, the first of them counts. If none does, the time is charged to `otherwise`.
-pub fn charge(
-    due: UnixMillis,
-    until: UnixMillis,
-    timelines: &[&Timeline],
-    otherwise: Culprit,
-) -> Lateness {
-    let mut lateness = Lateness::default();
-    if due >= until {
-        return lateness;
-    }
-    // Most tasks are due after all changes.
-    if timelines.iter().all(|timeline| timeline.is_unchanged_since(due)) {
-        let culprit = timelines.iter().find_map(|timeline| timeline.current());
-        lateness.add(culprit.unwrap_or(otherwise), until.0 - due.0);
-        return lateness;
-    }
-    let changes = timelines.iter().flat_map(|timeline| timeline.0.iter().map(|&(at, _)| at));
-    let mut bounds: Vec<UnixMillis> = changes.filter(|at| due < *at && *at < until).collect();
-    bounds.sort_unstable();
-    let mut from = due;
-    for to in bounds.into_iter().chain([until]) {
-        let culprit = timelines.iter().find_map(|timeline| timeline.at(from));
-        lateness.add(culprit.unwrap_or(otherwise), to.0 - from.0);
-        from = to;
-    }
-    lateness
 }
 
 #[cfg(test)]
@@ -244,34 +216,50 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn timeline(changes: &[(i64, Option<Culprit>)]) -> Timeline {
-        let mut timeline = Timeline::default();
-        for &(at, culprit) in changes {
-            timeline.set(UnixMillis(at), culprit);
-        }
-        timeline
+    fn ended(at: i64, culprit: Culprit) -> LastDelay {
+        LastDelay(Some((culprit, Some(UnixMillis(at)))))
+    }
+
+    fn parts(of: &OfTopic, due: i64, until: i64, more: &[LastDelay]) -> [u32; 7] {
+        let lateness = of.charge(UnixMillis(due), UnixMillis(until), more, Culprit::Delayd);
+        assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
+        lateness.0
     }
 
     #[test]
-    fn each_millisecond_is_charged_to_the_first_timeline_that_names_a_culprit() {
-        let pauses = timeline(&[(100, Some(Culprit::Operator)), (200, None)]);
-        let destination = timeline(&[(150, Some(Culprit::Receiver)), (400, None)]);
-        let jumps = timeline(&[(300, Some(Culprit::Clock)), (310, None)]);
-        let store = timeline(&[(390, Some(Culprit::Store)), (450, None)]);
-        let check = |due: i64, until: i64, parts: [u32; 7]| {
-            let timelines = [&jumps, &pauses, &destination, &store];
-            let lateness = charge(UnixMillis(due), UnixMillis(until), &timelines, Culprit::Delayd);
-            assert_eq!(lateness.0, parts, "{due} to {until}");
-            assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
+    fn the_delay_that_ended_last_is_charged_until_its_end() {
+        let of = OfTopic { pause: ended(200, Culprit::Operator), ..OfTopic::default() };
+        let check = |due: i64, until: i64, end: i64, expected: [u32; 7]| {
+            let more = [ended(end, Culprit::Receiver)];
+            assert_eq!(parts(&of, due, until, &more), expected, "{due} to {until}, {end}");
         };
         // delayd, receiver, operator, store, consumer, clock, unknown
-        check(0, 500, [150, 190, 100, 50, 0, 10, 0]);
-        check(120, 160, [0, 0, 40, 0, 0, 0, 0]);
-        check(199, 201, [0, 1, 1, 0, 0, 0, 0]);
-        check(410, 420, [0, 0, 0, 10, 0, 0, 0]);
-        check(460, 470, [10, 0, 0, 0, 0, 0, 0]);
-        check(10, 10, [0; 7]);
-        check(20, 10, [0; 7]);
+        check(0, 500, 400, [100, 400, 0, 0, 0, 0, 0]);
+        check(0, 500, 100, [300, 0, 200, 0, 0, 0, 0]);
+        check(150, 500, 200, [300, 0, 50, 0, 0, 0, 0]);
+        check(200, 500, 200, [300, 0, 0, 0, 0, 0, 0]);
+        check(300, 500, 600, [0, 200, 0, 0, 0, 0, 0]);
+        check(10, 10, 600, [0; 7]);
+        check(20, 10, 600, [0; 7]);
+        let (mut now, mut store) = (LastDelay::default(), of);
+        now.set(UnixMillis(100), Some(Culprit::Receiver));
+        assert_eq!(parts(&of, 0, 500, &[now]), [0, 500, 0, 0, 0, 0, 0], "it has not ended");
+        store.store.set(UnixMillis(100), Some(Culprit::Store));
+        assert_eq!(parts(&store, 0, 500, &[]), [0, 0, 0, 500, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_delay_ends_once_and_another_follows_it() {
+        let mut last = LastDelay::default();
+        last.set(UnixMillis(5), None);
+        assert_eq!(last, LastDelay::default());
+        last.set(UnixMillis(10), Some(Culprit::Receiver));
+        assert_eq!(last.current(), Some(Culprit::Receiver));
+        last.set(UnixMillis(20), None);
+        last.set(UnixMillis(30), None);
+        assert_eq!(last, ended(20, Culprit::Receiver));
+        last.set(UnixMillis(40), Some(Culprit::Operator));
+        assert_eq!(last.current(), Some(Culprit::Operator));
     }
 
     #[test]
@@ -283,64 +271,25 @@ mod tests {
         assert_eq!(lateness([5, 9, 9, 7, 9, 9, 9]).own(), 12 * MS);
     }
 
-    #[test]
-    fn a_timeline_is_bounded_and_keeps_its_beginning() {
-        let mut timeline = Timeline::default();
-        for n in 0..1_000 {
-            let culprit = if n % 2 == 0 { Some(Culprit::Receiver) } else { None };
-            timeline.set(UnixMillis(10 * n), culprit);
-            timeline.set(UnixMillis(10 * n + 5), culprit);
-        }
-        assert!(timeline.0.len() <= MOST_CHANGES);
-        assert_eq!(timeline.at(UnixMillis(0)), Some(Culprit::Receiver));
-        assert_eq!(timeline.at(UnixMillis(9_985)), Some(Culprit::Receiver));
-        assert_eq!(timeline.current(), None);
-    }
-
     /// 64,114 s of a receiver's outage were charged to delayd after a restart.
     #[test]
     fn what_was_due_before_the_start_is_not_charged_to_delayd() {
         let delays = Delays::default();
-        let parts = |delays: &Delays| {
-            let store = delays.of(&"t".parse().unwrap()).store;
-            charge(UnixMillis(1_000), UnixMillis(9_000), &[&store], Culprit::Delayd)
-        };
-        assert_eq!(parts(&delays).part(Culprit::Unknown), 8_000 * MS);
-        delays.saw_store(UnixMillis(5_000), true);
-        assert_eq!(parts(&delays).part(Culprit::Unknown), 4_000 * MS);
-        assert_eq!(parts(&delays).own(), 4_000 * MS);
-        let delays = Delays::default();
+        let parts = |due: i64| parts(&delays.of(&"t".parse().unwrap()), due, 9_000, &[]);
+        assert_eq!(parts(1_000), [0, 0, 0, 0, 0, 0, 8_000], "the store was not asked yet");
         delays.saw_store(UnixMillis(3_000), false);
         delays.saw_store(UnixMillis(6_000), true);
-        assert_eq!(parts(&delays).part(Culprit::Unknown), 2_000 * MS);
-        assert_eq!(parts(&delays).part(Culprit::Store), 3_000 * MS);
+        assert_eq!(parts(1_000), [0, 0, 0, 0, 0, 0, 8_000]);
+        assert_eq!(parts(3_000), [3_000, 0, 0, 3_000, 0, 0, 0]);
     }
 
     #[test]
     fn a_deleted_topic_is_forgotten() {
         let delays = Delays::default();
         let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
-        let paused = Some(UnixMillis(5));
-        delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
-        delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());
-        assert!(delays.of(&a).pauses.is_empty());
-        assert!(!delays.of(&b).pauses.is_empty());
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_adds_no_time() {
-        let timeline = timeline(&[(100, Some(Culprit::Store)), (50, None)]);
-        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
-        assert_eq!(lateness.total(), 200 * MS);
-        assert_eq!(lateness.part(Culprit::Store), Duration::ZERO);
-    }
-
-    #[test]
-    fn what_follows_a_clock_that_was_set_back_is_charged() {
-        let blocked = Some(Culprit::Receiver);
-        let timeline = timeline(&[(1_000, blocked), (1_100, None), (50, blocked)]);
-        let lateness = charge(UnixMillis(0), UnixMillis(200), &[&timeline], Culprit::Delayd);
-        assert_eq!(lateness.part(Culprit::Receiver), 150 * MS);
-        assert_eq!(lateness.part(Culprit::Delayd), 50 * MS);
+        delays.saw_pauses(UnixMillis(10), [(&a, true), (&b, true)].into_iter());
+        delays.saw_pauses(UnixMillis(20), [(&b, false)].into_iter());
+        assert_eq!(delays.of(&a).pause, LastDelay::default());
+        assert_eq!(delays.of(&b).pause, ended(20, Culprit::Operator));
     }
 }

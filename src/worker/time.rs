@@ -93,9 +93,9 @@ impl StoreTime {
             let expected = before + now.duration_since(at);
             let delays = &self.metrics.lateness.delays;
             if expected + waited + JUMP <= store_now {
-                delays.saw_jump(expected, store_now);
+                delays.saw_jump(store_now);
             } else if store_now + took + JUMP <= expected {
-                delays.saw_jump_back(store_now);
+                delays.saw_jump_back();
             }
         }
     }
@@ -179,7 +179,6 @@ mod tests {
 
     use super::*;
     use crate::model::culprit::Culprit;
-    use crate::model::lateness::charge;
 
     const HOUR: i64 = 3_600_000;
 
@@ -276,14 +275,16 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         see(11_400);
         tokio::time::advance(Duration::from_secs(1)).await;
-        see(HOUR);
         let late = |due: i64, until: i64| {
-            let jumps = time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps;
-            let late = charge(UnixMillis(due), UnixMillis(until), &[&jumps], Culprit::Delayd);
+            let delays = &time.metrics.lateness.delays;
+            delays.saw_store(UnixMillis(0), true);
+            let of_topic = delays.of(&"t".parse().unwrap());
+            let late = of_topic.charge(UnixMillis(due), UnixMillis(until), &[], Culprit::Delayd);
             (late.part(Culprit::Delayd).as_millis(), late.part(Culprit::Clock).as_millis())
         };
         assert_eq!(late(10_000, 12_400), (2_400, 0));
-        assert_eq!(late(12_000, HOUR + 7), (407, HOUR as u128 - 12_400));
+        see(HOUR);
+        assert_eq!(late(12_000, HOUR + 7), (7, HOUR as u128 - 12_000));
         tokio::time::advance(Duration::from_secs(1)).await;
         see(2_000);
         assert_eq!(late(12_000, 20_000), (8_000, 0), "the clock was set back");
@@ -299,7 +300,11 @@ mod tests {
         tokio::time::advance(Duration::from_millis(10)).await;
         clock.advance(Duration::from_millis(10));
         time.saw(UnixMillis(10_010), clock.now());
-        assert!(time.metrics.lateness.delays.of(&"t".parse().unwrap()).jumps.is_empty());
+        let delays = &time.metrics.lateness.delays;
+        delays.saw_store(UnixMillis(0), true);
+        let of_topic = delays.of(&"t".parse().unwrap());
+        let late = of_topic.charge(UnixMillis(0), UnixMillis(10_010), &[], Culprit::Delayd);
+        assert_eq!(late.part(Culprit::Clock), Duration::ZERO);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::metrics::{End, TaskMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
-use crate::model::lateness::{Lateness, OfTopic, charge};
+use crate::model::lateness::{Lateness, OfTopic};
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{self, AnyStore, Asker, Delivery, Settle, Settled, Transition};
 
@@ -109,10 +109,9 @@ impl FirstHandOut {
         let Answered { took, now, at } = self.claim;
         let asked = now - took;
         let waits = (now - at.saturating_duration_since(came)).min(asked);
-        let timelines = [&topic.jumps, &topic.pauses, &topic.store];
-        let mut lateness = charge(self.due, waits, &timelines, Culprit::Consumer);
+        let mut lateness = topic.charge(self.due, waits, &[], Culprit::Consumer);
         let waited = self.due.max(waits);
-        lateness.add_all(&charge(waited, asked, &timelines, Culprit::Delayd));
+        lateness.add_all(&topic.charge(waited, asked, &[], Culprit::Delayd));
         lateness.add(Culprit::Store, now.0 - self.due.max(asked).0);
         lateness
     }

@@ -38,7 +38,8 @@ def table(head, rows):
 
 
 def curves(rows):
-    """The claims for each task, the utilization and the lateness of each size."""
+    """The claims for each task, the utilization and the lateness of some sizes. The plots have
+    all."""
     def cells(row):
         if row["is_overloaded"]:
             late = ["overloaded", "–", "–"]
@@ -50,40 +51,43 @@ def curves(rows):
 
     head = ["tasks/s", "lanes", "instances", "claims a task", "all calls a task",
             "utilization", "lateness p50, ms", "p99, ms"]
-    return table(head, [cells(row) for row in sorted(rows, key=sizes_of)])
+    shown = [row for row in rows if row["instances"] in (1, 50)]
+    return table(head, [cells(row) for row in sorted(shown, key=sizes_of)])
 
 
 def comparison(model, real):
-    """Model and program side by side, with the deviations of the model."""
+    """Model and program side by side."""
     measured = {sizes_of(row): row for row in real}
 
     def pair(row, figure, scale=1, digits=2):
-        ours, theirs = row[figure] * scale, measured[sizes_of(row)][figure] * scale
-        return [f"{ours:.{digits}f}", f"{theirs:.{digits}f}", f"{(ours / theirs - 1) * 100:+.0f} %"]
+        return [f"{source[figure] * scale:.{digits}f}" for source in (row, measured[sizes_of(row)])]
 
     def cells(row):
         cpu = measured[sizes_of(row)]["cpu"] * 100
-        late = [f"{source['lateness_p50_ms']:.1f}" for source in (row, measured[sizes_of(row)])]
         return [
             f"{row['rate']:g}", row["lanes"], row["instances"], *pair(row, "claims_a_task"),
-            *pair(row, "calls_a_task"), *pair(row, "utilization", 100, 1), f"{cpu:.1f}", *late,
+            *pair(row, "calls_a_task"), *pair(row, "utilization", 100, 1), f"{cpu:.1f}",
+            *pair(row, "lateness_p50_ms", 1, 1),
         ]
 
     head = ["tasks/s", "lanes", "instances"]
-    for name in ("claims a task", "all calls a task", "% of the time in scripts"):
-        head += [f"{name}: model", "real", "deviation"]
+    names = ("claims a task", "all calls a task", "% of the time in scripts")
+    for name in names:
+        head += [f"{name}: model", "real"]
     head += ["Redis' thread, real, % of a core", "lateness p50, ms: model", "real"]
-    rows = [cells(row) for row in sorted(model, key=sizes_of) if sizes_of(row) in measured]
-    return table(head, rows)
+    shown = [row for row in model if sizes_of(row) in measured and row["instances"] == 4]
+    return table(head, [cells(row) for row in sorted(shown, key=sizes_of)])
 
 
 def sizing(rows):
-    """How many servers each deployment needs."""
+    """How many servers each deployment needs: the number that suffices, and the one before it."""
     head = ["tasks/s", "instances", "lanes", "servers", "claims a task", "busiest server"]
+    rates = dict.fromkeys(row["rate"] for row in rows)
+    shown = [row for rate in rates for row in [row for row in rows if row["rate"] == rate][-2:]]
     cells = [
         [f"{row['rate']:g}", row["instances"], row["lanes"], row["servers"],
          f"{row['claims_a_task']:.2f}", f"{row['utilization'] * 100:.0f} %"]
-        for row in rows
+        for row in shown
     ]
     return table(head, cells)
 

@@ -444,11 +444,11 @@ def write(root, told):
         "# Performance",
         paragraph("""
             The performance of delayd on one machine, which it shares with the load generator, the
-            receiver and Redis, and the performance of the parts that it is made of.
-            `scripts/bench --write` measures and writes this page, whole or in groups
-            ([when](#machine)). [`delayd-bench`](operations/observe.md#measure-it) runs each
-            scenario alone. For targets that are missed, see [limits](performance/limits.md). For
-            larger deployments, see the [capacity model](performance/capacity.md).
+            receiver and Redis. `scripts/bench --write` measures and writes this page;
+            [`delayd-bench`](operations/observe.md#measure-it) runs each scenario alone. For missed
+            targets, see [limits](performance/limits.md); for larger deployments, see the [capacity
+            model](performance/capacity.md); for figures under faults, see
+            [reliability](RELIABILITY.md).
         """),
     ]
     if told["short"]:
@@ -457,24 +457,16 @@ def write(root, told):
     sections += [
         paragraph("""
             Every figure counts verified work only: each task was accepted, arrived exactly once,
-            and not before its due millisecond. Throughput is measured in a closed loop: each
-            connection sends its next request after the answer to the one before. Lateness is
-            measured in an open loop: all due times are planned in advance, and lateness counts from
-            them. A figure that was measured in several rounds is the median.
-        """),
-        paragraph("""
-            ✓ and ✗ say whether the target was met, and – that nothing was measured. The ratio to
-            bare axum compares figures of the same round, seconds apart. Ratios to other parts
-            compare two medians.
+            and not before its due millisecond. Throughput is measured in a closed loop, and
+            lateness in an open one. A figure of several rounds is the median. ✓ and ✗ say whether
+            the target was met, and – that nothing was measured.
         """),
         table(told),
         "## Parts and peers",
         parts(shown),
-        "[RELIABILITY.md](RELIABILITY.md) has the figures under faults.",
         paragraph("""
             The two peers do less for each task: BullMQ calls a function in its own process, and
-            beanstalkd answers on an open socket. delayd sends an HTTP request to a receiver, which
-            answers 200.
+            beanstalkd answers on an open socket. delayd sends an HTTP request to a receiver.
         """),
     ]
     if told["defects"]:
